@@ -165,14 +165,13 @@ class Intake:
             return True
         if self._draft is None:
             return False
-        holds = self._draft.index.holds
+        landed = set()
         for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
             first = count - part.first
             if first < part.count:
                 index = pack.index
-                if any(said.segment >= first and holds(index.digest(row)) for row, said in enumerate(index.rows())):
-                    return True
-        return False
+                landed.update([index.digest(row) for row, said in enumerate(index.rows()) if said.segment >= first])
+        return self._draft.index.holds_any(landed)
 
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
@@ -194,7 +193,7 @@ class Intake:
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
-            return DraftPack(quarantine, self._kinds, self._is_stored)
+            return DraftPack(quarantine, self._kinds, self._is_stored, self._arrivals.names)
         except BaseException:
             quarantine.discard()
             raise

@@ -56,7 +56,12 @@ class Row(NamedTuple):
 
 def record_digest(kind: int, key: Key) -> bytes:
     """What rows are sorted by."""
-    return hashlib.blake2b(ONE_BYTE[kind] + key, digest_size=DIGEST).digest()
+    return name_digest(ONE_BYTE[kind] + key)
+
+
+def name_digest(name: bytes) -> bytes:
+    """As `record_digest`, of the byte of the kind and the key."""
+    return hashlib.blake2b(name, digest_size=DIGEST).digest()
 
 
 def kib(length: int) -> int:

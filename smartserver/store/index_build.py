@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import repeat
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
@@ -27,6 +27,7 @@ from smartserver.store.index import (
     Index,
     Row,
     kib,
+    name_digest,
     record_digest,
 )
 from smartserver.store.numbered import Numbered
@@ -71,7 +72,7 @@ def _aligned(content: array[int] | bytes) -> bytes:
     return found + bytes(-len(found) & 7)
 
 
-def _sorted(digests: bytearray, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
+def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
     """Rows before each bucket of the digests' first `bits` bits, and their number; and the positions in the order of
     their digests, copies by position."""
     rows = len(digests) // DIGEST
@@ -117,11 +118,13 @@ def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
 class IndexBuilder:
     """Collects the rows and segments of one pack, in the order they lie in it."""
 
-    def __init__(self, before: Before = nowhere) -> None:
-        """`before`: whether a record lies in a pack before this one; it is then the base of those that name it."""
+    def __init__(self, before: Before = nowhere, names: Numbered | None = None) -> None:
+        """`before`: whether a record lies in a pack before this one; it is then the base of those that name it.
+        `names`: of each record, in order, the byte of its kind and its key; where it is given, whoever gives it adds
+        those of a segment before the segment is added."""
         self._before = before
-        self._digests = Numbered()
-        """Of each record, by position."""
+        self._names = Numbered() if names is None else names
+        self._named = names is not None
         self._header_offsets = array("I")
         """Of each record's header, from the start of its segment."""
         self._frame_offsets = array("I")
@@ -149,20 +152,17 @@ class IndexBuilder:
     @property
     def records(self) -> int:
         """How many records were added."""
-        return len(self._digests)
+        return len(self._bases)
 
     def first_copy(self, kind: int, key: Key) -> Row | None:
         """The row of the first copy added so far: what a later record with this base rests on."""
-        at = self._digests.find(record_digest(kind, key))
+        at = self._names.find(ONE_BYTE[kind] + key)
         return None if at < 0 else Row(self._depths[at], self._chains[at], self._lineages[at])
 
-    def holds(self, digest: bytes) -> bool:
-        """Whether a record of that digest was added."""
-        return self._digests.find(digest) >= 0
-
-    def segment_of(self, revision: RevisionId) -> int | None:
-        """The segment of a revision added so far."""
-        return self._segments.get(revision)
+    def holds_any(self, digests: Collection[bytes]) -> bool:
+        """Whether a record of one of those digests was added."""
+        names = self._names
+        return any(self._digest(names[at]) in digests for at in range(len(self._bases)))
 
     def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
         """Add the segment at `offset` of the pack; one row an entry.
@@ -174,8 +174,9 @@ class IndexBuilder:
             ValueError: a revision is added twice.
         """
         ordinal = len(self._segments)
-        if len(self._digests) + len(segment.entries) > MAX_ROWS or ordinal >= MAX_ROWS:
-            raise LimitExceeded("records of one pack", len(self._digests) + len(segment.entries), MAX_ROWS)
+        first = len(self._bases)
+        if first + len(segment.entries) > MAX_ROWS or ordinal >= MAX_ROWS:
+            raise LimitExceeded("records of one pack", first + len(segment.entries), MAX_ROWS)
         if segment.revision in self._segments:
             raise ValueError(f"revision {shown(segment.revision)} has a segment in this pack already")
         self._segments[segment.revision] = ordinal
@@ -186,21 +187,23 @@ class IndexBuilder:
                 self._parent_entries.append(self._parent_entry(parent.id))
         self._parent_starts.append(len(self._parent_entries))
         frame_at = segment.frames_at
-        digests, depths, chains = self._digests, self._depths, self._chains
+        names, depths, chains = self._names, self._depths, self._chains
+        if not self._named:
+            for entry in segment.entries:
+                names.add(ONE_BYTE[entry.kind] + entry.key)
         frame_offsets: list[int] = []
         bases: list[int] = []
-        for entry, row in zip(segment.entries, rows, strict=True):
+        for position, (entry, row) in enumerate(zip(segment.entries, rows, strict=True), first):
             kind = entry.kind
             base, depth, chain = NO_BASE, 0, kib(entry.length)
             if entry.base != BaseTag.NONE:
                 base_key = segment.base_of(entry)
-                at = digests.find(record_digest(kind, base_key))
-                if at < 0 or self._before(kind, base_key):
+                at = names.find(ONE_BYTE[kind] + base_key)
+                if not 0 <= at < position or self._before(kind, base_key):
                     base = EXTERNAL | self._external.setdefault((kind, base_key), len(self._external))
                     depth, chain = row.depth, row.chain_kib
                 else:
                     base, depth, chain = at, depths[at] + 1, chains[at] + chain
-            digests.add(record_digest(kind, entry.key))
             depths.append(min(depth, MAX_DEPTH))
             chains.append(min(chain, U32))
             bases.append(base)
@@ -220,6 +223,82 @@ class IndexBuilder:
             return local
         return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
 
+    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
+        """The index of a pack of that length and hash, in the pieces of `blocks.sealed`."""
+        return sealed(self._body(pack_length, pack_hash, pace))
+
+    def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
+        rows = len(self._bases)
+        bits = fanout_bits(rows)
+        digests = self._digests(pace)
+        fanout, order = _sorted(digests, bits, pace)
+        row_of = array("I", bytes(4 * rows))
+        for row, position in enumerate(order):
+            row_of[position] = row
+        ids = list(self._segments)
+        by_id = array("I", sorted(range(len(ids)), key=ids.__getitem__))
+        id_offsets, id_blob = _blob(ids)
+        external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
+        outside_offsets, outside_blob = _blob(self._outside)
+        counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
+        yield HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash)
+        yield _aligned(fanout)
+        for first in range(0, rows, STRIDE):
+            pace()
+            yield b"".join([digests[at * DIGEST : (at + 1) * DIGEST] for at in order[first : first + STRIDE]])
+        yield bytes(-rows * DIGEST & 7)
+        for first in range(0, rows, PACED):
+            pace()
+            yield b"".join(map(self._row, order[first : first + PACED], repeat(row_of)))
+        yield bytes(-rows * ROW.size & 7)
+        rest: tuple[array[int] | bytes, ...] = (
+            array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
+            id_offsets,
+            by_id,
+            self._parent_starts,
+            self._parent_entries,
+            external_offsets,
+            outside_offsets,
+            id_blob,
+            external_blob,
+            outside_blob,
+        )
+        yield from map(_aligned, rest)
+
+    def _digests(self, pace: Pace) -> bytes:
+        """Of all records, by position."""
+        found = bytearray()
+        for first in range(0, len(self._bases), PACED):
+            pace()
+            found += b"".join(
+                [self._digest(self._names[at]) for at in range(first, min(first + PACED, len(self._bases)))]
+            )
+        return bytes(found)
+
+    @staticmethod
+    def _digest(name: bytes) -> bytes:
+        """Of a record, by what it is known by here."""
+        return name_digest(name)
+
+    def _row(self, position: int, row_of: array[int]) -> bytes:
+        base = self._bases[position]
+        start = self._segment_offsets[self._row_segments[position]]
+        return ROW.pack(
+            start + self._header_offsets[position],
+            start + self._frame_offsets[position],
+            self._frame_lengths[position],
+            self._lengths[position],
+            base if base & EXTERNAL else row_of[base],
+            self._row_segments[position],
+            self._chains[position],
+            self._lineages[position],
+            self._depths[position],
+        )
+
+
+class _Joined(IndexBuilder):
+    """Of packs joined segment by segment. It knows the digest of a record, and not its name."""
+
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
         """Add all of another pack's index, its first segment now at `offset`, without reading that pack.
 
@@ -227,8 +306,8 @@ class IndexBuilder:
             LimitExceeded: more records or revisions than an index holds.
             ValueError: a revision is in both.
         """
-        if len(self._digests) + index.records > MAX_ROWS or len(self._segments) + index.segments > MAX_ROWS:
-            raise LimitExceeded("records of one pack", len(self._digests) + index.records, MAX_ROWS)
+        if len(self._names) + index.records > MAX_ROWS or len(self._segments) + index.segments > MAX_ROWS:
+            raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
         first_segment = len(self._segments)
         offsets, starts, entries = index.segment_offsets[:], index.parent_starts[:], index.parent_entries[:]
@@ -249,7 +328,7 @@ class IndexBuilder:
         headers = array("Q", (row.header_offset for row in index.rows()))
         order = sorted(range(index.records), key=headers.__getitem__)
         positions = array("I", bytes(4 * index.records))
-        for position, row in enumerate(order, len(self._digests)):
+        for position, row in enumerate(order, len(self._names)):
             if position % PACED == 0:
                 pace()
             positions[row] = position
@@ -261,14 +340,14 @@ class IndexBuilder:
             if raw != NO_BASE:
                 if raw & EXTERNAL:
                     external = index.external(raw ^ EXTERNAL)
-                    at = -1 if self._before(*external) else self._digests.find(record_digest(*external))
+                    at = -1 if self._before(*external) else self._names.find(record_digest(*external))
                     if at < 0:
                         base = EXTERNAL | self._external.setdefault(external, len(self._external))
                 else:
-                    at = self._digests.find(self._digests[positions[raw]])
+                    at = self._names.find(self._names[positions[raw]])
                 if at >= 0:
                     base, depth, chain = at, self._depths[at] + 1, self._chains[at] + kib(length)
-            self._digests.add(digest)
+            self._names.add(digest)
             self._header_offsets.append(header - offsets[segment])
             self._frame_offsets.append(frame - offsets[segment])
             self._frame_lengths.append(frame_length)
@@ -279,61 +358,9 @@ class IndexBuilder:
             self._lineages.append(lineage)
             self._depths.append(min(depth, MAX_DEPTH))
 
-    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
-        """The index of a pack of that length and hash, in the pieces of `blocks.sealed`."""
-        return sealed(self._body(pack_length, pack_hash, pace))
-
-    def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
-        rows = len(self._digests)
-        bits = fanout_bits(rows)
-        fanout, order = _sorted(self._digests.joined, bits, pace)
-        row_of = array("I", bytes(4 * rows))
-        for row, position in enumerate(order):
-            row_of[position] = row
-        ids = list(self._segments)
-        by_id = array("I", sorted(range(len(ids)), key=ids.__getitem__))
-        id_offsets, id_blob = _blob(ids)
-        external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
-        outside_offsets, outside_blob = _blob(self._outside)
-        counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
-        yield HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash)
-        yield _aligned(fanout)
-        for first in range(0, rows, STRIDE):
-            pace()
-            yield b"".join(map(self._digests.__getitem__, order[first : first + STRIDE]))
-        yield bytes(-rows * DIGEST & 7)
-        for first in range(0, rows, PACED):
-            pace()
-            yield b"".join(map(self._row, order[first : first + PACED], repeat(row_of)))
-        yield bytes(-rows * ROW.size & 7)
-        rest: tuple[array[int] | bytes, ...] = (
-            array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
-            id_offsets,
-            by_id,
-            self._parent_starts,
-            self._parent_entries,
-            external_offsets,
-            outside_offsets,
-            id_blob,
-            external_blob,
-            outside_blob,
-        )
-        yield from map(_aligned, rest)
-
-    def _row(self, position: int, row_of: array[int]) -> bytes:
-        base = self._bases[position]
-        start = self._segment_offsets[self._row_segments[position]]
-        return ROW.pack(
-            start + self._header_offsets[position],
-            start + self._frame_offsets[position],
-            self._frame_lengths[position],
-            self._lengths[position],
-            base if base & EXTERNAL else row_of[base],
-            self._row_segments[position],
-            self._chains[position],
-            self._lineages[position],
-            self._depths[position],
-        )
+    @staticmethod
+    def _digest(name: bytes) -> bytes:
+        return name
 
 
 def merge(
@@ -348,7 +375,7 @@ def merge(
         LimitExceeded: more records or revisions than an index holds.
         ValueError: a revision is in two of the packs.
     """
-    builder = IndexBuilder(before)
+    builder = _Joined(before)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
         builder.append(index, at, pace)
