@@ -75,12 +75,14 @@ class Frame(NamedTuple):
 class Arrivals:
     """The records of the new revisions of one stream, numbered as they came."""
 
-    def __init__(self, read: Callable[[int, int], bytes], stored: Callable[[int, Key], Record | None]) -> None:
-        """`read`: bytes of the quarantined pack, by offset and size; `stored`: a record of the repository."""
+    def __init__(
+        self, names: Numbered, read: Callable[[int, int], bytes], stored: Callable[[int, Key], Record | None]
+    ) -> None:
+        """`names`: `Numbering.records`. `read`: bytes of the quarantined pack, by offset and size. `stored`: a record
+        of the repository."""
         self._read = read
         self._stored = stored
-        self.names = Numbered()
-        """The byte of the kind, and the key, of each."""
+        self._names = names
         self._copies = array("I")
         """Of the first copy of a record the newest one, and of each other one the one that was the newest before."""
         self._metas = array("I")
@@ -104,7 +106,7 @@ class Arrivals:
     def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
         """Append a record that the revision `ordinal` introduced and give its number."""
         number = len(self._ordinals)
-        first = self.names.add(ONE_BYTE[kind] + key)
+        first = self._names.add(ONE_BYTE[kind] + key)
         self._copies.append(number if first == number else self._copies[first])
         self._copies[first] = number
         known = self._known_metas.find(meta)
@@ -136,7 +138,7 @@ class Arrivals:
 
     def first(self, kind: int, key: Key) -> int | None:
         """The number of a record's first copy."""
-        found = self.names.find(ONE_BYTE[kind] + key)
+        found = self._names.find(ONE_BYTE[kind] + key)
         return None if found < 0 else found
 
     def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
@@ -164,7 +166,7 @@ class Arrivals:
 
     def ordinals_newest_first(self, kind: int, key: Key) -> Sequence[int]:
         """The revisions of the stream that introduced a record, the newest one first."""
-        found = self.names.find(ONE_BYTE[kind] + key)
+        found = self._names.find(ONE_BYTE[kind] + key)
         if found < 0:
             return ()
         ordinals = []
@@ -180,7 +182,7 @@ class Arrivals:
 
     def key(self, number: int) -> Key:
         """The key of a copy."""
-        return self.names[number][1:]
+        return self._names[number][1:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
         """The number of a copy's base; None and its key where it is stored; None and nothing where there is none."""
@@ -210,7 +212,7 @@ class Arrivals:
             base, key = self.base(chain[-1])
             if not key:
                 break
-            kind = self.names[number][0]
+            kind = self._names[number][0]
             known = self.recent.get(kind, key) or (self._stored(kind, key) if base is None else None)
             if known is not None:
                 text = known.text
@@ -222,7 +224,7 @@ class Arrivals:
             number = chain.pop()
             frame = self._read(self._offsets[number], self._sizes[number])
             text = decompress(self._encodings[number], frame, self._lengths[number], text)
-            name = self.names[number]
+            name = self._names[number]
             record = Record(name[0], name[1:], self._known_metas[self._metas[number]], text)
             if not chain:
                 return record

@@ -13,7 +13,7 @@ from smartserver.store import far
 from smartserver.store.document import PackEntry
 from smartserver.store.index import Row
 from smartserver.store.index_build import Before, IndexBuilder
-from smartserver.store.numbered import Numbered
+from smartserver.store.numbered import Numbering
 from smartserver.store.pack import TRAILER, PackWriter, encode_header
 from smartserver.store.quarantine import Quarantine
 from transports.base import ReadFile, WriteFile
@@ -27,9 +27,9 @@ class DraftPack:
     """The pack in a quarantine while it is written."""
 
     def __init__(
-        self, quarantine: Quarantine, kinds: Sequence[Kind], before: Before, names: Numbered | None = None
+        self, quarantine: Quarantine, kinds: Sequence[Kind], before: Before, numbering: Numbering | None = None
     ) -> None:
-        """Begin the pack; `before`: whether a record lies in the repository; `names`: as of an `IndexBuilder`.
+        """Begin the pack; `before`: whether a record lies in the repository; `numbering`: as of an `IndexBuilder`.
 
         Raises:
             NoSpace, PermissionDenied, TransportFailed.
@@ -38,7 +38,7 @@ class DraftPack:
         self._above = quarantine.above
         self._kinds = kinds
         self._reader: ReadFile | None = None
-        self.index = IndexBuilder(before, names)
+        self.index = IndexBuilder(before, numbering)
         self._pending = bytearray(encode_header(kinds))
         """What is not written yet, while the pack is held in memory its header too."""
         self._most = far.AT_ONCE

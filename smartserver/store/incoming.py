@@ -35,6 +35,7 @@ from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
 from smartserver.store.judge import Judge
+from smartserver.store.numbered import Numbered, Numbering
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Location, Snapshot
@@ -71,9 +72,9 @@ class Intake:
         self._graph = graph
         self._allowance = transaction.allowance
         self._ancestry = Ancestry(graph, self._allowance.charge)
-        self._ordinals: dict[RevisionId, int] = {}
+        self._numbering = Numbering()
         self._references = ReferenceCache()
-        self._arrivals = Arrivals(self._read, self._stored_record)
+        self._arrivals = Arrivals(self._numbering.records, self._read, self._stored_record)
         self._judge = Judge(
             transaction.vcs, policy, self._is_stored, self._measure, self._read_record, self._allowance.charge
         )
@@ -102,7 +103,9 @@ class Intake:
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
-        return None if revision not in self._ordinals else self._other_metas.get(revision, self._first_meta)
+        return (
+            None if self._numbering.revisions.find(revision) < 0 else self._other_metas.get(revision, self._first_meta)
+        )
 
     def take(self, segment: Segment, content: bytes) -> None:
         """Check one segment; a new one is written, unless a base was missing before.
@@ -119,11 +122,10 @@ class Intake:
             self._known.add(revision)
             self.left_out.append(revision)
             return
-        if revision in self._ordinals:
-            raise CorruptRecord(revision, revision, TWICE)
         parents = self._parents(segment)
+        if self._ancestry.stored + self._numbering.revisions.add(revision) != len(self._ancestry):
+            raise CorruptRecord(revision, revision, TWICE)
         ordinal = self._ancestry.add(parents)
-        self._ordinals[revision] = ordinal
         if self._unreachable:
             self._name_unreachable(segment, ordinal)
             return
@@ -147,7 +149,7 @@ class Intake:
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
         # To write the index of much history takes memory too.
-        self._arrivals, self._references = Arrivals(_nowhere, _nothing), ReferenceCache()
+        self._arrivals, self._references = Arrivals(Numbered(), _nowhere, _nothing), ReferenceCache()
         return None if self._draft is None else self._draft.seal()
 
     def write_down(self, intent: bytes) -> None:
@@ -161,7 +163,8 @@ class Intake:
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""
-        if any(snapshot.revision(ordinal) in self._ordinals for ordinal in range(count, snapshot.graph.count)):
+        find = self._numbering.revisions.find
+        if any(find(snapshot.revision(ordinal)) >= 0 for ordinal in range(count, snapshot.graph.count)):
             return True
         if self._draft is None:
             return False
@@ -187,13 +190,13 @@ class Intake:
         It and what it holds refer to each other: of a push of much history that would be a hundred megabytes until the
         next collection.
         """
-        self._arrivals = Arrivals(_nowhere, _nothing)
+        self._arrivals = Arrivals(Numbered(), _nowhere, _nothing)
         self._draft = None
 
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
-            return DraftPack(quarantine, self._kinds, self._is_stored, self._arrivals.names)
+            return DraftPack(quarantine, self._kinds, self._is_stored, self._numbering)
         except BaseException:
             quarantine.discard()
             raise
@@ -204,9 +207,8 @@ class Intake:
         for parent in segment.parents:
             if parent.absent:
                 continue
-            ordinal = self._ordinals.get(parent.id)
-            if ordinal is None:
-                ordinal = self._graph.ordinal(parent.id)
+            number = self._numbering.revisions.find(parent.id)
+            ordinal = self._ancestry.stored + number if number >= 0 else self._graph.ordinal(parent.id)
             if ordinal is None:
                 missing.append(parent.id)
             else:

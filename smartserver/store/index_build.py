@@ -30,7 +30,7 @@ from smartserver.store.index import (
     name_digest,
     record_digest,
 )
-from smartserver.store.numbered import Numbered
+from smartserver.store.numbered import Numbering
 from smartserver.store.pack import TRAILER, PackReader
 
 MAX_ROWS = 0x7FFFFFFE
@@ -118,13 +118,13 @@ def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
 class IndexBuilder:
     """Collects the rows and segments of one pack, in the order they lie in it."""
 
-    def __init__(self, before: Before = nowhere, names: Numbered | None = None) -> None:
+    def __init__(self, before: Before = nowhere, numbering: Numbering | None = None) -> None:
         """`before`: whether a record lies in a pack before this one; it is then the base of those that name it.
-        `names`: of each record, in order, the byte of its kind and its key; where it is given, whoever gives it adds
-        those of a segment before the segment is added."""
+        `numbering`: where it is given, whoever gives it numbers what is in a segment before the segment is added."""
         self._before = before
-        self._names = Numbered() if names is None else names
-        self._named = names is not None
+        self._is_numbered = numbering is not None
+        known = Numbering() if numbering is None else numbering
+        self._names, self._revisions = known.records, known.revisions
         self._header_offsets = array("I")
         """Of each record's header, from the start of its segment."""
         self._frame_offsets = array("I")
@@ -136,7 +136,6 @@ class IndexBuilder:
         self._chains = array("I")
         self._lineages = array("I")
         self._depths = array("B")
-        self._segments: dict[RevisionId, int] = {}
         self._segment_offsets = array("Q")
         self._end = 0
         self._parent_starts = array("I", (0,))
@@ -147,7 +146,7 @@ class IndexBuilder:
     @property
     def segments(self) -> int:
         """How many segments were added."""
-        return len(self._segments)
+        return len(self._segment_offsets)
 
     @property
     def records(self) -> int:
@@ -173,13 +172,16 @@ class IndexBuilder:
             LimitExceeded: more records or revisions than an index holds.
             ValueError: a revision is added twice.
         """
-        ordinal = len(self._segments)
+        ordinal = len(self._segment_offsets)
         first = len(self._bases)
         if first + len(segment.entries) > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", first + len(segment.entries), MAX_ROWS)
-        if segment.revision in self._segments:
+        if not self._is_numbered:
+            self._revisions.add(segment.revision)
+            for entry in segment.entries:
+                self._names.add(ONE_BYTE[entry.kind] + entry.key)
+        if self._revisions.find(segment.revision) != ordinal:
             raise ValueError(f"revision {shown(segment.revision)} has a segment in this pack already")
-        self._segments[segment.revision] = ordinal
         self._segment_offsets.append(offset)
         self._end = offset + segment.length
         for parent in segment.parents:
@@ -188,9 +190,6 @@ class IndexBuilder:
         self._parent_starts.append(len(self._parent_entries))
         frame_at = segment.frames_at
         names, depths, chains = self._names, self._depths, self._chains
-        if not self._named:
-            for entry in segment.entries:
-                names.add(ONE_BYTE[entry.kind] + entry.key)
         frame_offsets: list[int] = []
         bases: list[int] = []
         for position, (entry, row) in enumerate(zip(segment.entries, rows, strict=True), first):
@@ -218,8 +217,8 @@ class IndexBuilder:
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def _parent_entry(self, revision: RevisionId) -> int:
-        local = self._segments.get(revision)
-        if local is not None:
+        local = self._revisions.find(revision)
+        if local >= 0:
             return local
         return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
 
@@ -235,12 +234,11 @@ class IndexBuilder:
         row_of = array("I", bytes(4 * rows))
         for row, position in enumerate(order):
             row_of[position] = row
-        ids = list(self._segments)
-        by_id = array("I", sorted(range(len(ids)), key=ids.__getitem__))
-        id_offsets, id_blob = _blob(ids)
+        revisions = self._revisions
+        by_id = array("I", sorted(range(len(revisions)), key=revisions.__getitem__))
         external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
         outside_offsets, outside_blob = _blob(self._outside)
-        counts = (rows, len(ids), len(self._parent_entries), len(self._external), len(self._outside))
+        counts = (rows, len(revisions), len(self._parent_entries), len(self._external), len(self._outside))
         yield HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash)
         yield _aligned(fanout)
         for first in range(0, rows, STRIDE):
@@ -253,13 +251,13 @@ class IndexBuilder:
         yield bytes(-rows * ROW.size & 7)
         rest: tuple[array[int] | bytes, ...] = (
             array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
-            id_offsets,
+            revisions.ends,
             by_id,
             self._parent_starts,
             self._parent_entries,
             external_offsets,
             outside_offsets,
-            id_blob,
+            bytes(revisions.joined),
             external_blob,
             outside_blob,
         )
@@ -306,17 +304,16 @@ class _Joined(IndexBuilder):
             LimitExceeded: more records or revisions than an index holds.
             ValueError: a revision is in both.
         """
-        if len(self._names) + index.records > MAX_ROWS or len(self._segments) + index.segments > MAX_ROWS:
+        if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
-        first_segment = len(self._segments)
+        first_segment = self.segments
         offsets, starts, entries = index.segment_offsets[:], index.parent_starts[:], index.parent_entries[:]
         for segment, revision in enumerate(index.revisions()):
             if segment % PACED == 0:
                 pace()
-            if revision in self._segments:
+            if self._revisions.add(revision) != first_segment + segment:
                 raise ValueError(f"revision {shown(revision)} has a segment in two packs")
-            self._segments[revision] = first_segment + segment
             self._segment_offsets.append(offsets[segment] + shift)
             for parent in entries[starts[segment] : starts[segment + 1]]:
                 self._parent_entries.append(

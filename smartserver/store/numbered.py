@@ -21,23 +21,24 @@ _NUMBER = 0xFFFFFFFF
 class Numbered:
     """Byte strings by number, 4 GiB together at most; several may be the same one. For one thread."""
 
-    __slots__ = ("_ends", "_mask", "_slots", "distinct", "joined")
+    __slots__ = ("_mask", "_slots", "distinct", "ends", "joined")
 
     def __init__(self) -> None:
         self.joined = bytearray()
         """All of them, in order; not to be changed."""
+        self.ends = array("I", (0,))
+        """Where each ends in it, after the zero where the first begins; not to be changed."""
         self.distinct = 0
         """How many different ones there are."""
-        self._ends = array("I", (0,))
         self._slots = array("Q", bytes(8 * LEAST))
         """An open hash table, at most two thirds full; nobody can foresee what Python's hash of bytes is."""
         self._mask = LEAST - 1
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self.ends) - 1
 
     def __getitem__(self, number: int) -> bytes:
-        return bytes(self.joined[self._ends[number] : self._ends[number + 1]])
+        return bytes(self.joined[self.ends[number] : self.ends[number + 1]])
 
     def find(self, name: bytes) -> int:
         """The lowest number of a string; -1 where it was not added."""
@@ -47,7 +48,7 @@ class Numbered:
         while slot := slots[at]:
             if slot >> 32 == part:
                 number = (slot & _NUMBER) - 1
-                if self.joined[self._ends[number] : self._ends[number + 1]] == name:
+                if self.joined[self.ends[number] : self.ends[number + 1]] == name:
                     return number
             at = at + 1 & mask
         return -1
@@ -58,13 +59,13 @@ class Numbered:
         Raises:
             LimitExceeded: all together are longer than 4 GiB.
         """
-        number = len(self._ends) - 1
-        end = self._ends[number] + len(name)
+        number = len(self.ends) - 1
+        end = self.ends[number] + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records", end, MAX_JOINED)
         first = self.find(name)
         self.joined += name
-        self._ends.append(end)
+        self.ends.append(end)
         if first >= 0:
             return first
         self.distinct += 1
@@ -87,3 +88,13 @@ class Numbered:
         for slot in old:
             if slot:
                 self._put(slot)
+
+
+class Numbering:
+    """What the records and the revisions of a pack are known by, each numbered in the order in which they lie in it."""
+
+    def __init__(self) -> None:
+        self.records = Numbered()
+        """The byte of a record's kind, and its key."""
+        self.revisions = Numbered()
+        """Ids."""

@@ -6,6 +6,7 @@ from smartserver.records.delta import compress
 from smartserver.records.model import Key, Record
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame, RecentRecords
 from smartserver.store.index import Row
+from smartserver.store.numbered import Numbered
 
 TEXT = b"a line of text that comes again and again\n" * 10
 
@@ -17,7 +18,7 @@ class Stream:
         self.pack = bytearray()
         self.reads = 0
         self.stored = {key.encode(): Record(0, key.encode(), b"m", text) for key, text in stored.items()}
-        self.arrivals = Arrivals(self.read, lambda _kind, key: self.stored.get(key))
+        self.arrivals = Arrivals(Numbered(), self.read, lambda _kind, key: self.stored.get(key))
 
     def read(self, offset: int, size: int) -> bytes:
         self.reads += 1

@@ -81,7 +81,7 @@ def test_what_is_known_of_a_push_takes_little() -> None:
     row = Row(1, 2, 3)
 
     def arrive() -> Arrivals:
-        arrivals = Arrivals(lambda offset, size: b"", lambda kind, key: None)
+        arrivals = Arrivals(Numbered(), lambda offset, size: b"", lambda kind, key: None)
         for number, key in enumerate(made):
             arrivals.add(0, bytes(key), b"\x03", number, Frame(1, number, 10, 20, NO_BASE, b""), row)
         return arrivals
