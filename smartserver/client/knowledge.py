@@ -19,7 +19,7 @@ import msgspec
 from smartserver.records.model import RefValue, Tip
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
-from smartserver.wire.messages import Known, State
+from smartserver.wire.messages import Known, State, entries_of
 
 Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1, max_length=MAX_TIPS)]
 
@@ -219,8 +219,9 @@ class Knowledge:
         """Take in what an answer said and keep it. `opened`: what it said of the path.
 
         Raises:
-            RemoteProtocolError: a ref it names has no tip that can be one.
+            RemoteProtocolError: a ref it names has no tip that can be one, or what it says of maps is no such thing.
         """
+        entries_said = entries_of(state)
         changes: dict[bytes, RefValue | None] = {}
         tips = 0
         for name, ref in state.refs.items():
@@ -237,7 +238,7 @@ class Knowledge:
         unchanged = state.since == state.version == saved.version and state.mark == saved.mark and not changes
         refs = {} if state.since is None else saved.refs
         maps = {} if state.since is None else saved.maps
-        for word, entries in state.maps.items():
+        for word, entries in entries_said.items():
             kept = maps.setdefault(word, {})
             for key, entry in entries.items():
                 if entry is None:

@@ -21,7 +21,7 @@ from smartserver.store.states import Look
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import Permission
-from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State
+from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, raw
 from transports.errors import CodedError
 
 NIL = Raw(b"\xc0")
@@ -35,7 +35,7 @@ def state_of(changes: Changes) -> State:
         version=changes.version,
         since=changes.since,
         refs={name: NIL if value is None else Raw(value) for name, value in changes.refs.items()},
-        maps={name: dict(entries.items()) for name, entries in changes.maps.items()},
+        maps={name: raw(dict(entries.items())) for name, entries in changes.maps.items()},
         vcs=changes.vcs,
         settings=dict(changes.settings),
         mark=changes.mark,

@@ -44,7 +44,7 @@ MAX_RESULTS = 16 * MIB
 # What a client takes of an answer: decoded, a byte of msgpack may become 100.
 
 MAX_ENTRIES = 1 << 20
-"""Refs of an answer, their tips together, and entries of each map: a repository has no more entries of all these
+"""Refs of an answer, their tips together, and entries of its maps together: a repository has no more of all these
 (`store.root.MAX_STATE` / `store.tables.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536

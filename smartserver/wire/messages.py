@@ -89,22 +89,24 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     fault: Fault | None = None
 
 
-Entries = Annotated[dict[bytes, bytes | None], msgspec.Meta(max_length=MAX_ENTRIES)]
+Entries = dict[bytes, bytes | None]
+"""Of a map: key -> value, or nil for an entry that is gone."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
     """The repository's root: everything, or what changed after version `since`.
 
-    `refs` and `maps` map a name to its new value, nil for one that is gone; that of a ref is what `records.model` says,
-    still encoded. `vcs` and `settings` are left out (empty) where they did not change after `since`. `mark` tells the
-    version from the same one of another line, which a backup that was put back begins.
+    `refs` and `maps` map a name to its new value, still encoded; that of a ref is what `records.model` says, or nil for
+    one that is gone, that of a map its `Entries` (`entries_of`). `vcs` and `settings` are left out (empty) where they
+    did not change after `since`. `mark` tells the version from the same one of another line, which a backup that was
+    put back begins.
     """
 
     incarnation: bytes
     version: int
     since: int | None
     refs: Annotated[dict[bytes, msgspec.Raw], msgspec.Meta(max_length=MAX_ENTRIES)]
-    maps: Annotated[dict[str, Entries], msgspec.Meta(max_length=MAX_MAPS)] = {}
+    maps: Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=MAX_MAPS)] = {}
     vcs: str = ""
     settings: Annotated[dict[str, bytes], msgspec.Meta(max_length=MAX_WORDS)] = {}
     mark: int = 0
@@ -166,6 +168,7 @@ _reply = msgspec.msgpack.Decoder(Reply)
 _failure = msgspec.msgpack.Decoder(Failure)
 _progress = msgspec.msgpack.Decoder(Progress)
 _arguments = msgspec.msgpack.Decoder(dict[str, object])
+_entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MAX_ENTRIES)])
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -185,6 +188,22 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes) -> T
 def raw(value: object) -> msgspec.Raw:
     """A value, encoded as in a message."""
     return msgspec.Raw(_encoder.encode(value))
+
+
+def entries_of(state: State) -> dict[str, Entries]:
+    """The entries of a state's maps.
+
+    Raises:
+        RemoteProtocolError: they are none, or more than `MAX_ENTRIES` together.
+    """
+    found: dict[str, Entries] = {}
+    count = 0
+    for name, said in state.maps.items():
+        found[name] = _decode(_entries, "entries of a map", bytes(said))
+        count += len(found[name])
+        if count > MAX_ENTRIES:
+            raise RemoteProtocolError(f"expected at most {MAX_ENTRIES} entries of maps, got {count} or more")
+    return found
 
 
 def named(said: Fault | Advice) -> dict[str, object]:

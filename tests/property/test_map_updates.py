@@ -18,7 +18,7 @@ from smartserver.verbs.map_update import (
     Verdict,
     map_update,
 )
-from smartserver.wire.messages import Failure, Known, Reply, State
+from smartserver.wire.messages import Failure, Known, Reply, State, entries_of
 
 HISTORY = History()
 LINE = HISTORY.line(2)
@@ -114,7 +114,7 @@ def test_it_does_what_dictionaries_do(moves: list[MapUpdateRequest | str]) -> No
         state = answer.state
         assert state is not None
         told = told if state.since is not None else {}
-        for name, entries in state.maps.items():
+        for name, entries in entries_of(state).items():
             held = told.setdefault(name, {})
             for key, value in entries.items():
                 if value is None:

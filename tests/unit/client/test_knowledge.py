@@ -345,14 +345,14 @@ def test_forgotten_below_a_repository(tmp_path: Path) -> None:
 
 def test_maps_are_kept_and_changed_by_what_an_answer_names(tmp_path: Path) -> None:
     knowledge = Knowledge(str(tmp_path), URL)
-    first = State(HERE, 1, None, {}, {"tags": {b"a\0v1": b"1", b"a\0v2": b"2", b"ab\0v1": b"3"}}, vcs="x")
+    first = State(HERE, 1, None, {}, {"tags": raw({b"a\0v1": b"1", b"a\0v2": b"2", b"ab\0v1": b"3"})}, vcs="x")
     knowledge.learn(first)
-    knowledge.learn(State(HERE, 2, 1, {}, {"tags": {b"a\0v1": None, b"k": b"4"}, "config": {b"a\0": b"c"}}))
+    knowledge.learn(State(HERE, 2, 1, {}, {"tags": raw({b"a\0v1": None, b"k": b"4"}), "config": raw({b"a\0": b"c"})}))
     for each in (knowledge, Knowledge(str(tmp_path), URL)):
         assert each.map("tags") == {b"a\0v2": b"2", b"ab\0v1": b"3", b"k": b"4"}
         assert each.map("tags", b"a") == {b"v2": b"2"}
         assert each.map("config", b"a") == {b"": b"c"}
-    knowledge.learn(State(HERE, 3, None, {}, {"config": {}}))
+    knowledge.learn(State(HERE, 3, None, {}, {"config": raw({})}))
     assert knowledge.map("tags") == knowledge.map("config") == {}
 
 

@@ -77,7 +77,7 @@ STATE = State(
     3,
     None,
     {MAIN: raw([[TIP]]), b"old": raw(None), b"stable": raw([[OLD, b"7"], [TIP, b"", True]])},
-    {"bookmarks": {b"@": TIP, b"gone": None}},
+    {"bookmarks": raw({b"@": TIP, b"gone": None})},
     "git sha1",
     {"HEAD": MAIN},
     1,

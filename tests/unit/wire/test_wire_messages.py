@@ -22,6 +22,7 @@ from smartserver.wire.messages import (
     RequestFlag,
     State,
     Status,
+    entries_of,
     named,
     raw,
 )
@@ -147,7 +148,6 @@ def test_answer_that_is_none(decode: Decode, what: str) -> None:
         (messages.decode_reply, "95 dd", MAX_CALLS),
         (messages.decode_reply, "95 90 94 c400 01 c0 df", MAX_ENTRIES),
         (messages.decode_reply, "95 90 95 c400 01 c0 80 df", MAX_MAPS),
-        (messages.decode_reply, "95 90 95 c400 01 c0 80 81 a178 df", MAX_ENTRIES),
         (messages.decode_reply, "95 90 97 c400 01 c0 80 80 a0 df", MAX_WORDS),
         (messages.decode_reply, "95 90 c0 90 dd", MAX_WORDS),
         (messages.decode_reply, "95 90 c0 90 90 dd", MAX_WORDS),
@@ -159,7 +159,6 @@ def test_answer_that_is_none(decode: Decode, what: str) -> None:
         "outcomes",
         "refs",
         "maps",
-        "entries of a map",
         "settings",
         "capabilities",
         "advice",
@@ -174,6 +173,23 @@ def test_an_answer_with_more_than_a_client_takes_is_refused(decode: Decode, befo
         decode(H(before) + (most + 1).to_bytes(4, "big"))
     with pytest.raises(RemoteProtocolError, match="truncated"):
         decode(H(before) + most.to_bytes(4, "big"))
+
+
+def test_entries_of_maps_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(**maps: str) -> State:
+        return State(b"i", 3, None, {}, {name: msgspec.Raw(H(entries)) for name, entries in maps.items()})
+
+    assert entries_of(said(tags="82 c40161 c40131 c40162 c0", phases="80")) == {
+        "tags": {b"a": b"1", b"b": None},
+        "phases": {},
+    }
+    for entries in ("01", "81 01 c0", "81 c40161 01", "df 00100001"):
+        with pytest.raises(RemoteProtocolError, match=r"expected entries of a map, got \d+ bytes that are none"):
+            entries_of(said(tags=entries))
+    monkeypatch.setattr(messages, "MAX_ENTRIES", 2)
+    three = said(a="81 c40161 c0", b="80", c="82 c40161 c0 c40162 c0")
+    with pytest.raises(RemoteProtocolError, match=r"expected at most 2 entries of maps, got 3 or more$"):
+        entries_of(three)
 
 
 @pytest.mark.parametrize("said", [Advice, Fault])
