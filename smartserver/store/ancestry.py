@@ -7,8 +7,9 @@ costs a few steps for each of its parents:
 
 1. Along first parents each revision keeps one long jump (skew-binary, as Myers described it), so that "is it on the
    line of first parents" takes a logarithm of the line's length. Most questions end here, or at the revision.
-2. Else the answer is that of the first merge on the line: it is on the line of its second parent, or the merge's
-   ancestors in the stream are marked downward, no further than asked. The marks are kept for the next question.
+2. Else it may be on the line of the second parent of one of the next merges (`MERGES`) down the line; or the ancestors
+   in the stream of the first of them are marked downward, no further than asked, and kept for the next question. Where
+   several revisions will do, as those that introduced a record, marks are made only if none is on such a line.
 3. What lies in the repository is marked downward in the same way, from the stored revisions that the stream rests on.
    Revisions that rest on the same ones share one `_Front`, and so its marks.
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 import bisect
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from smartserver.store.allowance import CHECK, Charge, free
 from smartserver.store.graph import Graph
@@ -32,6 +33,10 @@ MARKS_KEPT = 8 << 20
 
 FRONT_LIMIT = 16
 """Stored revisions that a `_Front` names itself: a set of so many costs no more than the edges it came from."""
+
+MERGES = 8
+"""Merges whose second parents' lines are looked at before anything is marked: a look takes 2 microseconds, and a walk
+500. With none a check of 62,525 revisions takes 14 % longer, with 64 of them no less."""
 
 QUESTION = 4
 """Steps that a question costs besides those of its walk: it takes 2 microseconds."""
@@ -104,9 +109,16 @@ class Reach:
         self._ancestry = ancestry
         self._ordinal = ordinal
 
-    def has(self, ordinal: int) -> bool:
-        """Whether that revision is among them."""
-        return self._ancestry.is_ancestor(ordinal, self._ordinal)
+    def has_any(self, ordinals: Iterable[int]) -> bool:
+        """Whether one of those revisions is among them."""
+        far = []
+        for each in ordinals:
+            near = self._ancestry.look(each, self._ordinal)
+            if near:
+                return True
+            if near is None:
+                far.append(each)
+        return any(self._ancestry.search(each, self._ordinal) for each in far)
 
 
 class Ancestry:
@@ -164,23 +176,36 @@ class Ancestry:
         """That revision and its ancestors."""
         return Reach(self, ordinal)
 
-    def is_ancestor(self, ancestor: int, ordinal: int) -> bool:
-        """Whether `ordinal` is or descends from `ancestor`."""
+    def look(self, ancestor: int, ordinal: int) -> bool | None:
+        """Whether `ordinal` is or descends from `ancestor`; None where that takes a `search`."""
         self._count(QUESTION)
         if ancestor >= ordinal:
             return ancestor == ordinal
         index, wanted = ordinal - self.stored, ancestor - self.stored
-        if index < 0:
-            return self._stored_marks(frozenset((ordinal,))).has(ancestor)
         if wanted < 0:
-            front = self._fronts[index]
-            return front.names(ancestor) or self._stored_marks(front).has(ancestor)
+            return True if index >= 0 and self._fronts[index].names(ancestor) else None
         if self._on_line(wanted, index):
             return True
         merge = self._merge[index]
         if merge == NONE or wanted > merge:
             return False
-        return self._on_line(wanted, self._entries[self._starts[merge] + 1]) or self._stream_marks(merge).has(wanted)
+        for _ in range(MERGES):
+            start = self._starts[merge]
+            if self._on_line(wanted, self._entries[start + 1]):
+                return True
+            merge = self._merge[self._entries[start]]
+            if merge == NONE or wanted > merge:
+                break
+        return None
+
+    def search(self, ancestor: int, ordinal: int) -> bool:
+        """What `look` did not tell."""
+        index = ordinal - self.stored
+        if index < 0:
+            return self._stored_marks(frozenset((ordinal,))).has(ancestor)
+        if ancestor < self.stored:
+            return self._stored_marks(self._fronts[index]).has(ancestor)
+        return self._stream_marks(self._merge[index]).has(ancestor - self.stored)
 
     def _on_line(self, wanted: int, index: int) -> bool:
         """Whether the line of first parents leads from one revision of the stream to another."""

@@ -284,15 +284,11 @@ class SegmentProof:
         return False
 
     def _reaches(self, kind: int, key: Key) -> bool:
-        # Loops, not `any`: asked three times a record.
+        # A loop, not `any`: asked three times a record.
         for granted, _, keys in self._granted:
             if kind == granted and key in keys:
                 return True
-        has = self._reach.has
-        for ordinal in self._copies(kind, key):  # noqa: SIM110
-            if has(ordinal):
-                return True
-        return False
+        return self._reach.has_any(self._copies(kind, key))
 
 
 def _frozen(groups: rules.References) -> References:
