@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import shown
 from smartserver.records import varint
@@ -25,9 +25,11 @@ from smartserver.records.check_git import GIT_CHECKS, GitRules
 from smartserver.records.check_git import TAG as TAG
 from smartserver.records.check_git import TREE as TREE
 from smartserver.records.check_git import git_key as git_key
-from smartserver.records.faults import FaultChecker
 from smartserver.records.model import Key, Kind
 from smartserver.records.rules import Rules
+
+if TYPE_CHECKING:
+    from smartserver.records.faults import FaultChecker
 
 CHECK_BYTES: Final = 16
 """Bytes of a check that lies in the record's header."""
@@ -62,10 +64,12 @@ def rules_of(vcs: str) -> Rules:
 @functools.lru_cache(maxsize=16)
 def faults_of(vcs: str) -> FaultChecker:
     """What looks for the faults of records of this system; it finds none where none are known."""
+    # Not before: git's helper judges nothing.
+    from smartserver.records.faults import FaultChecker
+    from smartserver.records.fsck_git import GitFaults
+
     if vcs not in ("git sha1", "git sha256"):
         return FaultChecker()
-    from smartserver.records.fsck_git import GitFaults  # Not before: git's helper judges nothing.
-
     return GitFaults(32 if vcs == "git sha256" else 20)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import binascii
+import functools
 import hashlib
 import re
 import threading
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -31,31 +31,36 @@ BRANCHES: Final = b"refs/heads/"
 MAX_REF_PART: Final = 250
 """Bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
 
-_DIFFERENT: Final = compiled(rb"[^\0]")
-_ENTRY_HEAD: Final = compiled(rb"([0-7]++) ([^\0]++)\0")
-_REF: Final = compiled(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
+_HASHES: Final = {"git-sha1": (hashlib.sha1, 20), "git-sha256": (hashlib.sha256, 32)}
+"""The hash of each object format, bytes of an id."""
+
+GIT_CHECKS: Final = frozenset(_HASHES)
 
 
 class _Format(msgspec.Struct, frozen=True):
     """The object format of one hash: how long ids are, and expressions that read what a reference walk needs."""
 
-    new: Callable[[bytes], hashlib._Hash]
     id_bytes: int
     commit: re.Pattern[bytes]
     tag: re.Pattern[bytes]
     tree: re.Pattern[bytes]
     blobs: re.Pattern[bytes]
     trees: re.Pattern[bytes]
+    different: re.Pattern[bytes]
+    entry_head: re.Pattern[bytes]
+    ref: re.Pattern[bytes]
 
 
-def _format(new: Callable[[bytes], hashlib._Hash], id_bytes: int) -> _Format:
+@functools.cache
+def _format(check: str) -> _Format:
+    """Compiled when they are needed: git's helper needs none, and they take as long as all its modules of records."""
+    _, id_bytes = _HASHES[check]
     id_hex = rb"[0-9a-fA-F]{%d}" % (2 * id_bytes)
     id_raw = rb".{%d}" % id_bytes
     # The type of an entry is in the upper bits of its mode. What is neither file, link nor folder is a submodule.
     file, folder = rb"0*+1[02][0-7]{4}", rb"0*+4[0-7]{4}"
     rest = rb" [^\0]++\0"
     return _Format(
-        new,
         id_bytes,
         # Only the lines at the top count: a mergetag further down holds the lines of a whole tag.
         commit=compiled(rb"tree (%b)\n((?:parent %b\n)*+)(?!parent )" % (id_hex, id_hex)),
@@ -69,12 +74,10 @@ def _format(new: Callable[[bytes], hashlib._Hash], id_bytes: int) -> _Format:
         trees=compiled(
             rb"(?:(?!%b )[0-7]++%b%b)*+(?:[0-7]++%b(%b)|\Z)" % (folder, rest, id_raw, rest, id_raw), re.DOTALL
         ),
+        different=compiled(rb"[^\0]"),
+        entry_head=compiled(rb"([0-7]++) ([^\0]++)\0"),
+        ref=compiled(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)"),
     )
-
-
-_FORMATS: Final = {"git-sha1": _format(hashlib.sha1, 20), "git-sha256": _format(hashlib.sha256, 32)}
-
-GIT_CHECKS: Final = frozenset(_FORMATS)
 
 
 def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
@@ -86,7 +89,8 @@ def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
     name = _NAMES.get(meta)
     if name is None:
         raise ValueError(f"meta {meta!r} is no type of git's objects")
-    digest = _FORMATS[check].new(b"%b %d\0" % (name, len(text)))
+    new, _ = _HASHES[check]
+    digest = new(b"%b %d\0" % (name, len(text)))
     digest.update(text)
     return digest.digest()
 
@@ -102,7 +106,11 @@ class GitRules(Rules):
     refs_are_files = True
 
     def __init__(self, check: str) -> None:
-        self._format = _FORMATS[check]
+        self._check = check
+
+    @functools.cached_property
+    def _format(self) -> _Format:
+        return _format(self._check)
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents of a commit, the target of a tag."""
@@ -160,7 +168,7 @@ class GitRules(Rules):
 
     def ref_problem(self, name: bytes) -> str:
         """What git-check-ref-format(1) says, and that it is below `refs/` and fits in a client's folders."""
-        if _REF.fullmatch(name) is None or b".." in name or b"@{" in name:
+        if self._format.ref.fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
         if longest > MAX_REF_PART:
@@ -218,12 +226,12 @@ def _exchanged(text: bytes, base: bytes, id_bytes: int) -> list[Exchanged] | Non
         return None
     both = int.from_bytes(text, "big") ^ int.from_bytes(base, "big")
     differs = both.to_bytes(size, "big")
-    entries = _FORMATS["git-sha1" if id_bytes == 20 else "git-sha256"].tree
+    form = _format("git-sha1" if id_bytes == 20 else "git-sha256")
     found: list[Exchanged] = []
     at = 0
-    while (different := _DIFFERENT.search(differs, at)) is not None:
-        before = entries.match(text, at, different.start())
-        head = None if before is None else _ENTRY_HEAD.match(text, before.end())
+    while (different := form.different.search(differs, at)) is not None:
+        before = form.tree.match(text, at, different.start())
+        head = None if before is None else form.entry_head.match(text, before.end())
         if head is None or head.end() > different.start():
             return None
         begin, at = head.end(), head.end() + id_bytes

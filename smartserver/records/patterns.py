@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_GROUP: Final = re.compile(rb"([*+?]|\{[0-9,]+\})\+")
-_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
-_CLASS: Final = re.compile(rb"\[\^?\]?(?:[^\]\\]|\\.)*\]", re.DOTALL)
+_GROUP: Final = rb"([*+?]|\{[0-9,]+\})\+"
+_SINGLE: Final = rb"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]"
+"""What is escaped, or a class."""
 
 
 def atomic(pattern: bytes) -> bytes:
     """The same pattern with `(?>(?:...)*)` in place of `(?:...)*+`; quantifiers of single characters stay."""
+    group, single = re.compile(_GROUP), re.compile(_SINGLE, re.DOTALL)
     out = bytearray()
     starts: list[int] = []
     at = 0
     while at < len(pattern):
-        if found := _ESCAPED.match(pattern, at) or _CLASS.match(pattern, at):
+        if found := single.match(pattern, at):
             out += found[0]
             at = found.end()
             continue
@@ -32,7 +33,7 @@ def atomic(pattern: bytes) -> bytes:
         out += byte
         if byte == b")":
             start = starts.pop()
-            if found := _GROUP.match(pattern, at):
+            if found := group.match(pattern, at):
                 out[start:] = b"(?>%b%b)" % (bytes(out[start:]), found[1])
                 at = found.end()
     return bytes(out)

@@ -31,6 +31,7 @@ from smartserver.vcs.git_objects import (
     end,
     mode_type,
     parse_tree,
+    scratch,
     tag_target,
 )
 
@@ -259,12 +260,8 @@ def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[
     Raises:
         ToolFailed: it failed; raised where the context is left.
     """
-    import tempfile
-
     # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
-    with tempfile.TemporaryFile() as questions, tempfile.TemporaryFile() as said:
-        questions.write(asked)
-        questions.seek(0)
+    with scratch(asked) as questions, scratch() as said:
         process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
         assert process.stdout is not None
         try:
