@@ -82,7 +82,8 @@ class _Pool:
                 with self._changed:
                     self._idle += 1
                     self._queue.ended(client)
-                    self._changed.notify_all()  # More than one may begin now.
+                    if len(self._queue) > 1:  # One is for this thread; of the others more than one may begin now.
+                        self._changed.notify_all()
             del client, job, found  # An idle thread keeps nothing of a request alive.
 
     def _next(self) -> tuple[Client, Callable[[], None]] | None:

@@ -184,6 +184,10 @@ class Arrivals:
         """The key of a copy."""
         return self._names[number][1:]
 
+    def bases(self, first: int) -> Sequence[int]:
+        """Of each copy from number `first` on, the number of its base, negative where that is no copy."""
+        return self._bases[first:]
+
     def base(self, number: int) -> tuple[int | None, Key]:
         """The number of a copy's base; None and its key where it is stored; None and nothing where there is none."""
         base = self._bases[number]

@@ -65,14 +65,14 @@ class DraftPack:
         """Bytes so far: where the next segment will lie."""
         return len(self._pending) + (0 if self._writer is None else self._writer.length)
 
-    def add(self, content: bytes, segment: Segment, rows: Sequence[Row]) -> None:
-        """Append a segment.
+    def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int] | None = None) -> None:
+        """Append a segment; `rows`, `bases`: as of an `IndexBuilder`.
 
         Raises:
             LimitExceeded: more than an index holds.
             NoSpace, TransportFailed.
         """
-        self.index.add(self.length, segment, rows)
+        self.index.add(self.length, segment, rows, bases)
         self._pending += content
         if len(self._pending) >= self._most:
             self._write()

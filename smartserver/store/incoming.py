@@ -268,7 +268,7 @@ class Intake:
         if rewritten:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
-        draft.add(self._content, segment, rows)
+        draft.add(self._content, segment, rows, arrivals.bases(first))
 
     def _fetch(self, segment: Segment, snapshot: Snapshot) -> None:
         """Read what the records of a segment rest on, or must be equal to, in one go."""

@@ -163,10 +163,11 @@ class IndexBuilder:
         names = self._names
         return any(self._digest(names[at]) in digests for at in range(len(self._bases)))
 
-    def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
+    def add(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int] | None = None) -> None:
         """Add the segment at `offset` of the pack; one row an entry.
 
-        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used.
+        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used. `bases`:
+        the position of each entry's base in this pack, negative where there is none; without it they are looked up.
 
         Raises:
             LimitExceeded: more records or revisions than an index holds.
@@ -189,32 +190,39 @@ class IndexBuilder:
                 self._parent_entries.append(self._parent_entry(parent.id))
         self._parent_starts.append(len(self._parent_entries))
         frame_at = segment.frames_at
-        names, depths, chains = self._names, self._depths, self._chains
+        depths, chains = self._depths, self._chains
         frame_offsets: list[int] = []
-        bases: list[int] = []
-        for position, (entry, row) in enumerate(zip(segment.entries, rows, strict=True), first):
-            kind = entry.kind
+        found = self._positions(segment) if bases is None else bases
+        for entry, row, at in zip(segment.entries, rows, found, strict=True):
             base, depth, chain = NO_BASE, 0, kib(entry.length)
-            if entry.base != BaseTag.NONE:
-                base_key = segment.base_of(entry)
-                at = names.find(ONE_BYTE[kind] + base_key)
-                if not 0 <= at < position or self._before(kind, base_key):
-                    base = EXTERNAL | self._external.setdefault((kind, base_key), len(self._external))
-                    depth, chain = row.depth, row.chain_kib
-                else:
-                    base, depth, chain = at, depths[at] + 1, chains[at] + chain
+            if at >= 0:
+                base, depth, chain = at, depths[at] + 1, chains[at] + chain
+            elif entry.base != BaseTag.NONE:
+                place = entry.kind, segment.base_of(entry)
+                base = EXTERNAL | self._external.setdefault(place, len(self._external))
+                depth, chain = row.depth, row.chain_kib
             depths.append(min(depth, MAX_DEPTH))
             chains.append(min(chain, U32))
-            bases.append(base)
+            self._bases.append(base)
             frame_offsets.append(frame_at)
             frame_at += entry.frame_length
-        self._bases.extend(bases)
         self._header_offsets.extend(segment.headers)
         self._frame_offsets.extend(frame_offsets)
         self._frame_lengths.extend([entry.frame_length for entry in segment.entries])
         self._lengths.extend([entry.length for entry in segment.entries])
-        self._row_segments.extend([ordinal] * len(bases))
+        self._row_segments.extend([ordinal] * len(segment.entries))
         self._lineages.extend([min(row.lineage, U32) for row in rows])
+
+    def _positions(self, segment: Segment) -> Iterator[int]:
+        """Of the base of each entry, as `add` takes them."""
+        for position, entry in enumerate(segment.entries, len(self._bases)):
+            at = -1
+            if entry.base != BaseTag.NONE:
+                key = segment.base_of(entry)
+                at = self._names.find(ONE_BYTE[entry.kind] + key)
+                if at >= position or (at >= 0 and self._before(entry.kind, key)):
+                    at = -1
+            yield at
 
     def _parent_entry(self, revision: RevisionId) -> int:
         local = self._revisions.find(revision)

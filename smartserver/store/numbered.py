@@ -59,35 +59,37 @@ class Numbered:
         Raises:
             LimitExceeded: all together are longer than 4 GiB.
         """
-        number = len(self.ends) - 1
-        end = self.ends[number] + len(name)
+        ends, slots, mask = self.ends, self._slots, self._mask
+        number = len(ends) - 1
+        end = ends[number] + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records", end, MAX_JOINED)
-        first = self.find(name)
         self.joined += name
-        self.ends.append(end)
-        if first >= 0:
-            return first
-        self.distinct += 1
-        if self.distinct * 3 > len(self._slots) * 2:
-            self._grow()
-        self._put((hash(name) >> 32 & _NUMBER) << 32 | number + 1)
-        return number
-
-    def _put(self, slot: int) -> None:
-        slots, mask = self._slots, self._mask
-        at = slot >> 32 & mask
-        while slots[at]:
+        ends.append(end)
+        part = hash(name) >> 32 & _NUMBER
+        at = part & mask
+        while slot := slots[at]:
+            if slot >> 32 == part:
+                first = (slot & _NUMBER) - 1
+                if self.joined[ends[first] : ends[first + 1]] == name:
+                    return first
             at = at + 1 & mask
-        slots[at] = slot
+        slots[at] = part << 32 | number + 1
+        self.distinct += 1
+        if self.distinct * 3 > len(slots) * 2:
+            self._grow()
+        return number
 
     def _grow(self) -> None:
         old = self._slots
-        self._slots = array("Q", bytes(16 * len(old)))
-        self._mask = len(self._slots) - 1
+        slots = self._slots = array("Q", bytes(16 * len(old)))
+        mask = self._mask = len(slots) - 1
         for slot in old:
             if slot:
-                self._put(slot)
+                at = slot >> 32 & mask
+                while slots[at]:
+                    at = at + 1 & mask
+                slots[at] = slot
 
 
 class Numbering:
