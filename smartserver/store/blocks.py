@@ -21,6 +21,9 @@ from transports.base import BytesFile, ReadFile
 
 BLOCK = 16 << 10
 """Bytes of a block, as the format says: to read and hash one takes 20 microseconds, and a lookup needs about four."""
+PIECE = 64 * BLOCK
+"""Bytes that are written at once."""
+
 CACHED_BYTES = 32 << 20
 CACHED = TextCache(CACHED_BYTES)
 """Blocks that were read, of all indexes of the process: all blocks of 500,000 records. Keys are a file's hash and a
@@ -30,20 +33,25 @@ Remake = Callable[[], bytes]
 """Makes the whole file again from its pack."""
 
 
-def sealed(body: Iterable[bytes]) -> Iterator[bytes]:
-    """A body, given in pieces of any size, and what makes it a file: a piece for each block, the last one longer."""
+def seal(body: Iterable[bytes]) -> Iterator[bytes]:
+    """A file: a body, given in pieces of any size, and behind it the hashes of its blocks; in pieces of `PIECE` bytes,
+    the last one apart, which has all of the hash at the end."""
     checks = bytearray()
-    block = bytearray()
+    rest = bytearray()
     for piece in body:
-        block += piece
-        while len(block) > BLOCK:
-            whole = bytes(block[:BLOCK])
-            del block[:BLOCK]
-            checks += _hash(whole)
+        rest += piece
+        while len(rest) > PIECE:
+            whole = bytes(rest[:PIECE])
+            del rest[:PIECE]
+            checks += _checks(whole)
             yield whole
-    if block:
-        checks += _hash(block)
-    yield b"".join((block, checks, _hash(checks)))
+    checks += _checks(bytes(rest))
+    yield b"".join((rest, checks, _hash(checks)))
+
+
+def _checks(blocks: bytes) -> bytes:
+    """The hashes of some blocks, the first at the start."""
+    return b"".join([_hash(blocks[at : at + BLOCK]) for at in range(0, len(blocks), BLOCK)])
 
 
 def _hash(content: bytes | bytearray) -> bytes:

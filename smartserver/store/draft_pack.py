@@ -5,14 +5,16 @@ Behind a link a small one is held in memory, and never gets a file in quarantine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from smartserver.records.model import Kind, Segment
 from smartserver.store import far
+from smartserver.store.blocks import Blocks
 from smartserver.store.document import PackEntry
-from smartserver.store.index import Row
-from smartserver.store.index_build import Before, IndexBuilder
+from smartserver.store.index import Index, Row
+from smartserver.store.index_build import IndexBuilder
 from smartserver.store.numbered import Numbering
 from smartserver.store.pack import TRAILER, PackWriter, encode_header
 from smartserver.store.quarantine import Quarantine
@@ -26,10 +28,8 @@ GATHERED = 64 << 10
 class DraftPack:
     """The pack in a quarantine while it is written."""
 
-    def __init__(
-        self, quarantine: Quarantine, kinds: Sequence[Kind], before: Before, numbering: Numbering | None = None
-    ) -> None:
-        """Begin the pack; `before`: whether a record lies in the repository; `numbering`: as of an `IndexBuilder`.
+    def __init__(self, quarantine: Quarantine, kinds: Sequence[Kind], numbering: Numbering) -> None:
+        """Begin the pack; `numbering`: as of an `IndexBuilder`.
 
         Raises:
             NoSpace, PermissionDenied, TransportFailed.
@@ -38,7 +38,7 @@ class DraftPack:
         self._above = quarantine.above
         self._kinds = kinds
         self._reader: ReadFile | None = None
-        self.index = IndexBuilder(before, numbering)
+        self.index = IndexBuilder(numbering=numbering)
         self._pending = bytearray(encode_header(kinds))
         """What is not written yet, while the pack is held in memory its header too."""
         self._most = far.AT_ONCE
@@ -65,14 +65,14 @@ class DraftPack:
         """Bytes so far: where the next segment will lie."""
         return len(self._pending) + (0 if self._writer is None else self._writer.length)
 
-    def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int] | None = None) -> None:
-        """Append a segment; `rows`, `bases`: as of an `IndexBuilder`.
+    def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
+        """Append a segment; `rows`, `bases`: as of `IndexBuilder.add_numbered`.
 
         Raises:
             LimitExceeded: more than an index holds.
             NoSpace, TransportFailed.
         """
-        self.index.add(self.length, segment, rows, bases)
+        self.index.add_numbered(self.length, segment, rows, bases)
         self._pending += content
         if len(self._pending) >= self._most:
             self._write()
@@ -107,12 +107,23 @@ class DraftPack:
             content = bytes(self._pending)
             digest = blake2b(content, digest_size=TRAILER).digest()
             length = len(content) + TRAILER
-            index = self.quarantine.hold(content + digest, self.index.finish(length, digest))
+            written = self.quarantine.hold(content + digest, self.index.finish(length, digest))
         else:
             self._write()
             length, digest = self._writer.finish()
-            index = self.quarantine.put_index(self.index.finish(length, digest))
-        return PackEntry(self.quarantine.name, length, digest, *index, self.index.segments, self.index.records)
+            written = self.quarantine.put_index(self.index.finish(length, digest))
+        segments, records = self.index.segments, self.index.records
+        return PackEntry(self.quarantine.name, length, digest, written.length, written.hash, segments, records)
+
+    @contextlib.contextmanager
+    def open_index(self) -> Iterator[Index]:
+        """The index of the sealed pack.
+
+        Raises:
+            CorruptFile, NoSuchFile, PermissionDenied, TransportFailed: it cannot be read back.
+        """
+        with contextlib.closing(self.quarantine.open_index()) as file:
+            yield Index(Blocks(file, self.quarantine.index_path))
 
     def write_down(self, intent: bytes) -> None:
         """Append the intent to the sealed pack and make that durable, or hold it in memory with the pack.

@@ -122,10 +122,10 @@ class Intake:
             self._known.add(revision)
             self.left_out.append(revision)
             return
-        parents = self._parents(segment)
-        if self._ancestry.stored + self._numbering.revisions.add(revision) != len(self._ancestry):
+        if self._numbering.revisions.find(revision) >= 0:
             raise CorruptRecord(revision, revision, TWICE)
-        ordinal = self._ancestry.add(parents)
+        ordinal = self._ancestry.add(self._parents(segment))
+        self._numbering.revisions.add(revision)
         if self._unreachable:
             self._name_unreachable(segment, ordinal)
             return
@@ -168,13 +168,15 @@ class Intake:
             return True
         if self._draft is None:
             return False
-        landed = set()
-        for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
-            first = count - part.first
-            if first < part.count:
-                index = pack.index
-                landed.update([index.digest(row) for row, said in enumerate(index.rows()) if said.segment >= first])
-        return self._draft.index.holds_any(landed)
+        with self._draft.open_index() as mine:
+            for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
+                first, index = count - part.first, pack.index
+                if first < part.count and any(
+                    said.segment >= first and mine.find_digest(index.digest(row))
+                    for row, said in enumerate(index.rows())
+                ):
+                    return True
+        return False
 
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
@@ -191,12 +193,14 @@ class Intake:
         next collection.
         """
         self._arrivals = Arrivals(Numbered(), _nowhere, _nothing)
+        self._numbering = Numbering()
+        self._ancestry = Ancestry(Graph())
         self._draft = None
 
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
-            return DraftPack(quarantine, self._kinds, self._is_stored, self._numbering)
+            return DraftPack(quarantine, self._kinds, self._numbering)
         except BaseException:
             quarantine.discard()
             raise

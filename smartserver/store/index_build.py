@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
@@ -12,7 +12,7 @@ from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.store.blocks import sealed
+from smartserver.store.blocks import seal
 from smartserver.store.index import (
     DIGEST,
     EXTERNAL,
@@ -115,16 +115,15 @@ def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
     return offsets, b"".join(parts)
 
 
-class IndexBuilder:
-    """Collects the rows and segments of one pack, in the order they lie in it."""
+class _Columns:
+    """What is known of the records and segments of one pack, in the order they lie in it."""
 
-    def __init__(self, before: Before = nowhere, numbering: Numbering | None = None) -> None:
+    def __init__(self, before: Before, numbering: Numbering, digest: Callable[[bytes], bytes]) -> None:
         """`before`: whether a record lies in a pack before this one; it is then the base of those that name it.
-        `numbering`: where it is given, whoever gives it numbers what is in a segment before the segment is added."""
+        `digest`: of a record, by its name in the numbering."""
         self._before = before
-        self._is_numbered = numbering is not None
-        known = Numbering() if numbering is None else numbering
-        self._names, self._revisions = known.records, known.revisions
+        self._names, self._revisions = numbering.records, numbering.revisions
+        self._digest = digest
         self._header_offsets = array("I")
         """Of each record's header, from the start of its segment."""
         self._frame_offsets = array("I")
@@ -153,77 +152,6 @@ class IndexBuilder:
         """How many records were added."""
         return len(self._bases)
 
-    def first_copy(self, kind: int, key: Key) -> Row | None:
-        """The row of the first copy added so far: what a later record with this base rests on."""
-        at = self._names.find(ONE_BYTE[kind] + key)
-        return None if at < 0 else Row(self._depths[at], self._chains[at], self._lineages[at])
-
-    def holds_any(self, digests: Collection[bytes]) -> bool:
-        """Whether a record of one of those digests was added."""
-        names = self._names
-        return any(self._digest(names[at]) in digests for at in range(len(self._bases)))
-
-    def add(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int] | None = None) -> None:
-        """Add the segment at `offset` of the pack; one row an entry.
-
-        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used. `bases`:
-        the position of each entry's base in this pack, negative where there is none; without it they are looked up.
-
-        Raises:
-            LimitExceeded: more records or revisions than an index holds.
-            ValueError: a revision is added twice.
-        """
-        ordinal = len(self._segment_offsets)
-        first = len(self._bases)
-        if first + len(segment.entries) > MAX_ROWS or ordinal >= MAX_ROWS:
-            raise LimitExceeded("records of one pack", first + len(segment.entries), MAX_ROWS)
-        if not self._is_numbered:
-            self._revisions.add(segment.revision)
-            for entry in segment.entries:
-                self._names.add(ONE_BYTE[entry.kind] + entry.key)
-        if self._revisions.find(segment.revision) != ordinal:
-            raise ValueError(f"revision {shown(segment.revision)} has a segment in this pack already")
-        self._segment_offsets.append(offset)
-        self._end = offset + segment.length
-        for parent in segment.parents:
-            if not parent.absent:
-                self._parent_entries.append(self._parent_entry(parent.id))
-        self._parent_starts.append(len(self._parent_entries))
-        frame_at = segment.frames_at
-        depths, chains = self._depths, self._chains
-        frame_offsets: list[int] = []
-        found = self._positions(segment) if bases is None else bases
-        for entry, row, at in zip(segment.entries, rows, found, strict=True):
-            base, depth, chain = NO_BASE, 0, kib(entry.length)
-            if at >= 0:
-                base, depth, chain = at, depths[at] + 1, chains[at] + chain
-            elif entry.base != BaseTag.NONE:
-                place = entry.kind, segment.base_of(entry)
-                base = EXTERNAL | self._external.setdefault(place, len(self._external))
-                depth, chain = row.depth, row.chain_kib
-            depths.append(min(depth, MAX_DEPTH))
-            chains.append(min(chain, U32))
-            self._bases.append(base)
-            frame_offsets.append(frame_at)
-            frame_at += entry.frame_length
-        self._header_offsets.extend(segment.headers)
-        self._frame_offsets.extend(frame_offsets)
-        self._frame_lengths.extend([entry.frame_length for entry in segment.entries])
-        self._lengths.extend([entry.length for entry in segment.entries])
-        self._row_segments.extend([ordinal] * len(segment.entries))
-        self._lineages.extend([min(row.lineage, U32) for row in rows])
-
-    def _positions(self, segment: Segment) -> Iterator[int]:
-        """Of the base of each entry, as `add` takes them."""
-        for position, entry in enumerate(segment.entries, len(self._bases)):
-            at = -1
-            if entry.base != BaseTag.NONE:
-                key = segment.base_of(entry)
-                at = self._names.find(ONE_BYTE[entry.kind] + key)
-                if at >= position or (at >= 0 and self._before(entry.kind, key)):
-                    at = -1
-            yield at
-
     def _parent_entry(self, revision: RevisionId) -> int:
         local = self._revisions.find(revision)
         if local >= 0:
@@ -231,8 +159,8 @@ class IndexBuilder:
         return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
 
     def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
-        """The index of a pack of that length and hash, in the pieces of `blocks.sealed`."""
-        return sealed(self._body(pack_length, pack_hash, pace))
+        """The index of a pack of that length and hash, in the pieces of `blocks.seal`."""
+        return seal(self._body(pack_length, pack_hash, pace))
 
     def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
         rows = len(self._bases)
@@ -272,7 +200,7 @@ class IndexBuilder:
         yield from map(_aligned, rest)
 
     def _digests(self, pace: Pace) -> bytes:
-        """Of all records, by position."""
+        """The digests of all records, by position."""
         found = bytearray()
         for first in range(0, len(self._bases), PACED):
             pace()
@@ -280,11 +208,6 @@ class IndexBuilder:
                 [self._digest(self._names[at]) for at in range(first, min(first + PACED, len(self._bases)))]
             )
         return bytes(found)
-
-    @staticmethod
-    def _digest(name: bytes) -> bytes:
-        """Of a record, by what it is known by here."""
-        return name_digest(name)
 
     def _row(self, position: int, row_of: array[int]) -> bytes:
         base = self._bases[position]
@@ -302,8 +225,94 @@ class IndexBuilder:
         )
 
 
-class _Joined(IndexBuilder):
-    """Of packs joined segment by segment. It knows the digest of a record, and not its name."""
+class IndexBuilder(_Columns):
+    """Collects the segments of one pack, in the order they lie in it."""
+
+    def __init__(self, before: Before = nowhere, numbering: Numbering | None = None) -> None:
+        """`before`: as of `add`. `numbering`: where the caller numbers what it adds, for `add_numbered`."""
+        super().__init__(before, numbering or Numbering(), name_digest)
+
+    def first_copy(self, kind: int, key: Key) -> Row | None:
+        """The row of the first copy added so far: what a later record with this base rests on."""
+        at = self._names.find(ONE_BYTE[kind] + key)
+        return None if not 0 <= at < len(self._bases) else Row(self._depths[at], self._chains[at], self._lineages[at])
+
+    def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
+        """Add the segment at `offset` of the pack; one row an entry.
+
+        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used; it is not
+        where a record of its key lies in a pack before this one.
+
+        Raises:
+            LimitExceeded: more records or revisions than an index holds.
+            ValueError: a revision is added twice.
+        """
+        self._revisions.add(segment.revision)
+        for entry in segment.entries:
+            self._names.add(ONE_BYTE[entry.kind] + entry.key)
+        self.add_numbered(offset, segment, rows, list(self._positions(segment)))
+
+    def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
+        """As `add`, of a segment whose revision and records the caller has numbered. `bases`: the position of each
+        entry's base in this pack, negative where there is none.
+
+        Raises:
+            LimitExceeded: as `add`.
+            ValueError: something else was numbered, or a revision is added twice.
+        """
+        ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
+        if count > MAX_ROWS or ordinal >= MAX_ROWS:
+            raise LimitExceeded("records of one pack", count, MAX_ROWS)
+        if self._revisions.find(segment.revision) != ordinal:
+            raise ValueError(f"revision {shown(segment.revision)} has a segment in this pack already")
+        if len(self._names) != count:
+            raise ValueError(f"{len(self._names)} records are numbered, expected {count}")
+        self._segment_offsets.append(offset)
+        self._end = offset + segment.length
+        for parent in segment.parents:
+            if not parent.absent:
+                self._parent_entries.append(self._parent_entry(parent.id))
+        self._parent_starts.append(len(self._parent_entries))
+        frame_at = segment.frames_at
+        depths, chains = self._depths, self._chains
+        frame_offsets: list[int] = []
+        for entry, row, at in zip(segment.entries, rows, bases, strict=True):
+            base, depth, chain = NO_BASE, 0, kib(entry.length)
+            if at >= 0:
+                base, depth, chain = at, depths[at] + 1, chains[at] + chain
+            elif entry.base != BaseTag.NONE:
+                place = entry.kind, segment.base_of(entry)
+                base = EXTERNAL | self._external.setdefault(place, len(self._external))
+                depth, chain = row.depth, row.chain_kib
+            depths.append(min(depth, MAX_DEPTH))
+            chains.append(min(chain, U32))
+            self._bases.append(base)
+            frame_offsets.append(frame_at)
+            frame_at += entry.frame_length
+        self._header_offsets.extend(segment.headers)
+        self._frame_offsets.extend(frame_offsets)
+        self._frame_lengths.extend([entry.frame_length for entry in segment.entries])
+        self._lengths.extend([entry.length for entry in segment.entries])
+        self._row_segments.extend([ordinal] * len(segment.entries))
+        self._lineages.extend([min(row.lineage, U32) for row in rows])
+
+    def _positions(self, segment: Segment) -> Iterator[int]:
+        """Of the base of each entry, as `add` takes them."""
+        for position, entry in enumerate(segment.entries, len(self._bases)):
+            at = -1
+            if entry.base != BaseTag.NONE:
+                key = segment.base_of(entry)
+                at = self._names.find(ONE_BYTE[entry.kind] + key)
+                if at >= position or (at >= 0 and self._before(entry.kind, key)):
+                    at = -1
+            yield at
+
+
+class IndexJoiner(_Columns):
+    """Joins the indexes of packs. A record is named by its digest: an index has no keys."""
+
+    def __init__(self, before: Before) -> None:
+        super().__init__(before, Numbering(), bytes)
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
         """Add all of another pack's index, its first segment now at `offset`, without reading that pack.
@@ -363,10 +372,6 @@ class _Joined(IndexBuilder):
             self._lineages.append(lineage)
             self._depths.append(min(depth, MAX_DEPTH))
 
-    @staticmethod
-    def _digest(name: bytes) -> bytes:
-        return name
-
 
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
@@ -380,7 +385,7 @@ def merge(
         LimitExceeded: more records or revisions than an index holds.
         ValueError: a revision is in two of the packs.
     """
-    builder = _Joined(before)
+    builder = IndexJoiner(before)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
         builder.append(index, at, pace)

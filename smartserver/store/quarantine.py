@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from smartserver.store import far
 from smartserver.store.far import is_far
@@ -23,6 +24,14 @@ LOCK = "lock"
 
 TRIES = 8
 """Folders tried before giving up; each loses only to a sweep within the microseconds before it is locked."""
+
+
+class WrittenIndex(NamedTuple):
+    """What a root says of an index."""
+
+    length: int
+    hash: bytes
+    """The file's last bytes."""
 
 
 class Quarantine:
@@ -113,8 +122,8 @@ class Quarantine:
         self.enter()
         return self.above.create(self.pack_path)
 
-    def put_index(self, index: Iterable[bytes]) -> tuple[int, bytes]:
-        """Make the index durable, or keep it in memory as the pack is; its size, and the hash it ends with.
+    def put_index(self, index: Iterable[bytes]) -> WrittenIndex:
+        """Make the index durable, or keep it in memory as the pack is.
 
         Raises:
             FileExists, NoSuchFile, PermissionDenied, NoSpace, TransportFailed.
@@ -123,20 +132,20 @@ class Quarantine:
             return self.hold(b"".join(self._growing.content), index)
         size, last = 0, b""
 
-        def counted() -> Iterator[bytes]:
+        def count() -> Iterator[bytes]:
             nonlocal size, last
             for last in index:
                 size += len(last)
                 yield last
 
-        self.above.put(self.index_path, counted())
-        return size, last[-TRAILER:]
+        self.above.put(self.index_path, count())
+        return WrittenIndex(size, last[-TRAILER:])
 
-    def hold(self, pack: bytes, index: Iterable[bytes]) -> tuple[int, bytes]:
+    def hold(self, pack: bytes, index: Iterable[bytes]) -> WrittenIndex:
         """Keep the content of both in memory, where there is no folder; as `put_index`."""
         content = b"".join(index)
         self._held = pack, content
-        return len(content), content[-TRAILER:]
+        return WrittenIndex(len(content), content[-TRAILER:])
 
     def append(self, content: bytes) -> None:
         """Add to the pack that is kept in memory."""
@@ -150,6 +159,10 @@ class Quarantine:
             NoSuchFile, PermissionDenied, TransportFailed.
         """
         return BytesFile(self._held[0]) if self._held is not None else self.above.open_read(self.pack_path)
+
+    def open_index(self) -> ReadFile:
+        """The index, as `open_pack`."""
+        return BytesFile(self._held[1]) if self._held is not None else self.above.open_read(self.index_path)
 
     @property
     def pack_path(self) -> str:

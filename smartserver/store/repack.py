@@ -14,6 +14,7 @@ from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
 from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import PackWriter
+from smartserver.store.quarantine import WrittenIndex
 from smartserver.store.segment_reader import SegmentReader
 from transports.base import WriteFile
 
@@ -77,9 +78,10 @@ def run(
     packs: Sequence[OpenPack],
     name: bytes,
     incarnation: bytes,
-    put_index: Callable[[Iterable[bytes]], tuple[int, bytes]],
     before: Before = nowhere,
     pace: Pace = unpaced,
+    *,
+    put_index: Callable[[Iterable[bytes]], WrittenIndex],
 ) -> PackEntry:
     """Write neighbouring packs to `file` as one new pack, durably, and its index; what a root says of them.
 
@@ -109,5 +111,6 @@ def run(
     length, digest = writer.finish()
     file.write(encode_intent(Intent(incarnation, (), None, tuple(pack.entry.name for pack in packs))))
     file.sync()
-    index = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
-    return PackEntry(name, length, digest, *index, segments, sum(pack.entry.records for pack in packs))
+    written = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
+    records = sum(pack.entry.records for pack in packs)
+    return PackEntry(name, length, digest, written.length, written.hash, segments, records)

@@ -69,9 +69,9 @@ def repack(
                 chosen,
                 place.name,
                 snapshot.root.incarnation,
-                place.put_index,
                 lambda kind, key: earlier.first_row(kind, key) is not None,
                 pace,
+                put_index=place.put_index,
             )
         publication = place.publication(file.path)
         with file.swapping(publication, [place.pack_path, place.index_path]) as swap:

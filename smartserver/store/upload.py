@@ -163,6 +163,7 @@ class Upload:
             intake.discard()
             raise
         self._intake.discard()
+        self._intake.release()
         intake.left_out += left_out
         self._intake, self._checked, self.entry, self.intent = intake, snapshot, entry, None
 

@@ -1,4 +1,4 @@
-"""A pack of one revision that is being written."""
+"""Packs that are being written."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from builders import KINDS, History
 
 from smartserver.records.segment import decode_segment
 from smartserver.store.draft_pack import DraftPack
-from smartserver.store.index import Row
-from smartserver.store.index_build import nowhere
+from smartserver.store.index import ONE_BYTE, Row
+from smartserver.store.numbered import Numbering
 from smartserver.store.quarantine import Quarantine
 from transports.base import Transport
 
 
+def add(draft: DraftPack, numbering: Numbering, content: bytes) -> None:
+    """Append a segment; its bases count as stored."""
+    segment = decode_segment(content, 0, KINDS)
+    numbering.revisions.add(segment.revision)
+    for entry in segment.entries:
+        numbering.records.add(ONE_BYTE[entry.kind] + entry.key)
+    draft.add(content, segment, [Row()] * len(segment.entries), [-1] * len(segment.entries))
+
+
 def written(folder: Transport, place: Quarantine) -> DraftPack:
+    """A pack of one revision."""
     history = History()
     (tip,) = history.line(1)
-    content = history.segment(tip)
-    draft = DraftPack(place, KINDS, nowhere)
-    segment = decode_segment(content, 0, KINDS)
-    draft.add(content, segment, [Row()] * len(segment.entries))
+    numbering = Numbering()
+    draft = DraftPack(place, KINDS, numbering)
+    add(draft, numbering, history.segment(tip))
     return draft

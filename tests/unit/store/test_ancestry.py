@@ -8,6 +8,7 @@ import pytest
 
 from smartserver.errors import Cancelled, LimitExceeded
 from smartserver.records.model import Announced, Parent
+from smartserver.store import ancestry as ancestry_module
 from smartserver.store.allowance import STEPS, Allowance
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
@@ -107,6 +108,25 @@ def test_nothing_is_marked_where_one_of_several_is_near() -> None:
     assert not ancestry._marks
     assert not ancestry.reach(tip).has_any(apart)
     assert ancestry._marks
+
+
+def test_a_record_that_came_many_times_costs_no_more_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each copy was brought by a branch of its own, merged into one that was merged itself."""
+    costs = []
+    for count in (100, 1000):
+        steps: list[int] = []
+        ancestry = Ancestry(Graph(), steps.append)
+        main = ancestry.add([])
+        copies = []
+        for _ in range(count):
+            copies.append(ancestry.add([main]))
+            main = ancestry.add([main, ancestry.add([main, copies[-1]])])
+        monkeypatch.setattr(ancestry_module, "CHECK", 0)
+        assert ancestry.reach(main).has_any(reversed(copies))
+        before = sum(steps)
+        assert ancestry.reach(main).has_any(reversed(copies))
+        costs.append(sum(steps) - before)
+    assert costs[1] < 2 * costs[0] < 2000
 
 
 def test_marks_stay_within_their_bound() -> None:

@@ -11,7 +11,7 @@ from pack_samples import Stored, every_record, history, opened
 
 from smartserver.errors import CorruptFile, RepositoryChanged
 from smartserver.store import blocks
-from smartserver.store.blocks import Blocks, sealed
+from smartserver.store.blocks import Blocks, seal
 from smartserver.store.caches import TextCache
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import MovedPack
@@ -36,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> TextCache:
 
 def file_of(body: bytes, damage: Callable[[bytes], bytes] = lambda content: content) -> tuple[MemoryTransport, int]:
     transport = MemoryTransport()
-    content = damage(b"".join(sealed([body])))
+    content = damage(b"".join(seal([body])))
     transport.put("index", [content])
     return transport, len(content)
 
@@ -68,7 +68,7 @@ def test_a_read_outside_of_the_body_is_refused(size: int, in_memory: bool) -> No
 def test_a_read_outside_of_a_body_that_was_made_again_is_refused() -> None:
     transport, _ = file_of(bytes(200), lambda content: b"x" + content[1:])
     made = Blocks(transport.open_read("index"), "index")
-    made.remake = lambda: b"".join(sealed([bytes(200)]))
+    made.remake = lambda: b"".join(seal([bytes(200)]))
     assert made.read(0, 8) == bytes(8)
     assert made.remade
     with pytest.raises(CorruptFile, match="outside"):
@@ -86,7 +86,7 @@ def test_no_length_that_a_file_cannot_have() -> None:
 def test_each_byte_flipped_is_met_by_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "CACHED", TextCache(0))
     body = bytes(range(200))
-    for at in range(len(b"".join(sealed([body])))):
+    for at in range(len(b"".join(seal([body])))):
 
         def flip(content: bytes, at: int = at) -> bytes:
             return content[:at] + bytes((content[at] ^ 8,)) + content[at + 1 :]
@@ -120,7 +120,7 @@ def test_no_more_is_held_than_the_cache_takes(small: TextCache) -> None:
 def test_the_index_of_another_pack_is_not_taken() -> None:
     transport, _ = file_of(bytes(300), lambda content: b"x" + content[1:])
     made = Blocks(transport.open_read("index"), "index")
-    made.remake = lambda: b"".join(sealed([bytes(301)]))
+    made.remake = lambda: b"".join(seal([bytes(301)]))
     with pytest.raises(CorruptFile, match="not of the pack beside it"):
         made.read(0, 8)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from builders import KINDS, History, Lockless, Repeatable
-from drafts import written
+from drafts import add, written
 
 from smartserver.records.segment import decode_segment
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.index import Row
-from smartserver.store.index_build import nowhere
+from smartserver.store.numbered import Numbering
 from smartserver.store.quarantine import Quarantine
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
@@ -40,14 +39,14 @@ def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
     """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
     history = History()
     place = Quarantine(folder, "", b"request", Repeatable())
-    draft = DraftPack(place, KINDS, nowhere)
+    numbering = Numbering()
+    draft = DraftPack(place, KINDS, numbering)
     begun = folder.stat(place.pack_path).size
     size = draft.length
     contents: list[bytes] = []
     for revision in history.line(5):
         content = history.segment(revision)
-        segment = decode_segment(content, 0, KINDS)
-        draft.add(content, segment, [Row()] * len(segment.entries))
+        add(draft, numbering, content)
         contents.append(content)
         if len(contents) < 4:
             assert folder.stat(place.pack_path).size == begun
@@ -57,6 +56,8 @@ def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
     entry = draft.seal()
     assert entry.length == draft.length
     assert folder.get(place.pack_path)[size:-16] == b"".join(contents)
+    with draft.open_index() as index:
+        assert [index.segment_of(decode_segment(content, 0, KINDS).revision) for content in contents] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -77,6 +78,8 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
     draft.close()
     pack = far.open_pack()
     assert pack.read_at(0, pack.size()) == folder.get(near.pack_path)
+    with draft.open_index() as index:
+        assert index.hash == entry.index_hash
     pack.close()
     assert folder.list_directory(PACKS) == []
     far.publish("")

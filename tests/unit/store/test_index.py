@@ -14,7 +14,7 @@ from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
 from smartserver.store import index as index_module
 from smartserver.store import index_build
-from smartserver.store.blocks import sealed
+from smartserver.store.blocks import seal
 from smartserver.store.index import OUTSIDE, Index, record_digest
 from smartserver.store.index_build import IndexBuilder, fanout_bits
 
@@ -136,7 +136,7 @@ def test_counts_that_pass_the_end_are_refused_though_the_hash_is_right() -> None
             content[:] = good
             at = 12 + 4 * field
             content[at : at + 4] = (int.from_bytes(content[at : at + 4], "little") + change).to_bytes(4, "little")
-            content[:] = b"".join(sealed([bytes(content[:-32])]))
+            content[:] = b"".join(seal([bytes(content[:-32])]))
             try:
                 index = Index.of(bytes(content), "index")
             except CorruptFile:

@@ -14,6 +14,7 @@ from smartserver.store.document import PackEntry
 from smartserver.store.intent import Intent, intent_behind
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.quarantine import WrittenIndex
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
 from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
@@ -104,13 +105,13 @@ def test_large_packs_are_left_alone_and_part_the_others() -> None:
 def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, place: str = "packs") -> PackEntry:
     """Join packs into files in a folder."""
 
-    def put_index(pieces: Iterable[bytes]) -> tuple[int, bytes]:
+    def put_index(pieces: Iterable[bytes]) -> WrittenIndex:
         content = b"".join(pieces)
         made.transport.put(f"{place}/new.idx", [content])
-        return len(content), content[-16:]
+        return WrittenIndex(len(content), content[-16:])
 
     with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
-        return repack.run(file, packs, name, b"i" * 16, put_index)
+        return repack.run(file, packs, name, b"i" * 16, put_index=put_index)
 
 
 def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:

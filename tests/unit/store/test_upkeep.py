@@ -176,9 +176,9 @@ def test_a_repack_that_lost_drops_its_output(
     other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
     run = repack.run
 
-    def late(*arguments: Any) -> PackEntry:
+    def late(*arguments: Any, **named: Any) -> PackEntry:
         monkeypatch.setattr(repack, "run", run)
-        made = run(*arguments)
+        made = run(*arguments, **named)
         assert other.repack_if_needed()
         return made
 

@@ -10,7 +10,7 @@ from smartserver.errors import NoSuchRepository
 from smartserver.records.model import BaseTag, Entry, Key, Parent, Tip
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
-from smartserver.store.blocks import sealed
+from smartserver.store.blocks import seal
 from smartserver.store.document import PackEntry, Root, decode_root, encode_root
 from smartserver.store.format import FORMAT, PACKS, ROOT
 from smartserver.store.index import ROW
@@ -333,7 +333,7 @@ def test_an_index_that_is_not_its_packs(repository: PackRepository, history: His
     rows = pack.index.all_rows()
     deeper = next(row for row, said in enumerate(pack.index.rows()) if said.depth == 1)
     content[content.index(rows) + (deeper + 1) * ROW.size - 1] = 9
-    body = b"".join(sealed([bytes(content[:-32])]))
+    body = b"".join(seal([bytes(content[:-32])]))
     made = body[-16:]
     replace(storage, f"{PACKS}/{pack.entry.name.hex()}.idx", body)
     root: Root = decode_root(storage.get(ROOT))
