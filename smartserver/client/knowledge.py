@@ -219,9 +219,9 @@ class Knowledge:
         """Take in what an answer said and keep it. `opened`: what it said of the path.
 
         Raises:
-            RemoteProtocolError: a ref it names has no tip that can be one, or what it says of maps is no such thing.
+            RemoteProtocolError: a ref it names has no tip that can be one, or its maps are malformed or too long.
         """
-        entries_said = entries_of(state)
+        entries_by_map = entries_of(state)
         changes: dict[bytes, RefValue | None] = {}
         tips = 0
         for name, ref in state.refs.items():
@@ -238,7 +238,7 @@ class Knowledge:
         unchanged = state.since == state.version == saved.version and state.mark == saved.mark and not changes
         refs = {} if state.since is None else saved.refs
         maps = {} if state.since is None else saved.maps
-        for word, entries in entries_said.items():
+        for word, entries in entries_by_map.items():
             kept = maps.setdefault(word, {})
             for key, entry in entries.items():
                 if entry is None:

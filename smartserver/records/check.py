@@ -64,12 +64,12 @@ def rules_of(vcs: str) -> Rules:
 @functools.lru_cache(maxsize=16)
 def faults_of(vcs: str) -> FaultChecker:
     """What looks for the faults of records of this system; it finds none where none are known."""
-    # Not before: git's helper judges nothing.
-    from smartserver.records.faults import FaultChecker
-    from smartserver.records.fsck_git import GitFaults
+    from smartserver.records.faults import FaultChecker  # Not before: git's helper judges nothing.
 
     if vcs not in ("git sha1", "git sha256"):
         return FaultChecker()
+    from smartserver.records.fsck_git import GitFaults
+
     return GitFaults(32 if vcs == "git sha256" else 20)
 
 

@@ -38,7 +38,7 @@ GIT_CHECKS: Final = frozenset(_HASHES)
 
 
 class _Format(msgspec.Struct, frozen=True):
-    """The object format of one hash: how long ids are, and expressions that read what a reference walk needs."""
+    """The object format of one hash: how long ids are, and the expressions its objects and refs are read with."""
 
     id_bytes: int
     commit: re.Pattern[bytes]

@@ -63,7 +63,7 @@ class Numbered:
         number = len(ends) - 1
         end = ends[number] + len(name)
         if end > MAX_JOINED:
-            raise LimitExceeded("bytes of the names of one pack's records", end, MAX_JOINED)
+            raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)
         self.joined += name
         ends.append(end)
         part = hash(name) >> 32 & _NUMBER

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 from binascii import hexlify, unhexlify
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -23,7 +22,7 @@ TYPE_NUMBERS = {name: number for number, name in TYPE_NAMES.items()}
 METAS = {number: bytes((number,)) for number in TYPE_NAMES}
 
 SHORT = 64 << 10
-"""Bytes of what a git command is asked that lie in memory."""
+"""Bytes that a file without a name begins with and that still lie in memory."""
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 """Starts a git command on the repository: `start(*arguments, stdin=..., stdout=...)`."""
@@ -239,7 +238,8 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
-    """A file without a name, at the start of its content: in memory where that is short, as of nearly every push."""
+    """A file without a name, to be read from the start of its content: in memory where that is short, and so is what is
+    appended to it."""
     with _unnamed(len(content)) as file:
         file.write(content)
         file.seek(0)
@@ -247,7 +247,7 @@ def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
 
 
 def _unnamed(size: int) -> IO[bytes]:
-    if sys.platform == "linux" and size <= SHORT:
+    if hasattr(os, "memfd_create") and size <= SHORT:
         return open(os.memfd_create("git"), "w+b")
     import tempfile  # Not before: with all it needs it takes 4 ms of the 100 of a push.
 

@@ -178,7 +178,7 @@ def encode(message: msgspec.Struct) -> bytes:
     return _encoder.encode(message)
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes) -> T:
+def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
@@ -199,7 +199,7 @@ def entries_of(state: State) -> dict[str, Entries]:
     found: dict[str, Entries] = {}
     count = 0
     for name, said in state.maps.items():
-        found[name] = _decode(_entries, "entries of a map", bytes(said))
+        found[name] = _decode(_entries, "entries of a map", said)
         count += len(found[name])
         if count > MAX_ENTRIES:
             raise RemoteProtocolError(f"expected at most {MAX_ENTRIES} entries of maps, got {count} or more")
@@ -214,7 +214,7 @@ def named(said: Fault | Advice) -> dict[str, object]:
     """
     if len(said.arguments) > MAX_ARGUMENTS:
         raise RemoteProtocolError(f"expected at most {MAX_ARGUMENTS} bytes of arguments, got {len(said.arguments)}")
-    return _decode(_arguments, "arguments", bytes(said.arguments))
+    return _decode(_arguments, "arguments", said.arguments)
 
 
 def decode_request(payload: bytes) -> Request:

@@ -139,6 +139,18 @@ def test_a_ref_without_a_tip_is_refused_and_changes_nothing(tmp_path: Path, wron
     assert Path(knowledge.path or "").read_bytes() == before
 
 
+def test_maps_that_are_none_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    knowledge = Knowledge(str(tmp_path), URL)
+    knowledge.learn(full({MAIN: value(1)}))
+    before = Path(knowledge.path or "").read_bytes()
+    with pytest.raises(RemoteProtocolError, match="expected entries of a map"):
+        knowledge.learn(State(HERE, 2, 1, {MAIN: raw(None)}, {"tags": raw({b"a": 1})}))
+    assert knowledge.known == Known(HERE, 1)
+    assert tip_ids(knowledge) == {MAIN: [numbered(1)]}
+    assert knowledge.maps() == []
+    assert Path(knowledge.path or "").read_bytes() == before
+
+
 def test_an_answer_that_says_nothing_new_writes_nothing(tmp_path: Path) -> None:
     knowledge = Knowledge(str(tmp_path), URL)
     knowledge.learn(full({MAIN: value(1)}))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from smartserver.vcs.git_objects import (
     BLOB,
     COMMIT,
+    SHORT,
     TAG,
     TREE,
     TreeEntry,
@@ -16,6 +20,7 @@ from smartserver.vcs.git_objects import (
     commit_links,
     mode_type,
     parse_tree,
+    scratch,
     tag_target,
 )
 
@@ -77,3 +82,19 @@ def test_a_tag_without_a_target_is_refused(text: bytes) -> None:
         tag_target(text)
     with pytest.raises(ValueError, match="unknown type"):
         tag_target(f"object {A}\ntype bolb\n".encode())
+
+
+@pytest.mark.parametrize("size", [0, SHORT, SHORT + 1])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_file_without_a_name_is_read_from_its_start(
+    size: int, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    content = b"?" * size
+    with scratch(content) as file:
+        assert subprocess.run(["cat"], stdin=file, capture_output=True, check=True).stdout == content
+        file.write(b"more")
+        file.seek(size)
+        assert file.read() == b"more"
+    assert file.closed
