@@ -39,10 +39,6 @@ DESCRIPTORS = 65_536
 FOR_TCP = ("listen", "max_connections", "max_per_address", "fast_open")
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
-COLLECT_EVERY = 20_000
-"""Objects made and not dropped between two garbage collections of the youngest. With Python's 700 they took 5 % of a
-first push of 12,502 commits, and found next to nothing."""
-
 _ARENA_MAX = -8
 """mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
 _MMAP_THRESHOLD = -3
@@ -287,7 +283,6 @@ def command(
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()
-    gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
     reactor.run(installSignalHandlers=False)
 
 
