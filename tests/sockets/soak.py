@@ -3,6 +3,9 @@
 Two servers on one repository, writers, readers, slow readers, repacks, kills, CANCEL storms, zero bombs. Half-way an
 older root is put back, later the servers' clock jumps an hour ahead. Then what was acknowledged is compared with what
 is there after `smartserver recover`, and `verify` and `git fsck --strict` look at it.
+
+Clients have machines of their own: here they run at the lowest priority. With that of the servers a ping waits for the
+clients' processes, which are some ten on two cores, and not for the server.
 """
 
 from __future__ import annotations
@@ -123,6 +126,7 @@ class Soak:
 
     def write(self, number: int, history: History, base: bytes) -> None:
         """Push: the first writers go on with a branch of their own, the others make one with each push."""
+        give_way()
         chance = random.Random(number)
         tip, turn = base, 0
         grows = number < WRITERS // 2
@@ -168,8 +172,14 @@ def slowly(body: Iterable[bytes]) -> Iterator[bytes]:
         yield part
 
 
+def give_way() -> None:
+    """Let this thread, and those that it starts, run where no other process would."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+
+
 def readers(ports: list[int], seconds: float) -> None:
     """Pull everything again and again, some slowly; a connection that is lost is a server that was killed."""
+    give_way()
     end = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     guard = threading.Lock()
@@ -202,6 +212,7 @@ def readers(ports: list[int], seconds: float) -> None:
 
 def strangers(ports: list[int], seconds: float) -> None:
     """CANCEL storms, and pushes of zeros that are given up half-way."""
+    give_way()
     end = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     verify = encode(message((repository_verify, VerifyRequest()), path=NAME))
