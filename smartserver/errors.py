@@ -344,7 +344,8 @@ class HeadBranch(RepositoryError, code="head-branch"):
     ref: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.ref)} is the branch HEAD names; deleting it is refused"
+        advice = "before deleting it run `smartserver config PATH head ANOTHER-BRANCH`"
+        return f"{_name(self.ref)} is the branch HEAD names: {advice}"
 
 
 @dataclasses.dataclass(eq=False)

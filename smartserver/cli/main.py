@@ -27,6 +27,7 @@ COMMANDS = {
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",
+    "config": "smartserver.cli.config",
     "pack": "smartserver.cli.pack",
     "upgrade": "smartserver.cli.upgrade",
     "delete": "smartserver.cli.delete",

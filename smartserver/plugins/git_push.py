@@ -133,7 +133,8 @@ def _why(location: Place, local: GitRepository, updated: Updated) -> bytes:
         case StaleLease():
             return b"stale info"
         case HeadBranch():
-            return b"deletion of the current branch prohibited"
+            set_head = f"smartserver config {location.key} head ANOTHER-BRANCH"
+            return f"deletion of the current branch prohibited: first run `{set_head}`".encode()
         case NotDone():
             return NOT_ATOMIC
         case None:

@@ -368,7 +368,10 @@ ROWS = [
         "push --delete of HEAD's branch",
         "a git push origin --delete main",
         status=1,
-        says=("! [remote rejected] main (", "deletion of the current branch prohibited"),
+        says=(
+            "! [remote rejected] main (",
+            "deletion of the current branch prohibited: first run `smartserver config URL head ANOTHER-BRANCH`",
+        ),
         differs="git explains its setting besides",
     ),
     Row(

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from git_sides import Done, Served, Side, server_refs
+from git_sides import Done, Served, Side, fine, server_refs
 
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
@@ -337,3 +337,20 @@ def test_a_server_that_bans(tmp_path: Path) -> None:
         "fatal: hpss: Repository.pull is banned by the rule rpc:Repository.pull"
     )
     assert server.close() == ""
+
+
+# -- the default branch
+
+
+def test_head_is_set_and_its_old_branch_deleted(ours: Begin, served: Served) -> None:
+    side = ours("shared")
+    path = side.url.rpartition("/")[2]
+    refused = side.run("a git push origin --delete main")
+    advice = "first run `smartserver config URL head ANOTHER-BRANCH`"
+    assert f" ! [remote rejected] main (deletion of the current branch prohibited: {advice})\n" in refused.err
+    done = fine(side.run('smartserver config "$URL" head topic'))
+    assert done.out == "refs/heads/topic\n"
+    fine(side.run("a git push origin --delete main"))
+    assert "refs/heads/main" not in server_refs(served, path)
+    side.prepare('as c git clone -q "$URL" c')
+    assert side.git("c", "symbolic-ref", "HEAD") == "refs/heads/topic"

@@ -76,7 +76,11 @@ def test_flags() -> None:
         (DivergedBranches(MAIN, key(9)), "fetch first"),
         (BranchExists(MAIN, key(9)), "already exists"),
         (StaleLease(MAIN, key(1), key(2)), "stale info"),
-        (HeadBranch(MAIN), "deletion of the current branch prohibited"),
+        (
+            HeadBranch(MAIN),
+            "deletion of the current branch prohibited: first run "
+            "`smartserver config hpss://h:1/x head ANOTHER-BRANCH`",
+        ),
         (NotDone(), NOT_ATOMIC.decode()),
         (AccessDenied("write", "this is\nread-only"), "write: this is read-only"),
         (AccessDenied("write", "\x1b[2Jno \udcff"), "write: [2Jno"),

@@ -1,0 +1,64 @@
+"""smartserver.cli.config: on a folder and on a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import MAIN, SETTINGS
+from click.testing import CliRunner, Result
+from stored import stored
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.servers import Server
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+
+def config(*arguments: str) -> Result:
+    return CliRunner().invoke(group, ["config", *arguments])
+
+
+def why(result: Result) -> str:
+    assert isinstance(result.exception, CommandError), result.exception
+    return str(result.exception)
+
+
+@pytest.fixture(params=["folder", pytest.param("url", marks=pytest.mark.sockets)])
+def named(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[str], str]]:
+    """Where repositories lie, and how one of them is named on the command line."""
+    if request.param == "folder":
+        return tmp_path, lambda name: str(tmp_path / name)
+    server: Server = request.getfixturevalue("server")
+    folder = f"of-{request.node.name.replace('[', '-').replace(']', '')}"
+    return server.served / folder, lambda name: server.url(f"{folder}/{name}")
+
+
+def test_head_is_read_and_set(named: tuple[Path, Callable[[str], str]]) -> None:
+    folder, place = named
+    stored(folder / "p", 1)
+    project = place("p")
+    assert SETTINGS == {"HEAD": MAIN}
+    assert config(project, "head").output == f"{MAIN.decode()}\n"
+    assert config(project, "HEAD", "trunk").output == "refs/heads/trunk  (there is no such branch yet)\n"
+    assert config(project, "head").output == "refs/heads/trunk  (there is no such branch yet)\n"
+    assert config(project, "head", "refs/heads/main").output == f"{MAIN.decode()}\n"
+    assert PackRepository(LocalTransport(folder / "p")).snapshot().root.settings == SETTINGS
+
+
+def test_a_wrong_value_changes_nothing(named: tuple[Path, Callable[[str], str]]) -> None:
+    folder, place = named
+    stored(folder / "p", 1)
+    assert "git allows no such ref" in why(config(place("p"), "head", "a..b"))
+    assert config(place("p"), "description", "x").exit_code == 2
+    assert config(place("p"), "head").output == f"{MAIN.decode()}\n"
+
+
+def test_no_repository(named: tuple[Path, Callable[[str], str]]) -> None:
+    folder, place = named
+    folder.mkdir(exist_ok=True)
+    for value in ([], ["main"]):
+        assert "no repository at" in why(config(place("absent"), "head", *value))
+    assert not (folder / "absent").exists()
