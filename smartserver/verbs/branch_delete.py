@@ -8,7 +8,7 @@ from smartserver.verbs.fields import Expected, RefName
 
 
 class BranchDeleteRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`expected`: the tip the ref must have; None: any."""
+    """`expected`: the tip the ref must have; None: any; empty: none, the ref must be absent."""
 
     ref: RefName
     expected: Expected | None = None
@@ -22,18 +22,19 @@ class BranchDeleteResult(Result, frozen=True, array_like=True):
 
 @verb("Branch.delete", own_verdict=True, errors=(AccessDenied, HeadBranch, NoSuchRepository, StaleLease))
 def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDeleteResult:
-    """Remove a ref, and what belongs to it in every map; an absent one is success.
+    """Remove a ref, and what belongs to it in every map; an absent one is success, unless `expected` is a tip.
 
     The branch that HEAD names is refused.
     """
     transaction = context.transaction
     old = transaction.ref(request.ref)
+    actual = old[0].id if old else b""
+    if request.expected is not None and request.expected != actual:
+        raise StaleLease(request.ref, request.expected, actual)
     if old is None:
         if request.expected is None:
             transaction.remember()
         return BranchDeleteResult([])
-    if request.expected is not None and request.expected != old[0].id:
-        raise StaleLease(request.ref, request.expected, old[0].id)
     if transaction.settings.get("HEAD") == request.ref:
         raise HeadBranch(request.ref)
     context.require(Permission.DELETE, request.ref)

@@ -114,7 +114,7 @@ RULES: list[tuple[str, bytes, str | None, Rule, Create, str | None, Outcome, typ
     ("deleting what is expected", TOPIC, None, Rule.FF, Create.YES, "s0", DONE, None),
     ("deleting what is not expected", TOPIC, None, Rule.FF, Create.YES, "s1", REFUSED, StaleLease),
     ("deleting nothing", OTHER, None, Rule.FF, Create.YES, None, UNCHANGED, None),
-    ("deleting nothing that is expected", OTHER, None, Rule.FF, Create.YES, "s1", UNCHANGED, None),
+    ("deleting nothing that is expected", OTHER, None, Rule.FF, Create.YES, "s1", REFUSED, StaleLease),
     ("deleting HEAD's branch", MAIN, None, Rule.FF, Create.YES, None, REFUSED, HeadBranch),
 ]
 

@@ -89,7 +89,7 @@ def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Ser
         lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3])),
         lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.NEW)),
         lambda line: (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.LEASE, expected=line[0])),
-        lambda line: (branch_delete, BranchDeleteRequest(b"refs/heads/y", line[0])),
+        lambda line: (branch_delete, BranchDeleteRequest(b"refs/heads/y", b"")),
     ],
 )
 def test_what_has_a_condition_writes_nothing_in_vain(

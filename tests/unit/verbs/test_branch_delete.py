@@ -36,10 +36,18 @@ def test_a_ref_goes(project: Project, tip: bytes) -> None:
     assert context.asked == [(Permission.DELETE, TOPIC)]
 
 
-def test_an_absent_one_is_success(project: Project, tip: bytes) -> None:
+def test_an_absent_one_is_success(project: Project) -> None:
     context = project.context(denied=Permission)
-    for expected in (None, b"", tip):
+    for expected in (None, b""):
         assert branch_delete.function(context, BranchDeleteRequest(b"refs/heads/x", expected)).old == []
+    assert context.transaction.changes == {}
+
+
+def test_an_absent_one_is_not_at_the_expected_tip(project: Project, tip: bytes) -> None:
+    context = project.context()
+    with pytest.raises(StaleLease) as stale:
+        branch_delete.function(context, BranchDeleteRequest(b"refs/heads/x", tip))
+    assert (stale.value.expected, stale.value.actual) == (tip, b"")
     assert context.transaction.changes == {}
 
 
