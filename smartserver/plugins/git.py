@@ -62,8 +62,8 @@ class GitRemote:
         self._options = Options()
         self._fetched = Fetch(path_in_words(location), repository, self.terminal)
         self._opened: GitRepository | None = None
-        self._listed: set[bytes] = set()
-        """The refs of the remote a push was decided on."""
+        self._listed: dict[bytes, bytes] = {}
+        """The refs of the remote that git decided a push on, and their values; `NO_TIP`: listed as unknown."""
 
     @property
     def _knowledge(self) -> Knowledge:
@@ -194,11 +194,12 @@ class GitRemote:
     def _list_for_push(self) -> None:
         local = self._local_or_fail("push")
         expected = self._guessed(local) if self._hint.command == "push" else self._asked()
-        self._listed = set(self._knowledge.refs())
-        values = {name: b"?" for name in self._listed if name not in expected and _sayable(name)}
-        values.update((name, tip.hex().encode()) for name, tip in expected.items() if tip and _sayable(name))
+        self._listed = dict.fromkeys(self._knowledge.refs(), NO_TIP)
+        self._listed.update((name, tip) for name, tip in expected.items() if tip)
+        listed = sorted(self._listed.items())
+        lines = [(tip.hex().encode() or b"?") + b" " + name for name, tip in listed if _sayable(name)]
         # Git need not believe what the remote was: another format is the server's to refuse.
-        self._answer(*_format(local.object_format), *[values[name] + b" " + name for name in sorted(values)], b"")
+        self._answer(*_format(local.object_format), *lines, b"")
 
     def _asked(self) -> Mapping[bytes, bytes]:
         """What the refs are now: on that git can decide anything, as with its own servers."""
@@ -211,7 +212,7 @@ class GitRemote:
         lacking = local.is_shallow or local.is_partial  # It cannot send what the remote is likely to have.
         if must_ask(self._hint, self._remote, local, known.refs(), met=known.met) or (lacking and not known.met):
             self._ask_refs()
-        return self._leased(local) if self._hint.leases else {}
+        return self._leased(local) if self._hint.leases and not self._hint.forces else {}
 
     def _leased(self, local: GitRepository) -> Mapping[bytes, bytes]:
         """The values to list of leased refs."""
@@ -229,6 +230,9 @@ class GitRemote:
 
     def _push(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("push")
+        # Git sends a ref whose lease differs from what was listed only if force overrides the lease.
+        leases = self._options.leases.items()
+        self._options.leases = {ref: tip for ref, tip in leases if self._listed.get(ref, NO_TIP) == tip}
         lines = push(self._location, self._repository, local, self._options, batch, self.terminal.count)
         self._check_vcs()
         if removes_others(self._hint, self._remote, local):
@@ -237,7 +241,7 @@ class GitRemote:
 
     def _tell_of_others(self, named: Set[bytes]) -> None:
         """Say which refs git was not told of: it could not remove them."""
-        for name in sorted(self._knowledge.refs().keys() - self._listed - named):
+        for name in sorted(self._knowledge.refs().keys() - self._listed.keys() - named):
             shown = plain(name.decode("utf-8", "replace"))
             self.terminal.say(f"hpss: {shown} was made meanwhile and is still there: push again to have it removed")
 

@@ -97,6 +97,11 @@ class Hint(msgspec.Struct, frozen=True):
         return self.words[1:]
 
     @property
+    def forces(self) -> bool:
+        """Whether every ref is forced, whatever its lease."""
+        return bool(self.options & {"--force", "-f", "--mirror"})
+
+    @property
     def needs_names(self) -> bool:
         """Whether git is to make the remote the same, so that it acts on each ref that is listed."""
         return bool(self.options & {"--mirror", "--prune"})

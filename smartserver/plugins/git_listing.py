@@ -2,7 +2,8 @@
 
 Git acts on what is listed: it deletes only that, and it compares each lease (`--force-with-lease`) with the listed
 value. So what git would do nothing about is asked for first, and a leased ref is listed with the value its lease
-expects: git agrees and sends the lease on, and the server compares it with what the ref really is.
+expects: git agrees and sends the lease on, and the server compares it with what the ref really is. The unknown value
+stands for no ref there. With `--force` no lease counts, so none is listed.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ class Leases:
         if not written and (self._specs or self._default != b"matching" or self._hint.options & EVERYTHING):
             return
         for ref in self._known:
-            if ref.startswith(HEADS) and ref in self._refs and self.expected.get(ref) != NO_TIP:
+            if ref.startswith(HEADS) and ref in self._refs:
                 yield ref, ref
 
     def _full(self, name: bytes) -> bytes:

@@ -67,7 +67,7 @@ def push(
 def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
     force = refspec.startswith(b"+")
     source, _, ref = refspec.lstrip(b"+").rpartition(b":")
-    lease = options.leases.get(ref)
+    lease = None if force else options.leases.get(ref)
     if not source:
         return RefUpdate(ref, None, expected=lease)
     found = local.find(source)

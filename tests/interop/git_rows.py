@@ -245,6 +245,24 @@ ROWS = [
         says=("(stale info)",),
     ),
     Row(
+        "push --force --force-with-lease=REF:ID, wrong",
+        "a git push --force --force-with-lease=main:$(a git rev-parse light) origin main",
+        before="a git commit -q --amend -m x",
+        says=("(forced update)",),
+    ),
+    Row(
+        "push +REF --force-with-lease, stale",
+        "a git push --force-with-lease origin +main",
+        before="b commit other; b git push -q origin main; a git commit -q --amend -m x",
+        says=("(forced update)",),
+        differs="git shows the old id, which only the server has, by more digits",
+    ),
+    Row(
+        "push -f --force-with-lease of a deletion, wrong",
+        "a git push -f --force-with-lease=topic:$(a git rev-parse main) origin --delete topic",
+        says=("- [deleted]",),
+    ),
+    Row(
         "push --force-with-lease to the upstream, stale",
         "a git push --force-with-lease",
         before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
@@ -294,6 +312,14 @@ ROWS = [
         says=("(stale info)",),
     ),
     Row(
+        "push --force-with-lease --delete of a branch that is gone",
+        "a git push --force-with-lease=topic:$(a git rev-parse topic) origin --delete topic",
+        before="b git push -q origin --delete topic",
+        status=1,
+        says=("error: failed to push some refs",),
+        differs="stale info: git asks first, and says that the remote ref does not exist",
+    ),
+    Row(
         "push --force-with-lease --force-if-includes",
         "a git push --force-with-lease --force-if-includes origin main",
         before="b commit other; b git push -q origin main; a git fetch -q; a git commit -q --amend -m x",
@@ -309,6 +335,12 @@ ROWS = [
     Row(
         "push --force-with-lease=REF: of a branch that is there",
         "a git push --force-with-lease=topic: origin main:topic",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
+        "push --force-with-lease=REF: of a commit to a branch that is there",
+        "a git push --force-with-lease=topic: origin main~1:topic",
         status=1,
         says=("(stale info)",),
     ),

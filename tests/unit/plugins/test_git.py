@@ -156,6 +156,13 @@ def test_a_leased_ref_is_listed_as_expected() -> None:
     assert remote.asked == []
 
 
+def test_a_ref_leased_not_to_be_there_is_listed_as_unknown_where_it_is_known() -> None:
+    """Else git does not know what kind of ref a short target is."""
+    remote = FakeRemote({MAIN: key(1)}, known=True)
+    hint = parse(["git", "push", "--force-with-lease=main:", "--force-with-lease=x:", "o", f"{key(3).hex()}:main"])
+    assert Conversation("list for-push\n", remote, local_with(main=key(3)), hint).run() == ["? refs/heads/main", ""]
+
+
 def test_where_a_lease_would_send_nothing_the_truth_is_listed() -> None:
     remote = FakeRemote({MAIN: key(5)})
     hint = parse(["git", "push", f"--force-with-lease=main:{key(3).hex()}", "o", "main"])

@@ -164,9 +164,9 @@ def test_settings_say_what_is_leased(line: str, settings: Mapping[str, list[byte
 
 
 def test_of_matching_branches_only_those_that_are_listed_are_pushed() -> None:
-    """A lease that expects nothing lists nothing."""
     hint = parse(["git", "push", "--force-with-lease=main:", "--force-with-lease=topic", "o", ":"])
-    assert Leases(hint, "o", local(), (MAIN, TOPIC)).settled
+    assert not Leases(hint, "o", local(), (MAIN, TOPIC)).settled
+    assert Leases(hint, "o", local(), (TOPIC,)).settled
     assert Leases(hint, "o", local(), ()).settled
 
 

@@ -20,6 +20,7 @@ from smartserver.errors import (
     NotDone,
     StaleLease,
 )
+from smartserver.plugins.git_hint import parse
 from smartserver.plugins.git_push import NOT_A_COMMIT, NOT_ATOMIC
 from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import ADVICE
@@ -30,19 +31,21 @@ from transports.errors import CodedError
 
 
 def test_rules() -> None:
-    remote = FakeRemote({}, known=True)
+    remote = FakeRemote({b"refs/heads/leased": key(8)})
     here = local_with(main=key(1))
     here.tips[b"refs/tags/v1"] = key(4)
     here.objects[key(4)] = TAG
     lines = [
+        "list for-push",
         f"option cas refs/heads/leased:{key(8).hex()}",
         f'option cas "refs/heads/dr\\303\\274ck\\"t:{"0" * 40}"',
         "push refs/heads/main:refs/heads/a",
         "push +refs/heads/main:refs/heads/b",
         "push refs/tags/v1:refs/tags/v1",
         "push +refs/tags/v1:refs/tags/v2",
+        "push refs/heads/main:refs/heads/leased",
         "push +refs/heads/main:refs/heads/leased",
-        'push +refs/heads/main:refs/heads/dr\u00fcck"t',
+        'push refs/heads/main:refs/heads/dr\u00fcck"t',
         "push :refs/heads/gone",
         "push :refs/heads/leased",
         f"push {key(1).hex()}:refs/heads/id",
@@ -55,11 +58,20 @@ def test_rules() -> None:
         RefUpdate(b"refs/tags/v1", key(4), Rule.NEW),
         RefUpdate(b"refs/tags/v2", key(4), Rule.FORCE),
         RefUpdate(b"refs/heads/leased", key(1), Rule.LEASE, expected=key(8)),
+        RefUpdate(b"refs/heads/leased", key(1), Rule.FORCE),
         RefUpdate(drueckt, key(1), Rule.LEASE, expected=b""),
         RefUpdate(b"refs/heads/gone", None),
         RefUpdate(b"refs/heads/leased", None, expected=key(8)),
         RefUpdate(b"refs/heads/id", key(1), Rule.FF),
     ]
+
+
+@pytest.mark.parametrize("line", ["git push --force-with-lease=x -f o :x", "git push --mirror o", ""])
+def test_a_lease_that_git_found_stale_and_overrode_is_not_sent(line: str) -> None:
+    remote = FakeRemote({b"refs/heads/x": key(7)}, known=True)
+    lines = f"list for-push\noption cas refs/heads/x:{key(8).hex()}\npush :refs/heads/x\n\n"
+    Conversation(lines, remote, local_with(main=key(1)), parse(line.split())).run()
+    assert remote.pushed == [RefUpdate(b"refs/heads/x", None)]
 
 
 def test_flags() -> None:
