@@ -154,7 +154,8 @@ class GitRemote:
             self._repository.learn_refs()
         else:
             try:
-                self._fetched.pull(local, wants(self._hint, self._remote, local.settings(), local.id_length))
+                wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
+                self._fetched.pull(local, wanted, refetch=self._options.refetch)
             except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
                 raise CannotGoOn(f"{wrong}{BY_ID}") from None
         self._check_vcs()

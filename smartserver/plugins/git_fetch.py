@@ -39,15 +39,18 @@ class Fetch:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
 
-    def pull(self, local: GitRepository, wanted: Wants) -> None:
-        """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`."""
+    def pull(self, local: GitRepository, wanted: Wants, *, refetch: bool = False) -> None:
+        """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`.
+
+        `refetch`: pull all of it, as into an empty repository.
+        """
         knowledge = self._repository.knowledge
-        haves = local.complete_haves(knowledge.tips(), MAX_HAVES)
+        haves = [] if refetch else local.complete_haves(knowledge.tips(), MAX_HAVES)
         self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
         head = knowledge.settings.get(HEAD, b"")
         covered = [value for name, value in knowledge.refs().items() if _covers(wanted, name, head)]
         sure = {*wanted.ids, *(tip.id for value in covered for tip in value)}
-        if self._pulled.result.segments and not _absent(local, sure):
+        if not refetch and self._pulled.result.segments and not _absent(local, sure):
             # Only followed tags come. Git fetches none of them by itself, but takes those whose object it sees here.
             self._insert(local, loose=True)
 

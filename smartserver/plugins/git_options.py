@@ -28,6 +28,7 @@ class Options(msgspec.Struct):
     quiet: bool = False
     dry_run: bool = False
     atomic: bool = False
+    refetch: bool = False
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Ref -> the tip its lease expects."""
     told: set[str] = msgspec.field(default_factory=set)
@@ -48,6 +49,8 @@ class Options(msgspec.Struct):
             self.dry_run = value == "true"
         elif name == "atomic":
             self.atomic = value == "true"
+        elif name == "refetch":
+            self.refetch = value != "false"  # Git says `yes`.
         elif name == "cas":
             ref, _, expected = unquote(value).rpartition(b":")
             tip = bytes.fromhex(expected.decode("ascii"))

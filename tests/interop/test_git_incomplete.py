@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from git_sides import Side, missing_objects, server_refs
+from git_sides import Side, fine, missing_objects, server_refs
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -243,3 +243,17 @@ def test_a_repository_of_one_commit_pushes_from_a_detached_place(ours: Begin) ->
     side = ours("nothing")
     side.prepare('git init -q a; a commit one; a git checkout -q --detach; a git push -q "$URL" HEAD:refs/heads/main')
     check_clone(side, "one")
+
+
+@pytest.mark.parametrize("limit", [100, 1])
+def test_a_refetch_brings_everything_again(ours: Begin, limit: int) -> None:
+    """A pull with haves would not bring the lost objects: their commit is here."""
+    side = ours("shared")
+    side.prepare(f"b git config fetch.unpackLimit {limit}")
+    for name in ("HEAD~1:one", "HEAD~1^{tree}"):
+        remove_object(side, "b", name)
+    fine(side.run("b git fetch"))
+    assert side.run("b git fsck --connectivity-only").status != 0
+    done = fine(side.run("b git fetch --refetch"))
+    assert done.said == ""
+    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""

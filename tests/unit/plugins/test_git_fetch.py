@@ -32,6 +32,13 @@ def test_a_fetch_pulls_what_it_will_want() -> None:
     assert here.closed
 
 
+def test_a_refetch_has_nothing() -> None:
+    remote = FakeRemote({MAIN: key(1)})
+    hint = parse(["git", "fetch", "--refetch", "o", "refs/heads/main"])
+    Conversation("option refetch yes\nlist\n", remote, local_with(main=key(1)), hint).run()
+    assert remote.asked == [([], (MAIN,), (), (b"refs/tags/",))]
+
+
 def test_a_fetch_of_what_is_here_asks_nobody() -> None:
     remote = FakeRemote({MAIN: key(1)})
     lines = Conversation(f"list\nfetch {key(1).hex()} refs/heads/main\n\n", remote, local_with(main=key(1))).run()

@@ -30,7 +30,7 @@ from smartserver.plugins.git_terminal import CannotGoOn, Terminal
         ("filter blob:none", "unsupported", "hpss: --filter is not supported: all objects are fetched"),
         ("pushcert true", "unsupported", ""),
         ("push-option x", "unsupported", ""),
-        ("refetch true", "unsupported", ""),
+        ("refetch yes", "ok", ""),
         ("check-connectivity true", "unsupported", ""),
         ("update-shallow true", "unsupported", ""),
         ("anything", "unsupported", ""),
@@ -48,14 +48,15 @@ def test_what_is_set() -> None:
         "progress true",
         "dry-run true",
         "atomic true",
+        "refetch yes",
         f"cas refs/heads/a:b:{key(8).hex()}",
         f'cas "refs/heads/dr\\303\\274ck\\"t\\n\\x:{"0" * 40}"',
     ):
         options.set(option, terminal)
     assert terminal.shows_progress
     leases = {b"refs/heads/a:b": key(8), 'refs/heads/dr\u00fcck"t\nx'.encode(): b""}
-    assert options == Options(dry_run=True, atomic=True, leases=leases)
-    for option in ("progress false", "dry-run false", "atomic false"):
+    assert options == Options(dry_run=True, atomic=True, refetch=True, leases=leases)
+    for option in ("progress false", "dry-run false", "atomic false", "refetch false"):
         options.set(option, terminal)
     assert not terminal.shows_progress
     assert options == Options(leases=leases)
