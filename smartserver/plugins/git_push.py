@@ -127,7 +127,11 @@ def _why(location: Place, local: GitRepository, updated: Updated) -> bytes:
     error = updated.error
     match error:
         case DivergedBranches():
-            return b"non-fast forward" if local.find(error.tip.hex().encode()) else b"fetch first"
+            if local.find(error.tip.hex().encode()) is None:
+                return b"fetch first"
+            tips = (error.tip, updated.update.tip or b"")
+            have_history = all(local.find(tip.hex().encode() + b"^{commit}") for tip in tips)
+            return b"non-fast forward" if have_history else b"needs force"
         case BranchExists():
             return b"already exists"
         case StaleLease():

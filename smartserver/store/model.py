@@ -156,6 +156,14 @@ class Transaction(Protocol):
             MissingRevision: one of them is neither stored nor announced.
         """
 
+    def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
+        """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an
+        annotated tag), from its target.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
+
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
         """Make the repository with this request; False where one of the same `vcs` exists.
 

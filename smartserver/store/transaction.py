@@ -154,6 +154,17 @@ class RepositoryTransaction:
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
 
+    def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
+        if self.is_ancestor(old, new):
+            return True
+        if rules_of(self.vcs).tip_meta(name) is not None:
+            return False  # No label can be there, and to look takes a read.
+        target = self._stored.ordinal(old)
+        while target is not None and self._is_label(target):
+            self._charge(1)
+            (target,) = self._stored.parents(target)
+        return target is not None and self.is_ancestor(self._stored.revision(target), new)
+
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
         for kind in kinds:
             if kind.check not in CHECKS:

@@ -54,9 +54,9 @@ class SetLastRevisionResult(Result, frozen=True, array_like=True):
 def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) -> SetLastRevisionResult:
     """Point a ref at a revision that is stored or comes with the request.
 
-    Rules: `ff` (the new tip descends from the present one), `force`, `lease` (the ref is still at `expected`), `new`
-    (the ref is absent or there already). Equal to the new value is success before any rule. `create`: `yes`, `no`
-    (the ref must exist), `must` (it must not).
+    Rules: `ff` (the new tip descends from the present one, or from its target where it is an annotated tag), `force`,
+    `lease` (the ref is still at `expected`), `new` (the ref is absent or there already). Equal to the new value is
+    success before any rule. `create`: `yes`, `no` (the ref must exist), `must` (it must not).
     """
     tip = Tip(request.tip, request.attributes)
     old = move(context, request.ref, tip, request.rule, request.create, request.expected)

@@ -13,7 +13,7 @@ class Rule(enum.StrEnum):
     """How a ref may move."""
 
     FF = "ff"
-    """The new tip descends from the present one."""
+    """The new tip descends from the present one, or from its target where it is an annotated tag."""
     FORCE = "force"
     """Anywhere."""
     LEASE = "lease"
@@ -64,7 +64,7 @@ def move(
     else:
         if create is Create.MUST or rule is Rule.NEW:
             raise BranchExists(name, old[0].id)
-        if not all(transaction.is_ancestor(each.id, tip.id) for each in old):
+        if not all(transaction.leads_forward(name, each.id, tip.id) for each in old):
             if rule is Rule.FF:
                 raise DivergedBranches(name, old[0].id, transaction.is_ancestor(tip.id, old[0].id))
             context.require(Permission.FORCE, name)

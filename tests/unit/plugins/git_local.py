@@ -50,11 +50,13 @@ class FakeLocal:
         for prefix in (b"", b"refs/", b"refs/tags/", b"refs/heads/"):
             if prefix + name in self.tips:
                 return self._object(self.tips[prefix + name])
+        name, peeled, _ = name.partition(b"^{commit}")
         try:
             found = bytes.fromhex(name.decode("ascii"))
         except ValueError:
             return None
-        return self._object(found) if found in self._here() else None
+        fits = not peeled or self._object(found).type == COMMIT
+        return self._object(found) if found in self._here() and fits else None
 
     def _object(self, name: bytes) -> GitObject:
         return GitObject(name, self.objects.get(name, COMMIT), b"")

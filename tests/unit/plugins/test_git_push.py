@@ -86,6 +86,7 @@ def test_flags() -> None:
     [
         (DivergedBranches(MAIN, key(1)), "non-fast forward"),
         (DivergedBranches(MAIN, key(9)), "fetch first"),
+        (DivergedBranches(MAIN, key(4)), "needs force"),
         (BranchExists(MAIN, key(9)), "already exists"),
         (StaleLease(MAIN, key(1), key(2)), "stale info"),
         (
@@ -106,7 +107,9 @@ def test_flags() -> None:
 def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> None:
     update = RefUpdate(MAIN, key(1))
     remote = FakeRemote({}, known=True, answers=[Updated(update, Outcome.REFUSED, error=error)])
-    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
+    here = local_with(main=key(1))
+    here.objects[key(4)] = BLOB
+    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, here).run()
     assert lines == [f"error refs/heads/main {words}", ""]
 
 

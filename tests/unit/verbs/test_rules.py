@@ -96,6 +96,27 @@ def test_left_out_is_forward_or_new(context: NotedContext, tips: list[bytes]) ->
         move(context, TOPIC, Tip(tips[NEW]))
 
 
+def test_an_annotated_tag_moves_forward_with_its_target() -> None:
+    """As in git, outside `refs/tags/`, which git's client asks to leave alone."""
+    project = Project()
+    line = project.history.line(2)
+    side = project.history.line(1, line[0], "side")
+    first, second, aside = [project.history.tag(target) for target in (line[0], line[1], side[0])]
+    outer = project.history.tag(first, "outer")
+    name, nested = b"refs/x/tag", b"refs/x/nested"
+    project.push([*line, *side, first, second, aside, outer], {name: first, nested: outer})
+    for start in (name, nested):
+        for to in (second, line[1], line[0]):
+            context = project.context(denied=[FORCE])
+            assert move(context, start, Tip(to))
+        context = project.context()
+        move(context, start, Tip(second), Rule.FORCE)
+    project.push([], {name: second})
+    for to in (first, line[0], aside):
+        with pytest.raises(DivergedBranches):
+            move(project.context(), name, Tip(to))
+
+
 def test_what_the_refusals_say(context: NotedContext, tips: list[bytes]) -> None:
     with pytest.raises(DivergedBranches) as diverged:
         move(context, MAIN, Tip(tips[SIDE]))
