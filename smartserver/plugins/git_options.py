@@ -15,6 +15,7 @@ UNSUPPORTED = {
     "deepen-since": "--shallow-since is not supported: the whole history is fetched",
     "deepen-not": "--shallow-exclude is not supported: the whole history is fetched",
     "filter": "--filter is not supported: all objects are fetched",
+    "family": "-4 and -6 are not supported: every address of the host may be tried",
 }
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 

@@ -291,6 +291,14 @@ def test_an_option_git_insists_on(ours: Begin, command: str, name: str) -> None:
     assert result.counts.rounds == 0
 
 
+@pytest.mark.parametrize("command", ["fetch -6", "push --ipv4"])
+def test_a_choice_of_addresses_is_not_silently_ignored(ours: Begin, command: str) -> None:
+    side = ours("shared")
+    done = fine(side.run(f"a git {command} origin main"))
+    said = "hpss: -4 and -6 are not supported: every address of the host may be tried"
+    assert done.err.splitlines().count(said) == 1, done.err
+
+
 def test_an_object_inside_a_revision(ours: Begin) -> None:
     """It is there, and no revision."""
     side = ours("shared")

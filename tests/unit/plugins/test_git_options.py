@@ -28,6 +28,7 @@ from smartserver.plugins.git_terminal import CannotGoOn, Terminal
         ("deepen-since 2020", "unsupported", "hpss: --shallow-since is not supported: the whole history is fetched"),
         ("deepen-not v1", "unsupported", "hpss: --shallow-exclude is not supported: the whole history is fetched"),
         ("filter blob:none", "unsupported", "hpss: --filter is not supported: all objects are fetched"),
+        ("family ipv6", "unsupported", "hpss: -4 and -6 are not supported: every address of the host may be tried"),
         ("pushcert true", "unsupported", ""),
         ("push-option x", "unsupported", ""),
         ("refetch yes", "ok", ""),
