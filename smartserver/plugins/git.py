@@ -24,6 +24,7 @@ from smartserver.plugins.git_push import push
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
 from smartserver.records.check import rules_of
+from smartserver.records.model import Tip
 from smartserver.vcs.git import GitRepository
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ class GitRemote:
         head = self._knowledge.settings.get(HEAD, b"")
         if head in refs:
             lines.append(b"@" + head + b" HEAD")
-        lines += [value[0].id.hex().encode() + b" " + name for name, value in sorted(refs.items())]
+        for name, value in sorted(refs.items()):
+            lines += _listed(name, value[0])
         self._answer(*lines, b"")
 
     def _may_list(self, name: bytes) -> bool:
@@ -250,6 +252,14 @@ class GitRemote:
 def _format(object_format: str) -> list[bytes]:
     """The line that says of what format listed ids are; git takes sha1 for granted."""
     return [] if object_format in ("", "sha1") else [b":object-format " + object_format.encode()]
+
+
+def _listed(name: bytes, tip: Tip) -> list[bytes]:
+    """The lines of one ref: its id and, of an annotated tag, the id of the object that it peels to."""
+    lines = [tip.id.hex().encode() + b" " + name]
+    if len(tip.attributes) == len(tip.id):
+        lines.append(tip.attributes.hex().encode() + b" " + name + b"^{}")
+    return lines
 
 
 def _sayable(name: bytes) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.errors import MissingRevision, WrongVcs, place
-from smartserver.plugins.git_names import HEAD
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import Wants
 from smartserver.plugins.git_words import ADVICE
@@ -47,12 +46,6 @@ class Fetch:
         knowledge = self._repository.knowledge
         haves = [] if refetch else local.complete_haves(knowledge.tips(), MAX_HAVES)
         self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
-        head = knowledge.settings.get(HEAD, b"")
-        covered = [value for name, value in knowledge.refs().items() if _covers(wanted, name, head)]
-        sure = {*wanted.ids, *(tip.id for value in covered for tip in value)}
-        if not refetch and self._pulled.result.segments and not _absent(local, sure):
-            # Only followed tags come. Git fetches none of them by itself, but takes those whose object it sees here.
-            self._insert(local, loose=True)
 
     def bring(self, local: GitRepository, ids: Collection[bytes]) -> None:
         """Put what was pulled into the repository; what of `ids` was not foreseen takes another pull.
@@ -75,8 +68,8 @@ class Fetch:
             ) from None
         self._insert(local)
 
-    def _insert(self, local: GitRepository, *, loose: bool = False) -> None:
-        """Put what was pulled into the repository; `loose`: not as a pack, which git would look for only in a fetch."""
+    def _insert(self, local: GitRepository) -> None:
+        """Put what was pulled into the repository."""
         from smartserver.vcs.git_insert import Inserter
 
         pulled, self._pulled = self._pulled, None
@@ -88,7 +81,7 @@ class Fetch:
         total = pulled.result.segments
         segments = self._terminal.count("Receiving revisions", _segments(pulled, local.kinds), total)
         try:
-            Inserter(local, self.keeps).insert(segments, loose=loose)
+            Inserter(local, self.keeps).insert(segments)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
@@ -111,20 +104,6 @@ def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
     stream.finish()
     if count != pulled.result.segments:
         raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
-
-
-def _covers(wanted: Wants, name: bytes, head: bytes) -> bool:
-    """Whether a pull brings a ref for certain; followed tags may not come."""
-    if wanted.refs is None:
-        return True
-    for pattern in wanted.refs:
-        if pattern == b"HEAD" and name == head:
-            return True
-        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
-            return True
-        if name.startswith(pattern) if pattern.endswith(b"/") else name == pattern:
-            return True
-    return False
 
 
 def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:

@@ -18,7 +18,7 @@ from smartserver.plugins.git_words import in_words
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import COMMIT
+from smartserver.vcs.git_objects import COMMIT, TAG, GitObject
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
@@ -74,12 +74,18 @@ def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate
     if found is None:
         raise CannotGoOn(f"{source.decode('utf-8', 'replace')} is not an object of this repository")
     if lease is not None:
-        return RefUpdate(ref, found.key, Rule.LEASE, expected=lease)
-    if force:
+        rule = Rule.LEASE
+    elif force:
         rule = Rule.FORCE
     else:
         rule = Rule.NEW if ref.startswith(TAGS) else Rule.FF
-    return RefUpdate(ref, found.key, rule)
+    return RefUpdate(ref, found.key, rule, expected=lease, attributes=_peeled(local, found))
+
+
+def _peeled(local: GitRepository, found: GitObject) -> bytes:
+    """The id of the object that an annotated tag peels to, for the `^{}` lines of `git ls-remote`; else empty."""
+    target = local.find(found.key.hex().encode() + b"^{}") if found.type == TAG else None
+    return target.key if target is not None else b""
 
 
 def _objection(local: GitRepository, update: RefUpdate) -> bytes:

@@ -60,10 +60,8 @@ class Inserter:
         if not hasattr(os, "fork"):
             self._jobs = 1
 
-    def insert(self, segments: Iterable[bytes], progress: Progress | None = None, *, loose: bool = False) -> Inserted:
+    def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> Inserted:
         """Insert whole segments, each after those of its parents; objects that are here may be delta bases.
-
-        `loose`: make no pack however many come, so that a git that runs already sees them.
 
         Raises:
             WrongContent: a record is not what its key says, or cannot be decoded.
@@ -75,7 +73,7 @@ class Inserter:
         spool = unnamed_file(folder)
         try:
             with rare_collections():
-                return self._insert(segments, spool, folder, progress or (lambda done, total: None), loose)
+                return self._insert(segments, spool, folder, progress or (lambda done, total: None))
         except OSError as wrong:
             if wrong.errno in FULL and wrong.filename is None:
                 wrong.filename = folder  # Written through a descriptor, of a file that may have no name.
@@ -83,7 +81,7 @@ class Inserter:
         finally:
             os.close(spool)
 
-    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress, loose: bool) -> Inserted:
+    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress) -> Inserted:
         reading = _Reading(self._repository, spool)
         waiting: list[Row] = []
         work = 0
@@ -105,20 +103,20 @@ class Inserter:
             if builder is None:
                 builder = PackBuilder(self._repository, spool, folder, reading.keys, jobs=1)
                 builder.add(waiting)
-            self._store(builder, folder, reading, loose)
+            self._store(builder, folder, reading)
         finally:
             if builder is not None:
                 builder.abandon()
         progress(reading.objects, reading.objects)
         return Inserted(reading.objects, reading.revisions)
 
-    def _store(self, builder: PackBuilder, folder: str, reading: _Reading, loose: bool) -> None:
+    def _store(self, builder: PackBuilder, folder: str, reading: _Reading) -> None:
         """Make the objects part of the repository."""
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if reading.size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
         strict = strictness(repository)
-        if reading.objects >= limit and not loose:
+        if reading.objects >= limit:
             _install(repository, builder, folder, strict, self._keeps)
             return
         pack = unnamed_file(folder)

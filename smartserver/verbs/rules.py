@@ -19,7 +19,7 @@ class Rule(enum.StrEnum):
     LEASE = "lease"
     """Anywhere, if the ref still is where the caller expects it."""
     NEW = "new"
-    """Not at all: it is absent, or there already (tags)."""
+    """Not at all: it is absent, or at the new tip already (tags)."""
 
 
 class Create(enum.StrEnum):
@@ -62,7 +62,7 @@ def move(
         if other is not None:
             raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
     else:
-        if create is Create.MUST or rule is Rule.NEW:
+        if create is Create.MUST or (rule is Rule.NEW and any(each.id != tip.id for each in old)):
             raise BranchExists(name, old[0].id)
         if not all(transaction.leads_forward(name, each.id, tip.id) for each in old):
             if rule is Rule.FF:

@@ -548,7 +548,13 @@ ROWS = [
         says=("main -> other", "- [deleted]         topic"),
     ),
     # -- the rest
-    Row("ls-remote", "a git ls-remote origin", differs="a tag's target is not listed: only refs are asked for"),
+    Row("ls-remote", "a git ls-remote origin", says=("refs/tags/v1^{}",)),
+    Row("ls-remote in no repository, with tags", 'as c git ls-remote --tags "$URL"', says=("refs/tags/v1^{}",)),
+    Row(
+        "request-pull of a tag",
+        'a git request-pull v1~1 "$URL" v1',
+        says=("tags/v1",),
+    ),
     Row("ls-remote --heads", "a git ls-remote --heads origin"),
     Row("ls-remote of a pattern", "a git ls-remote origin 'main*'"),
     Row("ls-remote --symref", "a git ls-remote --symref --heads origin"),

@@ -36,6 +36,7 @@ class FakeRemote:
         known: bool = False,
         pull: Pulled | CodedError | None = None,
         answers: Sequence[Updated] | CodedError | None = None,
+        peeled: Mapping[bytes, bytes] = {},
     ) -> None:
         self.knowledge = Knowledge(None, "hpss://h:1/x")
         self.asked: list[object] = []
@@ -44,6 +45,7 @@ class FakeRemote:
         self._vcs = vcs
         self._pull = pull or Pulled(PullResult(), iter(()))
         self._answers = answers
+        self._peeled = peeled
         if known:
             self._learn()
 
@@ -54,7 +56,7 @@ class FakeRemote:
     def _learn(self) -> None:
         if self._refs is None:
             raise NoSuchRepository("x")
-        rows = {name: raw([[tip]]) for name, tip in self._refs.items()}
+        rows = {name: raw([[tip, self._peeled.get(name, b"")]]) for name, tip in self._refs.items()}
         self.knowledge.learn(State(b"i" * 16, 1, None, rows, vcs=self._vcs, settings={"HEAD": MAIN}))
 
     def learn_refs(self) -> None:

@@ -23,6 +23,8 @@ class FakeLocal:
     branch: bytes | None = b"refs/heads/main"
     objects: dict[bytes, int] = field(default_factory=dict)
     """Id -> git's type number, of those that are not commits or no ref's."""
+    targets: dict[bytes, bytes] = field(default_factory=dict)
+    """Tag -> the object it peels to."""
     ancestors: set[tuple[bytes, bytes]] = field(default_factory=set)
     object_format: str = "sha1"
     is_shallow: bool = False
@@ -45,6 +47,9 @@ class FakeLocal:
         return self.config
 
     def find(self, name: bytes) -> GitObject | None:
+        if name.endswith(b"^{}"):
+            target = self.targets.get(bytes.fromhex(name[:-3].decode("ascii")))
+            return None if target is None else self._object(target)
         if name in (b"HEAD", b"@"):
             name = self.branch or b""
         for prefix in (b"", b"refs/", b"refs/tags/", b"refs/heads/"):

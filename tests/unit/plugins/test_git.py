@@ -47,6 +47,18 @@ def test_a_list_has_head_first_and_refs_by_name() -> None:
     assert remote.asked == ["refs"]
 
 
+def test_a_list_has_the_target_of_each_annotated_tag() -> None:
+    tag, other = b"refs/tags/v1", b"refs/tags/v2"
+    remote = FakeRemote({tag: key(2), other: key(3)}, peeled={tag: key(1), other: b"7"})
+    lines = Conversation("list\n", remote).run()
+    assert lines[-4:] == [
+        f"{key(2).hex()} refs/tags/v1",
+        f"{key(1).hex()} refs/tags/v1^{{}}",
+        f"{key(3).hex()} refs/tags/v2",
+        "",
+    ]
+
+
 def test_a_list_of_an_unborn_head() -> None:
     assert Conversation("list\n", FakeRemote({TOPIC: key(2)})).run() == [f"{key(2).hex()} refs/heads/topic", ""]
     assert Conversation("list\n", FakeRemote({})).run() == [""]

@@ -35,6 +35,7 @@ def test_rules() -> None:
     here = local_with(main=key(1))
     here.tips[b"refs/tags/v1"] = key(4)
     here.objects[key(4)] = TAG
+    here.targets[key(4)] = key(1)
     lines = [
         "list for-push",
         f"option cas refs/heads/leased:{key(8).hex()}",
@@ -55,8 +56,8 @@ def test_rules() -> None:
     assert remote.pushed == [
         RefUpdate(b"refs/heads/a", key(1), Rule.FF),
         RefUpdate(b"refs/heads/b", key(1), Rule.FORCE),
-        RefUpdate(b"refs/tags/v1", key(4), Rule.NEW),
-        RefUpdate(b"refs/tags/v2", key(4), Rule.FORCE),
+        RefUpdate(b"refs/tags/v1", key(4), Rule.NEW, attributes=key(1)),
+        RefUpdate(b"refs/tags/v2", key(4), Rule.FORCE, attributes=key(1)),
         RefUpdate(b"refs/heads/leased", key(1), Rule.LEASE, expected=key(8)),
         RefUpdate(b"refs/heads/leased", key(1), Rule.FORCE),
         RefUpdate(drueckt, key(1), Rule.LEASE, expected=b""),

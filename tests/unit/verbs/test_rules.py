@@ -145,9 +145,15 @@ def test_a_ref_moved_before_in_the_request_counts_where_it_is_now(context: Noted
 def test_another_value_of_the_same_tip_is_a_move(context: NotedContext, tips: list[bytes]) -> None:
     """Attributes belong to the value: equal means both."""
     with pytest.raises(BranchExists):
-        move(context, MAIN, Tip(tips[MIDDLE], b"other"), Rule.NEW)
+        move(context, MAIN, Tip(tips[MIDDLE], b"other"), create=Create.MUST)
     assert move(context, MAIN, Tip(tips[MIDDLE], b"other")) == (Tip(tips[MIDDLE]),)
     assert context.asked == []
+
+
+def test_a_tag_that_is_there_may_get_attributes(context: NotedContext, tips: list[bytes]) -> None:
+    """A client of an earlier release made it without."""
+    assert move(context, MAIN, Tip(tips[MIDDLE], b"other"), Rule.NEW) == (Tip(tips[MIDDLE]),)
+    assert context.transaction.ref(MAIN) == (Tip(tips[MIDDLE], b"other"),)
 
 
 @pytest.mark.parametrize(
