@@ -81,7 +81,7 @@ class Fetch:
         total = pulled.result.segments
         segments = self._terminal.count("Receiving revisions", _segments(pulled, local.kinds), total)
         try:
-            Inserter(local, self.keeps).insert(segments)
+            Inserter(local, self.keeps, say=self._terminal.say).insert(segments)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong

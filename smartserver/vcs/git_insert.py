@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from smartserver.records.keys import KeyTable
 from smartserver.records.segment import decode_segment
@@ -43,6 +44,12 @@ its last byte when all of the work began there, 0.4 s where most of it is done m
 _COUNTED = 1 << 20
 """Bytes of one frame that count for it: one large file alone is better decoded where it lies in memory already."""
 
+_LEVEL = "fetch.fsck."
+"""What the settings begin with that say how bad a fault is."""
+
+_UNKNOWN = re.compile(rb"fatal: Unhandled message id: (.*)\n")
+"""What git says of the name of a fault that it does not know; it translates no such message."""
+
 _TYPES = {meta: number for number, meta in METAS.items()}
 
 
@@ -53,9 +60,18 @@ class Inserter:
     the pack. The caller removes it, also where this was interrupted.
     """
 
-    def __init__(self, repository: GitRepository, keeps: list[str], *, jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        repository: GitRepository,
+        keeps: list[str],
+        *,
+        jobs: int | None = None,
+        say: Callable[[str], object] = lambda line: None,
+    ) -> None:
+        """`say` shows the user git's warnings about the objects, a line each."""
         self._repository = repository
         self._keeps = keeps
+        self._say = say
         self._jobs = jobs if jobs is not None else min(2, os.cpu_count() or 1)
         if not hasattr(os, "fork"):
             self._jobs = 1
@@ -115,15 +131,15 @@ class Inserter:
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if reading.size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
-        strict = strictness(repository)
+        check = _Check(repository, self._say)
         if reading.objects >= limit:
-            _install(repository, builder, folder, strict, self._keeps)
+            _install(repository, builder, folder, check, self._keeps)
             return
         pack = unnamed_file(folder)
         try:
             builder.finish(pack)
             os.lseek(pack, 0, os.SEEK_SET)
-            _unpack(repository, pack, strict)
+            _unpack(repository, pack, check)
         finally:
             os.close(pack)
 
@@ -169,44 +185,63 @@ class _Reading:
                 yield rows
 
 
-def strictness(repository: GitRepository) -> list[str]:
-    """The options that make git check fetched objects as the user configured it; none where it should not."""
-    if not repository.flag("fetch.fsckobjects", "transfer.fsckobjects"):
-        return []
-    settings = [
-        (name.removeprefix("fetch.fsck."), values[-1].decode("utf-8", "surrogateescape"))
-        for name, values in repository.settings().items()
-        if name.startswith("fetch.fsck.")
-    ]
-    return ["--strict" + ("=" + ",".join([f"{name}={value}" for name, value in settings]) if settings else "")]
+class _Check:
+    """Git's check of fetched objects, as the user configured it (`fetch.fsckObjects`, `fetch.fsck.<id>`)."""
+
+    def __init__(self, repository: GitRepository, say: Callable[[str], object]) -> None:
+        self._repository = repository
+        self._say = say
+        self.is_wanted = repository.flag("fetch.fsckobjects", "transfer.fsckobjects")
+        self._levels = {
+            name.removeprefix(_LEVEL): values[-1].decode("utf-8", "surrogateescape")
+            for name, values in repository.settings().items()
+            if name.startswith(_LEVEL)
+        }
+
+    def run(
+        self,
+        pack: int,
+        command: str,
+        *arguments: str,
+        settings: Iterable[str] = (),
+        environment: Mapping[str, str] = {},
+    ) -> None:
+        """Run a git command that may read a pack and checks its objects if that is wanted.
+
+        Git's own fetch leaves out an id of `fetch.fsck.<id>` that git does not know. The command ends on one before it
+        reads anything, and names it: so it is run again without.
+        """
+        options = [word for setting in settings for word in ("-c", setting)]
+        while True:
+            levels = ",".join([f"{name}={value}" for name, value in self._levels.items()])
+            strict = ["--strict" + (f"={levels}" if levels else "")] if self.is_wanted else []
+            status, said = self._run(pack, [*options, command, *strict, *arguments], environment)
+            if not status:
+                break
+            unknown = _UNKNOWN.match(said)
+            if unknown is None or self._levels.pop(unknown[1].decode("utf-8", "surrogateescape"), None) is None:
+                raise failure(command, status, said)
+            self._say(f"warning: Skipping unknown msg id '{unknown[1].decode('utf-8', 'replace')}'")
+        for line in said.decode("utf-8", "replace").splitlines():
+            self._say(line)
+
+    def _run(self, pack: int, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, bytes]:
+        process = subprocess.Popen(
+            ["git", "--git-dir", self._repository.git_dir, *words],
+            stdin=pack,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**self._repository.environment, **environment},
+        )
+        try:
+            _, said = process.communicate()
+        except BaseException:
+            end(process)  # `index-pack` removes its own temporary files then.
+            raise
+        return process.returncode, said
 
 
-def _run(
-    repository: GitRepository,
-    pack: int,
-    *command: str,
-    settings: Iterable[str] = (),
-    environment: Mapping[str, str] = {},
-) -> None:
-    """Run a git command that may read a pack, with some settings and variables changed."""
-    options = [word for setting in settings for word in ("-c", setting)]
-    process = subprocess.Popen(
-        ["git", "--git-dir", repository.git_dir, *options, *command],
-        stdin=pack,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**repository.environment, **environment},
-    )
-    try:
-        _, said = process.communicate()
-    except BaseException:
-        end(process)  # `index-pack` removes its own temporary files then.
-        raise
-    if process.returncode:
-        raise failure(command[0], process.returncode, said)
-
-
-def _unpack(repository: GitRepository, pack: int, strict: list[str]) -> None:
+def _unpack(repository: GitRepository, pack: int, check: _Check) -> None:
     """Make loose objects of a pack. They are written in a folder of their own, as a receiving git does it: an
     `unpack-objects` that is interrupted leaves half an object behind."""
     objects = os.path.abspath(repository.object_dir)
@@ -218,7 +253,7 @@ def _unpack(repository: GitRepository, pack: int, strict: list[str]) -> None:
     }
     try:
         os.mkdir(place)
-        _run(repository, pack, "unpack-objects", "-q", *strict, environment=environment)
+        check.run(pack, "unpack-objects", "-q", environment=environment)
         for name in os.listdir(place):
             new, target = os.path.join(place, name), os.path.join(objects, name)
             try:
@@ -264,10 +299,10 @@ def _permissions(repository: GitRepository) -> int:
     return mode
 
 
-def _install(repository: GitRepository, builder: PackBuilder, folder: str, strict: list[str], keeps: list[str]) -> None:
+def _install(repository: GitRepository, builder: PackBuilder, folder: str, check: _Check, keeps: list[str]) -> None:
     """Write a pack and its index, and give them their names after a `.keep` file, unless that was there.
 
-    With `strict` git makes the index, and checks the objects as it does so.
+    Where a check is wanted git makes the index, and checks the objects as it does so.
     """
     mode = _permissions(repository)
     temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")
@@ -277,13 +312,12 @@ def _install(repository: GitRepository, builder: PackBuilder, folder: str, stric
             table, pack_hash = builder.finish(pack.fileno())
             os.fchmod(pack.fileno(), mode)
             os.fsync(pack.fileno())
-        if strict:
+        if check.is_wanted:
             # A reverse index could be made for a name ending in .pack only, under which git would find the pack now.
             alone = ("pack.writeReverseIndex=false",)
-            command = ("index-pack", *strict, "-o", temporary + ".idx", temporary)
-            _run(repository, subprocess.DEVNULL, *command, settings=alone)
-        with open(temporary + ".idx", "rb" if strict else "xb") as file:
-            if not strict:
+            check.run(subprocess.DEVNULL, "index-pack", "-o", temporary + ".idx", temporary, settings=alone)
+        with open(temporary + ".idx", "rb" if check.is_wanted else "xb") as file:
+            if not check.is_wanted:
                 file.write(table.index(pack_hash))
                 file.flush()
             os.fchmod(file.fileno(), mode)

@@ -141,6 +141,13 @@ ROWS = [
         before="a git reset -q --hard HEAD~1; a commit other; a git push -q --force origin main",
         says=("(forced update)",),
     ),
+    Row(
+        "fetch with checks that git does not know",
+        "b git -c fetch.fsckObjects -c fetch.fsck.noneSuch=error fetch 2>&1 | sed s/remote:.*//",
+        before="i=$(a git cat-file tag v1 | sed '/^tagger/d; s/v1/odd/' | a git hash-object -w -t tag --stdin);"
+        " a git push -q origin $i:refs/tags/odd",
+        says=("warning: Skipping unknown msg id 'nonesuch'", "missingTaggerEntry: "),
+    ),
     Row("fetch --dry-run", "b git fetch --dry-run", before="a commit four; a git push -q origin main"),
     Row("fetch --all", "b git fetch --all", before="a commit four; a git push -q origin main"),
     Row(

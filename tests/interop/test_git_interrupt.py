@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
             {"unnamed_file unlink", "_install open", "_install rename", "Fetch.close unlink"},
         ),
         (100, False, "_unpack", {"_unpack mkdir", "_unpack rename", "_clear rmdir", "Popen.communicate read"}),
-        (1, True, "_run", {"Popen.communicate read", "_install fsync", "_install rename", "Fetch.close unlink"}),
+        (1, True, "_Check.run", {"Popen.communicate read", "_install fsync", "_install rename", "Fetch.close unlink"}),
     ],
     ids=["pack", "loose", "checked"],
 )

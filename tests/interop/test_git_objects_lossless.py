@@ -44,10 +44,10 @@ def leftovers(builder: Builder) -> list[str]:
     return [name for name in names if not name.endswith((".pack", ".idx"))]
 
 
-def insert(builder: Builder, segments: Sequence[bytes], **options: int) -> tuple[int, int]:
+def insert(builder: Builder, segments: Sequence[bytes], jobs: int | None = None) -> tuple[int, int]:
     with GitRepository(builder.path, builder.env) as repository:
         keeps: list[str] = []
-        done = Inserter(repository, keeps, **options).insert(segments)
+        done = Inserter(repository, keeps, jobs=jobs).insert(segments)
     assert leftovers(builder) == [Path(keep).name for keep in keeps]
     for keep in keeps:
         Path(keep).unlink()
@@ -164,6 +164,25 @@ def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_li
                 insert(target, segments)
             assert target.git("cat-file", "-t", bad.hex(), check=False) == b""
             assert leftovers(target) == []
+
+
+@pytest.mark.parametrize("unpack_limit", [1, 10**6])
+def test_a_fault_that_git_does_not_know_is_a_warning(tmp_path: Path, env: dict[str, str], unpack_limit: int) -> None:
+    """A newer git's configuration, say. What is not ignored is shown."""
+    source = Builder(tmp_path / "a.git", env)
+    bad = source.commit(source.tree({b".git": (b"100644", source.blob(b"x"))}), [])
+    target = Builder(tmp_path / "b.git", env)
+    with (target.path / "config").open("a") as file:
+        file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n\tfsckObjects = true\n")
+        file.write('[fetch "fsck"]\n\thasDotgit = warn\n\tnoneSuch = error\n\tothers = warn\n')
+    with GitRepository(source.path, env) as repository:
+        segments = list(plan(repository, [bad], []).segments())
+    said: list[str] = []
+    with GitRepository(target.path, env) as repository:
+        Inserter(repository, [], say=said.append).insert(segments)
+    assert target.git("cat-file", "-t", bad.hex()) == b"commit\n"
+    assert said[:2] == [f"warning: Skipping unknown msg id '{name}'" for name in ("nonesuch", "others")]
+    assert [line.split(": ")[2] for line in said[2:]] == ["hasDotgit"]
 
 
 def test_nothing_to_insert(tmp_path: Path, env: dict[str, str]) -> None:
