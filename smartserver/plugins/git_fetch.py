@@ -79,7 +79,7 @@ class Fetch:
         if vcs != local.vcs:
             raise WrongVcs(self._path, vcs, local.vcs)
         total = pulled.result.segments
-        segments = self._terminal.count("Receiving revisions", _segments(pulled, local.kinds), total)
+        segments = self._terminal.count("Receiving objects", _segments(pulled, local.kinds), total)
         try:
             Inserter(local, self.keeps, say=self._terminal.say).insert(segments)
         except Malformed as wrong:

@@ -176,7 +176,7 @@ class _ShownPlan(msgspec.Struct, frozen=True):
         return self.plan.graph
 
     def segments(self) -> Iterator[bytes]:
-        return self.count("Sending revisions", self.plan.segments(), len(self.plan.graph))
+        return self.count("Writing objects", self.plan.segments(), len(self.plan.graph))
 
     def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
         return _ShownPlan(self.plan.without_bases(keys), self.count)

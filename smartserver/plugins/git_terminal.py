@@ -25,27 +25,25 @@ class Terminal:
         self._told = 0.0
 
     def count(self, what: str, segments: Iterator[bytes], total: int) -> Iterator[bytes]:
-        """Pass segments on, telling the user how many; silent below a second, like git."""
+        """Pass segments on and show how many: now and then, and at the end however quick it was, like git."""
         if not self.shows_progress:
             yield from segments
             return
-        start = time.monotonic()
-        done = shown = size = 0
+        done = size = 0
         for segment in segments:
             yield segment
             done += 1
             size += len(segment)
             now = time.monotonic()
-            if now - start > 1 and now - self._told > INTERVAL:
+            if now - self._told > INTERVAL:
                 self._told = now
-                shown = done
                 self._counted(what, done, total, size, end="\r")
-        if shown:
+        if done:
             self._counted(what, done, total, size, end="\n")
 
     def _counted(self, what: str, done: int, total: int, size: int, end: str) -> None:
         percent = 100 * done // total if total else 0
-        self.say(f"{what}: {percent:3d}% ({done}/{total}), {size / 1e6:.2f} MB{end}")
+        self.say(f"{what}: {percent:3d}% ({done}/{total} revisions), {size / 1e6:.2f} MB{end}")
 
     def server_progress(self, phase: str, done: int, total: int) -> None:
         """Show what the server says of itself."""

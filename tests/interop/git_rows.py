@@ -40,6 +40,12 @@ KNOWN_TO_A = f"{UNKNOWN_TO_A}; a git fetch -q"
 ROWS = [
     # -- clone
     Row("clone", 'as c git clone "$URL" c', after="c git status -sb; c git ls-files -s"),
+    Row(
+        "clone --progress",
+        'as c git clone --progress "$URL" c 2>&1',
+        says=("Receiving objects: 100%",),
+        differs="the count is of revisions",
+    ),
     Row("clone quietly", 'as c git clone -q "$URL" c'),
     Row("clone --single-branch", 'as c git clone --single-branch "$URL" c'),
     Row("clone --branch --single-branch", 'as c git clone --branch topic --single-branch "$URL" c'),
@@ -166,6 +172,13 @@ ROWS = [
     Row("push --all first", "a git push --all origin", start="history"),
     Row("push --mirror first", "a git push --mirror origin", start="history", rounds=3),
     Row("push --tags first", "a git push --tags origin", start="history"),
+    Row(
+        "push --progress",
+        "a git push --progress origin main",
+        before="a commit four",
+        says=("Writing objects: 100%",),
+        differs="the count is of revisions",
+    ),
     Row("push to a URL", 'a git push "$URL" main', before="a commit four"),
     Row("push one commit", "a git push origin main", before="a commit four", says=("main -> main",)),
     Row("push nothing", "a git push origin main", says=("Everything up-to-date",)),

@@ -27,22 +27,27 @@ def terminal(*, shows_progress: bool) -> tuple[Terminal, list[str]]:
     return made, said
 
 
-def test_progress_is_told_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticking(monkeypatch, 0.3)
+def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticking(monkeypatch, 0.15)
     shown, said = terminal(shows_progress=True)
     assert list(shown.count("Sending", segments(6), 6)) == [b"x" * 1000] * 6
     assert said == [
-        "Sending:  66% (4/6), 0.00 MB\r",
-        "Sending:  83% (5/6), 0.01 MB\r",
-        "Sending: 100% (6/6), 0.01 MB\r",
-        "Sending: 100% (6/6), 0.01 MB\n",
+        "Sending:  50% (3/6 revisions), 0.00 MB\r",
+        "Sending:  83% (5/6 revisions), 0.01 MB\r",
+        "Sending: 100% (6/6 revisions), 0.01 MB\n",
     ]
 
 
-def test_what_is_quick_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_is_told_however_quick_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     ticking(monkeypatch, 0.01)
     shown, said = terminal(shows_progress=True)
     assert len(list(shown.count("Sending", segments(6), 6))) == 6
+    assert said == ["Sending: 100% (6/6 revisions), 0.01 MB\n"]
+
+
+def test_nothing_is_told_of_nothing() -> None:
+    shown, said = terminal(shows_progress=True)
+    assert list(shown.count("Sending", segments(0), 0)) == []
     assert said == []
 
 
