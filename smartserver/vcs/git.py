@@ -6,6 +6,7 @@ Replacement objects and grafts are switched off for every command: what is sent 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 from binascii import hexlify, unhexlify
@@ -202,22 +203,33 @@ class GitRepository:
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
 
-        `candidates`: tips of the remote as last seen. After those of them that are whole come the tips of the refs;
-        where none of them is whole, some ancestors of the heads, in case the refs are ahead of the remote. A shallow
-        or partial repository offers nothing.
+        `candidates`: tips of the remote as last seen. After those of them that are whole come the tips of the refs, and
+        of the refs of alternates; where none of them is whole, some ancestors of the heads, in case the refs are ahead
+        of the remote. A shallow or partial repository offers nothing.
         """
         if self.is_shallow or self.is_partial:
             return []
         refs = self.refs()
-        tips = set(refs.values())
+        tips = {*refs.values(), *self._borrowed}
         wanted = [key for key in dict.fromkeys(candidates) if len(key) == self.id_length][:limit]
         whole = set(self.whole([key for key in wanted if key not in tips]))
         seen = [key for key in wanted if key in tips or key in whole]
-        heads = self._by_weight(refs)
+        heads = self._by_weight(refs) + self._borrowed
         haves = dict.fromkeys(seen + heads)
         if not seen and len(haves) < limit:
             haves.update(dict.fromkeys(self._ancestors(heads[:_ANCESTOR_HEADS])))
         return list(haves)[:limit]
+
+    @functools.cached_property
+    def _borrowed(self) -> list[RevisionId]:
+        """Commits that refs of alternates name (`git clone --reference`), newest first."""
+        if not self.environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES") and not os.path.exists(
+            os.path.join(self.object_dir, "info", "alternates")
+        ):
+            return []
+        # It fails where an alternate is damaged, or none has a ref: then nothing is offered of them.
+        lines = self.run("rev-list", "--no-walk", "--alternate-refs", accept=(0, 128, 129)).split()
+        return [unhexlify(line) for line in lines]
 
     def _by_weight(self, refs: Mapping[bytes, RevisionId]) -> list[RevisionId]:
         """Tips of all refs: HEAD's, then branches, then what remotes had, then the rest."""
@@ -252,7 +264,8 @@ class GitRepository:
         return [key for key, kind in self.existing(names) if kind == b"commit"]
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
-        """Those of `keys` from which everything can be reached: refs vouch for what they reach, the rest is walked."""
+        """Those of `keys` from which everything can be reached: refs, of alternates too, vouch for what they reach,
+        the rest is walked."""
         here = [key for key, _ in self.existing([hexlify(key) for key in keys])]
         whole: list[RevisionId] = []
         groups = [here] if here else []
@@ -269,7 +282,8 @@ class GitRepository:
 
     def _reaches_all(self, keys: list[RevisionId]) -> bool:
         process = self.start("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", stdin=subprocess.PIPE)
-        process.communicate(b"".join([hexlify(key) + b"\n" for key in keys]))
+        lines = [hexlify(key) + b"\n" for key in keys] + [b"^" + hexlify(key) + b"\n" for key in self._borrowed]
+        process.communicate(b"".join(lines))
         return process.returncode == 0
 
 

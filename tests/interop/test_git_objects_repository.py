@@ -225,3 +225,20 @@ def test_a_partial_clone_offers_nothing_and_fetches_nothing(
                 list(way(repository, plan))
     assert sorted(clone.rglob("*.pack")) == before
     shutil.rmtree(builder.path)
+
+
+def test_what_is_borrowed_is_offered(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:
+    main = chain(builder, 3)
+    borrower = Builder(tmp_path / "borrower.git", env)
+    alternates = borrower.path / "objects" / "info" / "alternates"
+    alternates.parent.mkdir(exist_ok=True)
+    alternates.write_text(f"{builder.path / 'objects'}\n")
+    with GitRepository(borrower.path, env) as repository:
+        assert repository.complete_haves([], MAX_HAVES) == []
+    builder.ref("refs/heads/main", main[-1])
+    with GitRepository(borrower.path, env) as repository:
+        assert repository.complete_haves([], MAX_HAVES) == [main[2], main[1], main[0]]
+        assert repository.complete_haves([main[1]], MAX_HAVES) == [main[1], main[2]]
+    remove(builder, main[-1])
+    with GitRepository(borrower.path, env) as repository:
+        assert repository.complete_haves([main[1]], MAX_HAVES) == [main[1]]

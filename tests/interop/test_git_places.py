@@ -105,10 +105,17 @@ def test_a_repository_with_borrowed_objects(ours: Begin, how: str) -> None:
 
 
 def test_a_clone_that_borrows_receives_only_the_rest(ours: Begin) -> None:
-    """What a borrowed repository has is not a ref of the new one, so nothing is offered: all comes, and all is well."""
+    """Also where nothing is remembered of the server (c), and where the borrowed repository is ahead of it."""
     side = ours("shared")
-    fine(side.run('as c git clone -q --reference a "$URL" c'))
-    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+    noise = "dd if=/dev/urandom bs=1000 count=100 of=a/noise 2>/dev/null; a commit noisy"
+    side.prepare(
+        f"{noise}; a git push -q origin main; b git pull -q; a commit ahead; b commit more; b git push -q origin main"
+    )
+    for user in ("c", "b"):
+        done = fine(side.run(f'as {user} git clone -q --reference a "$URL" {user}-2'))
+        assert done.counts.bytes_down < 10_000, done.counts
+        assert side.git(f"{user}-2", "fsck", "--strict", "--no-dangling") == ""
+        assert side.git(f"{user}-2", "rev-parse", "main") == side.git("b", "rev-parse", "main")
 
 
 def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
