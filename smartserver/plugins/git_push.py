@@ -23,6 +23,7 @@ from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
 if TYPE_CHECKING:
+    from smartserver.client.knowledge import Knowledge
     from smartserver.client.places import Place
 
 NOT_ATOMIC = b"atomic push failed"
@@ -61,7 +62,7 @@ def push(
         done = repository.push(updates, source, new, atomic=options.atomic, check_only=options.dry_run)
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
-    return lines + [line for updated in done for line in _report(location, local, updated)]
+    return lines + [line for updated in done for line in _report(location, repository.knowledge, local, updated)]
 
 
 def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
@@ -113,12 +114,15 @@ def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     return head if head in pushed or not pushed else pushed[0]
 
 
-def _report(location: Place, local: GitRepository, updated: Updated) -> list[bytes]:
+def _report(location: Place, knowledge: Knowledge, local: GitRepository, updated: Updated) -> list[bytes]:
     update, ref = updated.update, updated.update.ref
+    at = [tip.id for tip in knowledge.ref(ref) or ()]
+    # An atomic push that another ref stopped had nothing to do here.
+    idle = updated.outcome is Outcome.UNCHANGED or (isinstance(updated.error, NotDone) and at == [update.tip])
+    if idle and update.tip is not None:
+        return [b"error " + ref + b" up to date"]
     if updated.outcome is Outcome.REFUSED:
         return [b"error " + ref + b" " + _why(location, local, updated)]
-    if updated.outcome is Outcome.UNCHANGED and update.tip is not None:
-        return [b"error " + ref + b" up to date"]
     lines = [b"ok " + ref]
     if updated.old and update.tip is not None:
         lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]

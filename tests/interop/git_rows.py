@@ -377,6 +377,13 @@ ROWS = [
         says=("main -> main (fetch first)", "topic -> topic (atomic push failed)", "main -> new (atomic push failed)"),
         differs="git's own protocol refuses before it sends, in other words",
     ),
+    Row(
+        "push --atomic, one refused, one that is there",
+        "a git push --atomic --porcelain origin main topic 2>/dev/null",
+        before=KNOWN_TO_A,
+        status=1,
+        says=("[up to date]", "[rejected] (non-fast-forward)"),
+    ),
     Row("push --dry-run", "a git push --dry-run origin main", before="a commit 4", says=("main -> main",)),
     Row(
         "push --dry-run, diverged",

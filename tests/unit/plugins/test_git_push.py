@@ -140,6 +140,13 @@ def test_a_refusal_without_a_reason() -> None:
     assert lines == ["error refs/heads/main no reason given", ""]
 
 
+def test_a_refused_atomic_push_does_not_blame_what_is_there() -> None:
+    remote = FakeRemote({MAIN: key(1), TOPIC: key(2)}, known=True)
+    remote._answers = [Updated(RefUpdate(ref, key(1)), Outcome.REFUSED, error=NotDone()) for ref in (MAIN, TOPIC)]
+    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
+    assert lines == ["error refs/heads/main up to date", "error refs/heads/topic atomic push failed", ""]
+
+
 def test_other_outcomes() -> None:
     done = [
         Updated(RefUpdate(MAIN, key(1)), Outcome.UNCHANGED, key(1)),
