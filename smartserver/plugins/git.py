@@ -188,7 +188,8 @@ class GitRemote:
         local = self._local_or_fail("fetch")
         if self._knowledge.vcs != local.vcs:  # A clone changes its format to what was listed.
             local = self._reopened("fetch")
-        self._fetched.bring(local, {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch})
+        ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+        self._fetched.bring(local, ids, as_pack=self._options.cloning)
         # Git removes the one file it may be told of once its refs are written.
         self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in self._fetched.keeps[:1]], b"")
 

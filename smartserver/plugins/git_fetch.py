@@ -47,14 +47,15 @@ class Fetch:
         haves = [] if refetch else local.complete_haves(knowledge.tips(), MAX_HAVES)
         self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
 
-    def bring(self, local: GitRepository, ids: Collection[bytes]) -> None:
-        """Put what was pulled into the repository; what of `ids` was not foreseen takes another pull.
+    def bring(self, local: GitRepository, ids: Collection[bytes], *, as_pack: bool = False) -> None:
+        """Put what was pulled into the repository, with `as_pack` as a pack however small it is; what of `ids` was not
+        foreseen takes another pull.
 
         Raises:
             CannotGoOn: what came cannot be read, or the remote no longer has what it listed.
             WrongVcs: the remote's object format is another.
         """
-        self._insert(local)
+        self._insert(local, as_pack)
         missing = _absent(local, ids)
         if not missing:
             return
@@ -66,9 +67,9 @@ class Fetch:
             raise CannotGoOn(
                 f"{wrong}; what was remembered of {place(self._path)} is forgotten now: try again"
             ) from None
-        self._insert(local)
+        self._insert(local, as_pack)
 
-    def _insert(self, local: GitRepository) -> None:
+    def _insert(self, local: GitRepository, as_pack: bool) -> None:
         """Put what was pulled into the repository."""
         from smartserver.vcs.git_insert import Inserter
 
@@ -81,7 +82,7 @@ class Fetch:
         total = pulled.result.segments
         segments = self._terminal.count("Receiving objects", _segments(pulled, local.kinds), total)
         try:
-            Inserter(local, self.keeps, say=self._terminal.say).insert(segments)
+            Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack).insert(segments)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong

@@ -19,7 +19,7 @@ UNSUPPORTED = {
 }
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 
-WITHOUT_EFFECT = frozenset({"followtags", "cloning", "object-format", "force", "force-if-includes"})
+WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes"})
 """Options that are what happens anyway, or that git acts on itself."""
 
 
@@ -30,6 +30,7 @@ class Options(msgspec.Struct):
     dry_run: bool = False
     atomic: bool = False
     refetch: bool = False
+    cloning: bool = False
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Ref -> the tip its lease expects."""
     told: set[str] = msgspec.field(default_factory=set)
@@ -52,6 +53,8 @@ class Options(msgspec.Struct):
             self.atomic = value == "true"
         elif name == "refetch":
             self.refetch = value != "false"  # Git says `yes`.
+        elif name == "cloning":
+            self.cloning = value == "true"
         elif name == "cas":
             ref, _, expected = unquote(value).rpartition(b":")
             tip = bytes.fromhex(expected.decode("ascii"))

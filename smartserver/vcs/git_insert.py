@@ -1,5 +1,5 @@
 """Puts what a pull brought into a git repository: few objects loose, many as a pack with its index, as git does, and
-large ones too.
+large ones and clones too.
 
 Every record is decoded and hashed before it becomes visible, and nothing is visible before all of them are: an
 interrupted or refused pull leaves the repository as it was.
@@ -67,11 +67,13 @@ class Inserter:
         *,
         jobs: int | None = None,
         say: Callable[[str], object] = lambda line: None,
+        as_pack: bool = False,
     ) -> None:
-        """`say` shows the user git's warnings about the objects, a line each."""
+        """`say` shows the user git's warnings about the objects, a line each; `as_pack`: make a pack of few, too."""
         self._repository = repository
         self._keeps = keeps
         self._say = say
+        self._as_pack = as_pack
         self._jobs = jobs if jobs is not None else min(2, os.cpu_count() or 1)
         if not hasattr(os, "fork"):
             self._jobs = 1
@@ -132,7 +134,7 @@ class Inserter:
         default = DEFAULT_UNPACK_LIMIT if reading.size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
         check = _Check(repository, self._say)
-        if reading.objects >= limit:
+        if self._as_pack or reading.objects >= limit:
             _install(repository, builder, folder, check, self._keeps)
             return
         pack = unnamed_file(folder)

@@ -208,6 +208,7 @@ def test_a_commit_that_lost_its_content_is_not_offered(ours: Begin, lost: str) -
     """Nothing refers to it any more, so a collection may have taken a part."""
     side = ours("shared")
     side.prepare("a commit more; a git checkout -q topic; a commit again; a git push -q origin topic")
+    side.prepare("b sh -c 'mv .git/objects/pack/*.pack p; git unpack-objects -q <p; rm p .git/objects/pack/*'")
     remove_object(side, "b", lost)
     side.prepare("b git branch -q -D topic; b git branch -q -rd origin/topic; b git tag -d on-topic >/dev/null")
     result = side.run("b git fetch")

@@ -165,6 +165,7 @@ def check_there_and_back(side: Side) -> None:
 
 def seen(side: Side, user: str) -> list[str]:
     """Refs, objects, and what a check says, whose status counts too."""
+    side.prepare(f"{user} git repack -adq")  # The check's status tells loose objects from packed ones.
     result = side.run(
         f"""
         {user} git for-each-ref --format='%(objectname) %(refname)'

@@ -218,12 +218,25 @@ def test_a_fetch_large_enough_for_a_pack(ours: Begin) -> None:
     fine(side.run("c git push --progress elsewhere main:copy"))
 
 
+def test_a_clone_is_a_pack_and_a_small_fetch_is_not(ours: Begin) -> None:
+    side = ours("shared")
+    fine(side.run('as c git clone -q "$URL" c'))
+    objects = side.folder / "c/.git/objects"
+    assert {path.name for path in objects.iterdir()} == {"info", "pack"}
+    assert {path.suffix for path in (objects / "pack").iterdir()} == {".pack", ".idx"}
+    side.prepare("a commit four; a git push -q origin main")
+    fine(side.run("c git fetch"))
+    assert "count: 3\n" in side.git("c", "count-objects", "-v") + "\n"
+
+
 def test_tags_alone_come_as_a_pack(ours: Begin) -> None:
     side = ours("shared")
+    packs = side.folder / "b/.git/objects/pack"
+    before = set(packs.iterdir())
     side.prepare("b git config fetch.unpackLimit 1; for n in 1 2 3; do a git tag -m $n t$n; done; a git push -q --tags")
     fine(side.run("b git fetch"))
     assert {"t1", "t2", "t3"} <= set(side.git("b", "tag").split())
-    assert len(list((side.folder / "b/.git/objects/pack").glob("*.pack"))) == 1
+    assert sorted(path.suffix for path in set(packs.iterdir()) - before) == [".idx", ".pack"]
 
 
 # -- hooks
