@@ -48,10 +48,10 @@ def expected(state: Mapping[bytes, bytes], update: RefUpdate) -> tuple[Outcome, 
     """What the rules say becomes of an update: the verdict, and the code of a refusal."""
     old = state.get(update.ref)
     if update.tip is None:
+        if update.expected is not None and update.expected != (old or b""):
+            return Outcome.REFUSED, "stale-lease"
         if old is None:
             return Outcome.UNCHANGED, ""
-        if update.expected is not None and update.expected != old:
-            return Outcome.REFUSED, "stale-lease"
         return (Outcome.REFUSED, "head-branch") if update.ref == MAIN else (Outcome.DONE, "")
     if old == update.tip:
         return Outcome.UNCHANGED, ""
