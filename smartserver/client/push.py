@@ -165,8 +165,8 @@ class Push:
 
     def _is_there(self, update: RefUpdate) -> bool:
         name = self._remote.name_of(update.ref)
-        if name is None:
-            return False
+        if name is None or (update.tip is None and update.expected):
+            return False  # An absent ref is not at the expected tip: the server says so.
         value = self._remote.knowledge.ref(name)
         tip = None if update.tip is None else Tip(update.tip, update.attributes)
         return (value[0] if value else None) == tip

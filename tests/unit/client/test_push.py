@@ -40,6 +40,7 @@ from smartserver.errors import (
     OutcomeUnknown,
     RequestRefused,
     ServerBusy,
+    StaleLease,
     WrongVcs,
 )
 from smartserver.verbs.branch_delete import BranchDeleteResult
@@ -80,6 +81,16 @@ def test_known_revisions_that_are_already_the_tip_settle_it() -> None:
     (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
     assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
     assert len(requests(server)) == 1
+
+
+def test_an_absent_ref_that_is_to_be_deleted_at_a_tip_is_not_settled() -> None:
+    outcomes = [
+        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(SetLastRevisionResult([TIP])))),
+        WireOutcome(Status.REFUSED, fault=fault_of(StaleLease(TOPIC, OLD, b""))),
+    ]
+    server = Server([saying((KnownRevisions([TIP]), state(TIP)), encode(ReplyMessage(outcomes)))])
+    updated = remote(server).push([RefUpdate(MAIN, TIP), RefUpdate(TOPIC, None, expected=OLD)], Source(), NEW)
+    assert [each.outcome for each in updated] == [Outcome.UNCHANGED, Outcome.REFUSED]
 
 
 def test_a_missing_base_is_left_out() -> None:
