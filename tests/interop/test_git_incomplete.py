@@ -21,6 +21,9 @@ c git remote set-url origin "$URL"
 PARTIAL = "printf changed >a/one; a git commit -q -a -m changed\n" + SHALLOW.replace("--depth 1", "--filter=blob:none")
 """The content of the last commit was fetched to be checked out, that of those before it was not."""
 
+UNPACK = "b sh -c 'mv .git/objects/pack/*.pack p; git unpack-objects -q <p; rm p .git/objects/pack/*'"
+"""Make the objects of a clone loose."""
+
 
 def path_of(side: Side) -> str:
     return side.url.rpartition("/")[2]
@@ -208,7 +211,7 @@ def test_a_commit_that_lost_its_content_is_not_offered(ours: Begin, lost: str) -
     """Nothing refers to it any more, so a collection may have taken a part."""
     side = ours("shared")
     side.prepare("a commit more; a git checkout -q topic; a commit again; a git push -q origin topic")
-    side.prepare("b sh -c 'mv .git/objects/pack/*.pack p; git unpack-objects -q <p; rm p .git/objects/pack/*'")
+    side.prepare(UNPACK)
     remove_object(side, "b", lost)
     side.prepare("b git branch -q -D topic; b git branch -q -rd origin/topic; b git tag -d on-topic >/dev/null")
     result = side.run("b git fetch")
@@ -250,7 +253,7 @@ def test_a_repository_of_one_commit_pushes_from_a_detached_place(ours: Begin) ->
 def test_a_refetch_brings_everything_again(ours: Begin, limit: int) -> None:
     """A pull with haves would not bring the lost objects: their commit is here."""
     side = ours("shared")
-    side.prepare(f"b git config fetch.unpackLimit {limit}")
+    side.prepare(f"{UNPACK}; b git config fetch.unpackLimit {limit}")
     for name in ("HEAD~1:one", "HEAD~1^{tree}"):
         remove_object(side, "b", name)
     fine(side.run("b git fetch"))
