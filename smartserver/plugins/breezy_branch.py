@@ -16,12 +16,13 @@ from breezy.revision import NULL_REVISION
 from smartserver.plugins import breezy_append, breezy_changes
 from smartserver.plugins.breezy_commit import Commit
 from smartserver.plugins.breezy_effects import EffectiveStack
-from smartserver.plugins.breezy_guess import given, is_running, may_remember
+from smartserver.plugins.breezy_guess import is_running, may_remember
 from smartserver.plugins.breezy_options import OptionConfig, OptionStore
 from smartserver.plugins.breezy_patches import watch_trees
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_tags import HpssTags
+from smartserver.plugins.breezy_uncommit import removed_tags, removes_tags
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
@@ -81,6 +82,7 @@ class HpssBranch(Branch):
         self._mode: str | None = None
         self._store: OptionStore | None = None
         self._commit: Commit | None = None
+        self._has_removed_tags = False
         watch_trees()
         self.repository = HpssRepository(control, remote)
         self._clear_cached_state()
@@ -230,17 +232,15 @@ class HpssBranch(Branch):
         if revision_id == NULL_REVISION:
             raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
         breezy_append.check(self, revision_id)
-        uncommits = is_running("uncommit") and not given("keep_tags")
-        breezy_changes.move(self.remote, revision_id, revno, self._tags_above(revision_id) if uncommits else ())
+        tags: list[str] = []
+        if removes_tags():
+            tags, self._has_removed_tags = removed_tags(self, revision_id), True
+        breezy_changes.move(self.remote, revision_id, revno, tags)
         self._clear_cached_state()
 
-    def _tags_above(self, revision_id: RevisionId) -> list[str]:
-        """The tags of what is removed where this becomes the tip: Breezy would remove one after the other."""
-        tags = self.tags.get_tag_dict()
-        if not tags:
-            return []
-        gone = self.repository.get_graph().find_unique_ancestors(self.last_revision(), [revision_id])
-        return [name for name, tag in tags.items() if tag in gone]
+    def supports_tags(self) -> bool:
+        """Whether it has tags; not once an uncommit has removed some: Breezy would remove more (`breezy_uncommit`)."""
+        return not self._has_removed_tags
 
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, *, lossy: bool = False

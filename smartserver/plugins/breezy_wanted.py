@@ -260,10 +260,11 @@ def _uncommit(arguments: Arguments) -> Wanted | None:
     if kept == TIP:
         return Wanted(ChosenField(1))
     if checkout is None:
-        trees = TreesField([kept], paths=[], texts=False)
+        trees, merged = TreesField([kept], paths=[], texts=False), []
     else:
-        trees = TreesField([kept], had=checkout.parents(), texts=False)
-    return Wanted(ChosenField(newest=TIP, oldest=kept + 1), trees, ends=True)
+        trees, merged = TreesField([kept], had=checkout.parents(), texts=False), checkout.parents()[1:]
+    # Revisions that are merged in the tree stay, and so do their tags.
+    return Wanted(ChosenField(oldest=kept + 1), trees, ends=True, ids=merged)
 
 
 def _status(arguments: Arguments) -> Wanted | None:

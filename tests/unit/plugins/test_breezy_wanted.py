@@ -165,9 +165,9 @@ def test_what_is_removed_and_what_is_the_tip_then() -> None:
     def uncommit(said: str | None) -> Wanted | None:
         return asked("uncommit", location=URL, revision=None if said is None else specs(said))
 
-    one = Wanted(ChosenField(newest=TIP, oldest=TIP), TreesField([-2], paths=[], texts=False), ends=True)
+    one = Wanted(ChosenField(oldest=TIP), TreesField([-2], paths=[], texts=False), ends=True, ids=[])
     assert uncommit(None) == one
-    assert uncommit("5") == Wanted(ChosenField(newest=TIP, oldest=6), TreesField([5], paths=[], texts=False), ends=True)
+    assert uncommit("5") == Wanted(ChosenField(oldest=6), TreesField([5], paths=[], texts=False), ends=True, ids=[])
     assert uncommit("-1") == Wanted(ChosenField(1))
     assert uncommit("tag:v1") is None
     assert uncommit("revid:x") is None
@@ -222,7 +222,7 @@ def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
     shown = TreesField(texts=False, had=[b"one", b"ghost"], files=files)
     assert asked("commit", selected_list=None, show_diff=True) == Wanted(trees=shown, ids=[])
     kept = TreesField([-2], had=[b"one"], texts=False)
-    assert asked("uncommit", location=None) == Wanted(ChosenField(newest=TIP, oldest=TIP), kept, ends=True)
+    assert asked("uncommit", location=None) == Wanted(ChosenField(oldest=TIP), kept, ends=True, ids=[])
     # Which revision it is says the branch, and its tree is read then.
     assert asked("update", dir=None, revision=specs("tag:v1")) == Wanted(
         None, None, TreesField([], had=[b"one"], files=files)

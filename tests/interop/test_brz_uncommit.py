@@ -1,0 +1,74 @@
+"""An uncommit removes the tags of just the revisions that it removes from the ancestry, as stock Breezy does:
+plugins.breezy_uncommit, plugins.breezy_wanted."""
+
+from __future__ import annotations
+
+import pytest
+from brz_sides import Users
+
+from smartserver.plugins import breezy_uncommit, breezy_wanted  # noqa: F401  # They run in a process of their own.
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+@pytest.fixture
+def merged(users: Users) -> Users:
+    """`trunk` has merged `side`, which began at revision 1; all of them have tags."""
+    assert users.run("", "branch", "-q", "-r", "1", "a", "side").status == 0
+    users.commit("side", "beside")
+    users.tag("side", "beside")
+    assert users.run("a", "merge", "-q", "../side").status == 0
+    users.commit_merge("a")
+    users.tag("a", "v4")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.served_entries("tags").keys() == {"v1", "beside", "v4"}
+    return users
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_of_a_url(merged: Users, remembered: bool) -> None:
+    if remembered:
+        merged.ask("uncommit", "a", "uncommit", "--force", merged.url())
+    else:
+        merged.ask("uncommit, not remembered", "", "uncommit", "--force", merged.url())
+    assert merged.served_entries("tags").keys() == {"v1"}
+
+
+def test_of_several_revisions(merged: Users) -> None:
+    merged.commit("a", "five")
+    merged.tag("a", "v5")
+    merged.tag("a", "v3", 3)
+    merged.tag("a", "v2", 2)
+    assert merged.run("a", "push", "-q", merged.url()).status == 0
+    merged.ask("uncommit, not remembered", "", "uncommit", "--force", "-r", "2", merged.url())
+    assert merged.served_entries("tags").keys() == {"v1", "v2"}
+
+
+@pytest.mark.parametrize("kind", ["light", "bound"])
+def test_what_is_pending_in_a_checkout_then_keeps_its_tags(merged: Users, kind: str) -> None:
+    assert merged.run("", "checkout", *(["--lightweight"] if kind == "light" else []), merged.url(), kind).status == 0
+    if kind == "light":
+        merged.ask("uncommit of a merge, lightweight", kind, "uncommit", "--force")
+    else:
+        assert merged.run(kind, "uncommit", "--force").status == 0
+    assert merged.served_entries("tags").keys() == {"v1", "beside"}
+    assert merged.run(kind, "status", "--short", "--show-ids").out.count("beside") == 2  # The file, and the merge.
+
+
+@pytest.mark.parametrize("kind", ["light", "bound"])
+def test_what_is_pending_in_a_checkout_before_keeps_its_tags(merged: Users, kind: str) -> None:
+    """What is merged rests on the tip that is removed: the tip stays in the ancestry."""
+    assert merged.run("", "branch", "-q", "a", "ahead").status == 0
+    merged.commit("ahead", "five")
+    assert merged.run("", "checkout", *(["--lightweight"] if kind == "light" else []), merged.url(), kind).status == 0
+    assert merged.run(kind, "merge", "-q", "--force", "../ahead").status == 0
+    if kind == "light":
+        merged.ask("uncommit of a merge, lightweight", kind, "uncommit", "--force")
+    else:
+        assert merged.run(kind, "uncommit", "--force").status == 0
+    assert merged.served_entries("tags").keys() == {"v1", "beside", "v4"}
+
+
+def test_tags_are_kept(merged: Users) -> None:
+    assert merged.run("", "uncommit", "--force", "--keep-tags", merged.url()).status == 0
+    assert merged.served_entries("tags").keys() == {"v1", "beside", "v4"}
