@@ -109,10 +109,12 @@ def delete(remote: Remote) -> bool:
         return bool(remote.change([RefUpdate(HERE, None)]).refs[0].old)
 
 
-def tags_updates(entries: Sequence[EntryChange]) -> list[MapUpdateRequest]:
-    """Changes of tags as calls, each with no more of them than one takes."""
+def tags_updates(
+    entries: Sequence[EntryChange], branch: bytes = HERE, *, strict: bool = False
+) -> list[MapUpdateRequest]:
+    """Changes of a branch's tags as calls, each with no more of them than one takes; `strict`: a conflict refuses."""
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
-    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), HERE) for part in parts]
+    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]
 
 
 def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:

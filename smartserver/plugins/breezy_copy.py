@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from breezy import errors
 
 from smartserver.client.updates import RefUpdate
-from smartserver.errors import BranchExists, StaleLease
+from smartserver.errors import BranchExists, StaleEntry, StaleLease
 from smartserver.plugins.breezy_changes import made, tags_updates
 from smartserver.plugins.breezy_remembered import tags_of
 from smartserver.records.model import RevisionId, Tip
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.map_update import EntryChange, How
+from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
     ref, tip = source.name(), Tip(state.tip, source.attributes())
     if _send(target, ref, tip, state.tags):
         return True
-    # It has moved, or the new branch would be another repository's.
+    # Its tip or a tag has changed, or the new branch would be another repository's.
     value = target.knowledge.ref(ref)
     if value is None or target.knowledge.at not in (None, state.at):
         return False
@@ -49,14 +49,26 @@ def _is_below(path: str, at: str) -> bool:
 
 
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
-    """Make the branch if the other one is still there; False: it is not."""
-    stays = [] if ref == HERE else [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
-    entries = [EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()]
+    """Make the branch if the other one still has that tip and these tags; False: it has not."""
+    stays, same = [], []
+    if ref != HERE:
+        stays = [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
+        # No tag has an empty value: what is not the same is refused.
+        same = [EntryChange(name.encode(), tag, How.EQUAL, b"") for name, tag in tags.items()]
+    conditions = tags_updates(same, ref, strict=True)
     with target.words():
         try:
-            target.change([*stays, *made(tip.id, tip.attributes)], tags_updates(entries))
-        except StaleLease:
+            target.change([*stays, *made(tip.id, tip.attributes)], [*conditions, *_added(tags)])
+        except (StaleLease, StaleEntry):
             return False
         except BranchExists:
             raise errors.AlreadyBranchError(target.url) from None
+        # No condition says that there are no other tags; the answer tells them.
+        new = {name: tag for name, tag in tags_of(target.knowledge, ref).items() if ref != HERE and name not in tags}
+        if new:
+            target.change([], _added(new))
     return True
+
+
+def _added(tags: Mapping[str, RevisionId]) -> list[MapUpdateRequest]:
+    return tags_updates([EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()])

@@ -299,9 +299,13 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any]) -> HpssDir:
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
     revision: RevisionId | None = asked.get("revision_id")
     if isinstance(branch, HpssBranch):
+        assumed = branch.remote.assumed
+        if assumed is not None and revision == assumed.tip:
+            revision = None  # Breezy names the tip, which is the remembered one.
         if copy(branch.remote, target.remote, revision):
             return made
         branch.repository.bring()
+        branch._clear_cached_state()
     push(branch, target, stop_revision=revision, hooks=False, new=True)
     return made
 

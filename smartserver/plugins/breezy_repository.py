@@ -338,8 +338,8 @@ class HpssRepository:
         return self._shadow
 
     def bring(self) -> None:
-        """Have the history come as a whole, where less of it was read: it goes elsewhere."""
-        if self.remote.content is not None:
+        """Have the whole history come, where less of it was read or the branch is as remembered: it goes elsewhere."""
+        if self.remote.content is not None or self.remote.is_assumed:
             self.remote.content = self._shadow = None
             self.remote.fetched.ask_anew()
 

@@ -226,11 +226,35 @@ def test_a_branch_beside_another(users: Users) -> None:
     assert users.served_entries("tags", "three").keys() == {"v1", "v4"}
 
 
+@pytest.mark.parametrize("change", ["added", "deleted", "moved", "all"])
+def test_a_branch_beside_another_gets_the_tags_that_are_there(users: Users, change: str) -> None:
+    """The tip is as remembered, the tags are not."""
+    users.tag("a", "old", 2)
+    users.tag("a", "moved", 2)
+    assert users.run("a", "push").status == 0
+    assert users.run("b", "revno", users.url()).status == 0
+    if change in ("added", "all"):
+        assert users.run("a", "tag", "-d", users.url(), "-r", "2", "new").status == 0
+    if change in ("deleted", "all"):
+        assert users.run("a", "tag", "-d", users.url(), "--delete", "old").status == 0
+    if change in ("moved", "all"):
+        assert users.run("a", "tag", "-d", users.url(), "--force", "-r", "1", "moved").status == 0
+    users.ask("branch, beside, not as remembered", "b", "branch", users.url(), users.url("two"))
+    assert users.served_entries("tags", "two") == users.served_entries("tags")
+
+
 def test_branches_beside_each_other_in_repositories_of_their_own(users: Users) -> None:
-    one, two = (users.served.url(f"{users.place}-{name}") for name in ("one", "two"))
+    one, two, three = (users.served.url(f"{users.place}-{name}") for name in ("one", "two", "three"))
     assert users.run("a", "push", one).status == 0
     assert users.run("a", "branch", one, two).status == 0
     assert users.served_tip(".", f"{users.place}-two") == users.tip("a")
+    # User a knows the first as it was.
+    assert users.run("b", "tag", "-d", one, "new").status == 0
+    users.commit("b", "four")
+    assert users.run("b", "push", one).status == 0
+    assert users.run("a", "branch", one, three).status == 0
+    assert users.served_tip(".", f"{users.place}-three") == users.tip("b")
+    assert users.run("", "tags", "-d", three).out == users.run("", "tags", "-d", one).out != ""
 
 
 # -- signatures
