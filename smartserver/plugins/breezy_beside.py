@@ -7,10 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from breezy import urlutils
-from breezy.plugins import hpss
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy_guess import given, is_ours, is_running
+from smartserver.plugins.breezy_guess import arguments, given, is_ours, is_running
 from smartserver.plugins.breezy_wanted import pulled_into
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
     if other is None or other is remote:
         return
     if is_running("pull"):
-        other.read_first(pulled_into(checkout, hpss.running[-1].arguments))
+        other.read_first(pulled_into(checkout, arguments()))
     at, known = other.look().at, other.knowledge.beside(remote.path)
     if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
         remote.learn_from(known, other.content)

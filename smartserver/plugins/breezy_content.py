@@ -56,8 +56,8 @@ class Content:
         self._beside: list[RevisionId] = []
         """What the tree of a lightweight checkout rests on, where the branch does not reach it."""
         self._has_graph = False
-        self.has_versions = False
-        """Whether every text that is not here is a ghost's."""
+        self.complete: set[bytes] = set()
+        """The ids of files of which all texts came: one that is not here is a ghost's."""
         self._absent: set[RevisionId] = set()
         """Ghosts, as an answer has shown."""
         self._rebuilt: dict[RevisionId, bool] = {}
@@ -112,7 +112,6 @@ class Content:
         named: dict[RevisionId, Named] = {}
         if trees is not None:
             self._absent.update(trees.had)
-            self.has_versions |= trees.versions
             named.update(zip(content.result.trees, trees.revisions, strict=False))
         self._absent -= self.parents.keys()
         if chosen is not None:
@@ -142,6 +141,8 @@ class Content:
                 # An inventory without its pages is none.
                 if record.kind != INVENTORY or trees is None or trees.paths != []:
                     self.records[record.kind, record.key] = record
+                if record.kind == TEXT and trees is not None and trees.versions:
+                    self.complete.add(record.key.partition(b"\0")[0])
         return first
 
     def _end_at(self, chosen: ChosenField, first: RevisionId | None) -> None:
@@ -275,6 +276,11 @@ class Content:
         meta = text_meta(key[0], parents) if kind == TEXT else b""
         joined = b"\0".join(key)
         self.records[kind, joined] = Record(kind, joined, meta, text)
+
+    @property
+    def reads_versions(self) -> bool:
+        """Whether the command reads all texts of a file."""
+        return any(each.versions for each in (self.wanted.trees, self.wanted.later) if each is not None)
 
     @property
     def needs_history(self) -> bool:

@@ -5,10 +5,13 @@ It is a guess: a wrong one costs bytes or a round trip.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from breezy import errors, urlutils
 from breezy.controldir import ControlDir
+from breezy.directory_service import directories
 from breezy.plugins import hpss
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
@@ -27,14 +30,60 @@ FETCHES = (
 """Commands that put what they ask for into a local repository, or compare it with one."""
 
 
+LOCATIONS = (
+    "branch", "branch_location", "dir", "directory", "file_list", "filename", "from_location", "location", "new", "old",
+    "other", "path", "submit_branch", "to_location",
+)  # fmt: skip
+"""Names of the arguments that may be locations."""
+
+
 def is_running(*commands: str) -> bool:
     """Whether it is one of these."""
     return bool(hpss.running) and hpss.running[-1].name in commands
 
 
+def arguments() -> Mapping[str, Any]:
+    """What the command that runs was given, with what aliases of locations (`:parent/f`) stand for; empty if none runs.
+
+    An alias that cannot be looked up is left as it is: Breezy is going to say why.
+    """
+    if not hpss.running:
+        return {}
+    command = hpss.running[-1]
+    locations = {name: _dereferenced(command.arguments[name]) for name in LOCATIONS if name in command.arguments}
+    command.arguments = found = {**command.arguments, **locations}
+    return found
+
+
+def _dereferenced(location: Any) -> Any:
+    if isinstance(location, list):
+        return [_dereferenced(each) for each in location]
+    if isinstance(location, str) and location.startswith(":"):
+        try:
+            return directories.dereference(location)
+        except errors.BzrError:
+            pass
+    return location
+
+
+@contextmanager
+def reads_options() -> Iterator[None]:
+    """While this lasts a branch that is opened is asked for its options alone, whatever command runs."""
+    if not hpss.running:
+        yield
+        return
+    command = hpss.running[-1]
+    before = command.name, command.arguments
+    command.name, command.arguments = "config", {}
+    try:
+        yield
+    finally:
+        command.name, command.arguments = before
+
+
 def given(name: str) -> Any:
     """What the command that runs was given for an option or argument; None where it was given nothing, or none runs."""
-    return hpss.running[-1].arguments.get(name) if hpss.running else None
+    return arguments().get(name)
 
 
 def wants_history() -> bool:
@@ -56,7 +105,7 @@ def may_remember() -> bool:
     else:
         decides = is_running("uncommit")
     # A checkout's own branch is compared with the server's: that must be as it is.
-    return decides and any(is_ours(each) for each in hpss.running[-1].arguments.values())
+    return decides and any(is_ours(each) for each in arguments().values())
 
 
 def copies_there() -> bool:

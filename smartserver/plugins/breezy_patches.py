@@ -13,9 +13,10 @@ from typing import Any
 
 from breezy import trace, urlutils
 from breezy.controldir import ControlDir
+from breezy.directory_service import AliasDirectory
 
 from smartserver.plugins.breezy_checkouts import opened
-from smartserver.plugins.breezy_guess import is_ours
+from smartserver.plugins.breezy_guess import is_ours, reads_options
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, dirstate_tree
 
@@ -103,12 +104,19 @@ def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any
         opened(tree)
 
 
+def _look_up(stock: Any, directory: Any, *arguments: Any, **options: Any) -> Any:
+    """Look up the alias of a location (`:parent`): in a lightweight checkout a server has the options that say it."""
+    with reads_options():
+        return stock(directory, *arguments, **options)
+
+
 def apply() -> None:
     """Make those changes that every use of a server may need."""
     put_around(ControlDir, "open_containing_from_transport", _open_containing)
     put_around(ControlDir, "find_branches", _find_branches)
     put_around(BzrDirMetaFormat1, "initialize_on_transport_ex", _initialize)
     put_around(BzrDir, "sprout", _sprout)
+    put_around(AliasDirectory, "look_up", _look_up)
 
 
 def watch_trees() -> None:

@@ -58,12 +58,9 @@ class Store(Texts):
         """Parents and text of those of `keys` that are there."""
         keys = [key for key in keys if None not in key]  # A file that is not in a tree has no id to `brz log`.
         missing = self._missing(keys)
-        if (
-            missing
-            and self._asks
-            and self._kind != SIGNATURE
-            and not (self._kind == TEXT and self._content.has_versions)
-        ):
+        if self._kind == TEXT:
+            missing = [key for key in missing if key[0] not in self._content.complete]
+        if missing and self._asks and self._kind != SIGNATURE:
             self._fetch(missing)
         return {key: found for key in keys if (found := self._here(key)) is not None}
 
@@ -102,7 +99,9 @@ class Store(Texts):
                 if self._kind == REVISION:
                     self._content.fetch_revisions([revision for (revision,) in missing])
                     return
-                if self._kind == TEXT:
+                if (
+                    self._kind == TEXT and not self._content.reads_versions
+                ):  # Else it would ask for one after the other.
                     self._content.fetch_texts([b"\0".join(key) for key in missing])
                 if self._kind == CHK:
                     self._content.fetch_pages()
@@ -113,7 +112,10 @@ class Store(Texts):
             return
         whole = self._whole()
         with self._words(), whole.lock_read():
-            for each in getattr(whole, self._name).get_record_stream(missing, "unordered", True):
+            store = getattr(whole, self._name)
+            if self._kind == TEXT:  # `brz log FILE` asks in which of all revisions the file has a text.
+                missing = store.get_parent_map(missing)
+            for each in store.get_record_stream(missing, "unordered", True):
                 if each.storage_kind == "absent":
                     continue
                 key = b"\0".join(each.key)

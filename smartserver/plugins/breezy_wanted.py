@@ -15,7 +15,7 @@ from typing import Any
 from breezy.plugins import hpss
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy_guess import is_ours
+from smartserver.plugins.breezy_guess import arguments, is_ours
 from smartserver.plugins.breezy_specs import TIP, Arguments, Named, Unclear, one, revision
 from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS
@@ -56,7 +56,7 @@ def wanted() -> Wanted | None:
         return None
     command = hpss.running[-1]
     ask = _COMMANDS.get(command.name)
-    return None if ask is None else ask(command.arguments)
+    return None if ask is None else ask(arguments())
 
 
 def _trees(revisions: Callable[[], Sequence[Named]], always: Sequence[Named] = (), **options: Any) -> Wanted:

@@ -23,8 +23,9 @@ def store(parents: Sequence[StoreKey]) -> Store:
     def stream(keys: Sequence[StoreKey], ordering: str, include_delta_closure: bool) -> list[Any]:
         return [FulltextContentFactory(key, tuple(parents), None, b"text\n") for key in keys]
 
-    whole = SimpleNamespace(lock_read=nullcontext, texts=SimpleNamespace(get_record_stream=stream))
-    content: Any = SimpleNamespace(records={}, has_versions=False, fetch_texts=lambda keys: None)
+    texts = SimpleNamespace(get_parent_map=dict.fromkeys, get_record_stream=stream)
+    whole = SimpleNamespace(lock_read=nullcontext, texts=texts)
+    content: Any = SimpleNamespace(records={}, complete=set(), reads_versions=False, fetch_texts=lambda keys: None)
     return Store(TEXT, "texts", content, nullcontext, lambda: whole)
 
 
