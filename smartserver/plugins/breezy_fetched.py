@@ -121,6 +121,12 @@ class Fetched:
         if self._history is None and self._remote.content is not None and len(heads) == 1:
             self._until = ChosenField(newest=heads[0])
 
+    def ask_for(self, revision: RevisionId) -> bool:
+        """Ask for what one revision reaches, be it in the branch or not; whether the server has it."""
+        self._until = ChosenField(newest=revision)
+        self.ask()
+        return self._until is not None
+
     def ask_again(self, absent: Collection[RevisionId], repository: Repository) -> None:
         """Ask for the history once more: these revisions, though below what the target has, are not in this one."""
         self._target, self._guessed = repository if is_usable(repository) else None, True

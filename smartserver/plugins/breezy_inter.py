@@ -7,14 +7,16 @@ from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import DivergedBranches, NoSuchRevision
+from breezy.errors import CommandError, DivergedBranches, NoSuchRevision
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
+from smartserver.errors import shown
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy_checkouts import checkout_of
+from smartserver.plugins.breezy_checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy_guess import given, is_running
 from smartserver.plugins.breezy_push import push, send_beside
+from smartserver.plugins.breezy_remote import GONE, Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
@@ -94,14 +96,39 @@ class ToServer(GenericInterBranch):
                 return _unchanged(self.source, self.target, revno, there)
             if "history" not in overwritten(overwrite) and content.has_diverged(wanted, there):
                 raise DivergedBranches(self.target, self.source)
-        if overwrite and content is None and checkout_of(str(given("directory") or ".")) is not None:
-            # The tree is still what the branch was, which will be out of its reach.
-            self.target.repository.shadow()
-            self.target.repository.rest_on(self.source.repository)
+        checkout = checkout_of(str(given("directory") or "."))
+        if checkout is not None:
+            self._read_basis(checkout, overwrites=bool(overwrite))
         pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
         return result
+
+    def _read_basis(self, checkout: Checkout, *, overwrites: bool) -> None:
+        """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach.
+
+        Raises:
+            CommandError: the server has not what the tree rests on.
+        """
+        repository, remote = self.target.repository, self.target.remote
+        basis, content = checkout.parents()[:1], remote.content
+        if content is not None:
+            if content.gone is not None:
+                raise CommandError(GONE.format(shown(content.gone), remote.url))
+            if overwrites and given("verbose"):  # The report goes down to where the two part.
+                with remote.asking():
+                    content.everything()
+            return
+        is_reached = repository.has_revisions(basis) >= set(basis)
+        if overwrites or not is_reached:
+            repository.keep()
+            repository.rest_on(self.source.repository)
+        if is_reached:
+            return
+        beside = HpssRepository(self.target.controldir, Remote(self.target.user_transport, self.target.name))
+        if not beside.remote.fetched.ask_for(basis[0]):
+            raise CommandError(GONE.format(shown(basis[0]), remote.url))
+        repository.rest_on(beside)
 
     def fetch(
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False

@@ -184,6 +184,10 @@ class HpssRepository:
         if self._shadow is not None:
             self._shadow.add_fallback_repository(repository)
 
+    def keep(self) -> None:
+        """Have what the branch reaches now, wherever it is moved."""
+        self._beside.append(self.shadow())
+
     def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         self.remote.look()
         content = self.remote.content
