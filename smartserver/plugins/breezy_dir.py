@@ -261,18 +261,20 @@ class HpssDir(BzrDir):
         source: Branch,
         revision_id: RevisionId | None = None,
         overwrite: Overwrite = False,
-        remember: bool = False,
+        remember: bool | None = False,
         create_prefix: bool = False,
         lossy: bool = False,
         tag_selector: Selector | None = None,
         name: str | None = None,
     ) -> PushResult:
-        """Push a branch, which makes what is not there."""
+        """Push a branch, which makes what is not there; `remember` None: the place, if none is remembered."""
         from smartserver.plugins.breezy_push import push
 
         target = self.unasked(name)
         pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
-        if not isinstance(source, HpssBranch) and (remember or source.get_push_location() is None):
+        if not isinstance(source, HpssBranch) and (
+            remember or (remember is None and source.get_push_location() is None)
+        ):
             source.set_push_location(target.base)
         result = PushResult()
         result.source_branch = source

@@ -60,6 +60,14 @@ def test_push_makes_what_is_not_there(users: Users) -> None:
     assert users.served_tip("trunk/deep/topic") == users.tip("a")
 
 
+@pytest.mark.parametrize(("option", "remembered"), [((), True), (("--remember",), True), (("--no-remember",), False)])
+def test_a_push_remembers_where_to_unless_told_not_to(users: Users, option: tuple[str, ...], remembered: bool) -> None:
+    assert users.run("", "branch", "-q", "a", "new").status == 0
+    assert users.run("new", "push", "-q", *option, users.url("new")).status == 0
+    with users.branch("new") as branch:
+        assert (branch.get_push_location() is not None) is remembered
+
+
 def test_push(users: Users) -> None:
     said = users.ask("push, nothing new", "a", "push")
     assert said == "Using saved push location: URL/trunk/\nNo new revisions or tags to push.\n"
