@@ -49,6 +49,8 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
         if back:
             click.echo(f"{count(back, 'file')} of the root lay in lost/ and is in its place again")
         findings = recovery.find(repository.file)
+        if changes:
+            _named(findings, changes)
         if not findings:
             click.echo(f"{path}: the root knows everything that is there")
             return
@@ -69,7 +71,10 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
             failed += 1
             click.echo(plain(f"{what} was not restored: {why}"), err=True)
 
-        done = recovery.restore(repository, findings, chosen, report)
+        def conflict(what: str, why: str) -> None:
+            click.echo(plain(f"{what}: {why}"), err=True)
+
+        done = recovery.restore(repository, findings, chosen, report, conflict)
     click.echo(f"{count(done, 'change')} restored, {len(findings.changes) - done} left")
     if failed:
         raise CommandError("not everything could be restored: what is left stays in lost/, or where it is")

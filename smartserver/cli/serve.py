@@ -110,8 +110,8 @@ def parse_listen(text: str) -> tuple[str, int]:
 )
 @click.option(
     "--idle-timeout",
-    type=click.FloatRange(1),
-    default=STALL_TIMEOUT,
+    type=click.IntRange(1),
+    default=int(STALL_TIMEOUT),
     show_default=True,
     metavar="SECONDS",
     help="How long a client in the middle of a push or clone may neither send nor read a byte.",
@@ -153,7 +153,7 @@ def command(
     allow_vfs: bool,
     max_connections: int,
     max_per_address: int,
-    idle_timeout: float,
+    idle_timeout: int,
     rules: tuple[str, ...],
     fsck: str,
     ignored: tuple[str, ...],

@@ -66,16 +66,16 @@ def announcing(plan: Plan) -> BodySource:
     return lambda: [(graph, 0)]
 
 
-def sending(plan: Plan, *, bulk: bool) -> tuple[RequestFlag, BodySource]:
-    """The body of a push, and the flags that say its form; `bulk`: as a bulk stream, where that is shorter."""
+def sending(plan: Plan, *, bulk: bool, announced: bool = True) -> tuple[RequestFlag, BodySource]:
+    """The body of a push, and the flags that say its form. `bulk`: as a bulk stream, where that is shorter.
+    `announced`: with its graph first, where it is long."""
     first, rest = _begin(plan)
     if rest is None:
         packed = _packed(first) if bulk else None
         return (RequestFlag.NONE, _Body(plan, first, whole=True)) if packed is None else (RequestFlag.BULK, packed)
-    body = _Body(plan, itertools.chain(first, rest), whole=False)
-    if bulk:
-        return RequestFlag.GRAPH_FIRST | RequestFlag.BULK, _Packed(body)
-    return RequestFlag.GRAPH_FIRST, body
+    form = RequestFlag.GRAPH_FIRST if announced else RequestFlag.NONE
+    body = _Body(plan, itertools.chain(first, rest), whole=not announced)
+    return (form | RequestFlag.BULK, _Packed(body)) if bulk else (form, body)
 
 
 def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:

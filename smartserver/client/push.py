@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from smartserver.verbs.map_update import MapUpdateRequest
 
 PLANS = 4
-"""Times a push is planned: at first, after `known`, after `missing-base`, and once more for a remote made anew."""
+"""Times a push is planned: at first, after `known`, after `missing-base`, and once more for a remote made anew or where
+others push some of the same."""
 
 
 Changes = tuple[Sequence[RefUpdate], "Sequence[MapUpdateRequest]"]
@@ -112,7 +113,9 @@ class Push:
         if not self._updates and not self._maps:
             return Pushed([], [])
         for left in reversed(range(PLANS)):
-            outgoing = self._outgoing(self._plan())
+            # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
+            # announces nothing: it is taken as it is.
+            outgoing = self._outgoing(self._plan(), announced=left > 0)
             try:
                 answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
@@ -132,7 +135,7 @@ class Push:
             plan = plan.without_bases(self._unusable)
         return plan
 
-    def _outgoing(self, plan: Plan) -> Outgoing:
+    def _outgoing(self, plan: Plan, *, announced: bool) -> Outgoing:
         calls: list[tuple[AnyVerb, Arguments]] = []
         flags = RequestFlag.ATOMIC if self._atomic else RequestFlag.NONE
         if self._creating is not None:
@@ -146,7 +149,7 @@ class Push:
                 flags |= RequestFlag.GRAPH_FIRST
                 body = announcing(plan)
             else:
-                of_body, body = sending(plan, bulk=self._bulk)
+                of_body, body = sending(plan, bulk=self._bulk, announced=announced)
                 flags |= of_body
         if self._check_only:
             flags |= RequestFlag.CHECK_ONLY

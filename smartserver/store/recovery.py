@@ -234,8 +234,10 @@ def restore(
     findings: Findings,
     chosen: Sequence[LostChange],
     report: Callable[[str, str], None] = lambda what, why: None,
+    conflict: Callable[[str, str], None] = lambda what, why: None,
 ) -> int:
-    """Restore changes; how many. `report`: told what could not be restored, and why.
+    """Restore changes; how many. `report`: told what could not be restored, and why. `conflict`: told which part of a
+    change that was restored is not what it was to be, and why.
 
     An interrupted one is begun again: what it restored is in the log by then.
 
@@ -260,8 +262,8 @@ def restore(
         later: list[tuple[LostChange, str]] = []
         for change in todo:
             try:
-                for conflict in _carry_out(repository, change):
-                    report(change.id, conflict)
+                for each in _carry_out(repository, change):
+                    conflict(change.id, each)
                 done += 1
             except (TransportError, OutcomeUnknown):
                 raise

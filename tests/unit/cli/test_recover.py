@@ -82,6 +82,8 @@ def test_a_change_is_named_by_its_id(put_back: PackRepository, tmp_path: Path, l
     result = CliRunner().invoke(group, ["recover", "--yes", path, first, second])
     assert result.output.endswith("2 changes restored, 0 left\n")
     assert refs_of(put_back) == {MAIN: line[2], SIDE: line[1]}
+    result = CliRunner().invoke(group, ["recover", "--yes", path, first])
+    assert f"{first!r} names no change" in str(result.exception)
 
 
 def test_verify_tells_of_it(put_back: PackRepository, tmp_path: Path) -> None:

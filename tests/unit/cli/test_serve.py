@@ -177,7 +177,10 @@ def test_every_address_is_said_in_words(tmp_path: Path) -> None:
     process.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("options", [["--max-connections", "0"], ["--max-per-address", "x"], ["--idle-timeout", "0.5"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--max-connections", "0"], ["--max-per-address", "x"], ["--idle-timeout", "0.5"], ["--idle-timeout", "nan"]],
+)
 def test_limits_that_are_none(tmp_path: Path, options: list[str]) -> None:
     result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
     assert result.exit_code == 2

@@ -77,6 +77,15 @@ def test_the_graph_comes_before_a_large_one_and_no_piece_is_longer_than_a_look_f
     assert list(body()) == pieces
 
 
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_large_one_need_not_announce_its_graph(bulk: bool) -> None:
+    flags, body = sending(Made(LARGE), bulk=bulk, announced=False)
+    assert flags == (RequestFlag.BULK if bulk else RequestFlag.NONE)
+    segments = b"".join(read_bulk([said(body)])) if bulk else said(body)
+    assert segments == b"".join(LARGE)
+    assert sum(ended for _, ended in body()) == len(LARGE)
+
+
 @pytest.mark.parametrize("size", [GRAPH_FIRST_THRESHOLD, GRAPH_FIRST_THRESHOLD + 1])
 def test_what_is_large_is_what_is_over_the_threshold(size: int) -> None:
     flags, _ = sending(Made([b"." * size]), bulk=False)

@@ -23,6 +23,7 @@ from remotes import (
 )
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
 
+from smartserver.client import body as client_body
 from smartserver.client.medium import CannotConnect
 from smartserver.client.push import PLANS
 from smartserver.client.updates import Outcome, RefUpdate
@@ -74,6 +75,18 @@ def test_known_revisions_are_planned_around() -> None:
         ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"],
         ["Branch.set_last_revision"],
     ]
+
+
+def test_the_last_plan_announces_nothing_so_that_nobody_can_defeat_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may push some of the same without a pause."""
+    monkeypatch.setattr(client_body, "GRAPH_FIRST_THRESHOLD", 0)
+    known = (KnownRevisions([OTHER]), state(OLD))
+    server = Server([saying(known, known, known, done(InsertPackResult(1), SetLastRevisionResult([OLD])))])
+    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert updated.outcome is Outcome.DONE
+    heard = [event for connection in server.connections for event in connection.heard]
+    flags = [msgspec.msgpack.decode(event.payload)[4] for event in heard if isinstance(event, Request)]
+    assert [bool(each & RequestFlag.GRAPH_FIRST) for each in flags] == [True, True, True, False]
 
 
 def test_known_revisions_that_are_already_the_tip_settle_it() -> None:

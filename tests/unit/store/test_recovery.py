@@ -42,12 +42,16 @@ def put_back(storage: MemoryTransport, root: bytes) -> None:
 
 
 def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
-    """Restore, and why something could not be."""
+    """Restore, and why something, or a part of it, could not be."""
     recovery.put_back(repository.file)
     findings = recovery.find(repository.file)
     failed: list[str] = []
     chosen = findings.changes if every else recovery.by_default(findings)
-    recovery.restore(repository, findings, chosen, lambda what, why: failed.append(why))
+
+    def note(what: str, why: str) -> None:
+        failed.append(why)
+
+    recovery.restore(repository, findings, chosen, note, note)
     return failed
 
 
