@@ -96,8 +96,12 @@ class Git:
         return found
 
     def refs(self) -> dict[bytes, list[list[bytes]]]:
-        lines = self("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags").splitlines()
-        return {ref: [[bytes.fromhex(name.decode())]] for name, ref in (line.split() for line in lines)}
+        """Each ref with its one tip: the id and, of an annotated tag, what it peels to."""
+        found: dict[bytes, list[list[bytes]]] = {}
+        for line in self("show-ref", "-d", "--heads", "--tags").splitlines():
+            name, ref = line.split()
+            found.setdefault(ref.removesuffix(b"^{}"), [[]])[0].append(bytes.fromhex(name.decode()))
+        return found
 
 
 @contextmanager
@@ -278,7 +282,8 @@ def test_what_was_pulled_is_what_lies_in_the_packs(written: Written) -> None:
     assert last.state[3] == written.repository.refs
     stored = {segment.revision: segment.data for segment in written.segments}
     pulled = [exchange for exchange in written.exchanges if exchange.down]
-    assert [len(exchange.down) < len(stored) for exchange in pulled] == [True, True, False], "two pulls, a whole clone"
+    # A clone of a part; a fetch, to which git adds the tag of a tree; a whole clone.
+    assert [len(exchange.down) < len(stored) for exchange in pulled] == [True, True, True, False]
     assert all(segment.data == stored[segment.revision] for exchange in pulled for segment in exchange.down)
 
 
