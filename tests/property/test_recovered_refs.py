@@ -1,0 +1,91 @@
+"""Random pushes, forced moves and deletions, an older root put back, pushes on top of it, and a recovery: what each ref
+was to be is there, under its name or as a recovered one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from builders import Clock, History, Repeatable, push, refs_of
+
+from smartserver.store import recovery
+from smartserver.store.format import ROOT
+from smartserver.store.repository import PackRepository
+from transports.memory import MemoryTransport
+
+NAMES = [b"refs/heads/b%d" % number for number in range(4)]
+
+
+class Pushing:
+    """One client, and what it made."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.clock = Clock()
+        self.storage = MemoryTransport(self.clock)
+        self.history = History()
+        self.parents: dict[bytes, list[bytes]] = {}
+
+    def repository(self) -> PackRepository:
+        return PackRepository(self.storage, clock=self.clock, randomness=Repeatable(self.chance.randrange(1 << 30)))
+
+    def commit(self, *parents: bytes) -> bytes:
+        number = len(self.parents)
+        made = self.history.commit({f"f{number % 5}": b"text %d\n" % number * 20}, parents, f"c{number}")
+        self.parents[made] = list(parents)
+        return made
+
+    def step(self) -> bytes:
+        """Delete a ref, force it elsewhere or move it forward; which one."""
+        repository, name, kind = self.repository(), self.chance.choice(NAMES), self.chance.random()
+        refs = refs_of(repository)
+        if kind < 0.15 and name in refs:
+            push(repository, self.history, [], {name: None})
+            return name
+        at = [refs[name]] if name in refs else []
+        if kind < 0.45 and refs:
+            elsewhere = self.chance.choice(sorted(refs.values()))
+            at = self.parents[elsewhere] or [elsewhere]
+        tip = self.commit(*at)
+        push(repository, self.history, [tip], {name: tip})
+        if self.chance.random() < 0.1:
+            repository.repack()
+        return name
+
+    def reached(self) -> set[bytes]:
+        found: set[bytes] = set()
+        todo = list(refs_of(self.repository()).values())
+        while todo:
+            if (commit := todo.pop()) not in found:
+                found.add(commit)
+                todo += self.parents[commit]
+        return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_ref_is_lost_with_a_root(seed: int) -> None:
+    client = Pushing(seed)
+    first = client.commit()
+    push(client.repository(), client.history, [first], {NAMES[0]: first})
+    for _ in range(3):
+        saved, before = client.storage.get(ROOT), refs_of(client.repository())
+        for _ in range(client.chance.randrange(1, 12)):
+            client.step()
+        lost = refs_of(client.repository())
+        client.storage.put("root.backup", [saved])
+        client.storage.rename("root.backup", ROOT)
+        moved = {client.step() for _ in range(client.chance.randrange(5))}
+        since = refs_of(client.repository())
+        repository = client.repository()
+        recovery.put_back(repository.file)
+        findings = recovery.find(repository.file)
+        assert recovery.restore(repository, findings, findings.changes) == len(findings.changes)
+        now, reached = refs_of(repository), client.reached()
+        for name in NAMES:
+            if name not in moved:
+                assert now.get(name) == lost.get(name)
+            elif name in since:
+                assert since[name] in reached
+            if name in lost and (lost[name] != before.get(name) or name not in moved):
+                assert lost[name] in reached
+        assert repository.verify().problems == ()
