@@ -298,7 +298,7 @@ def _renew(repository: PackRepository) -> None:
 
 
 def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
-    """Make a change, except what was changed since; that is said in words."""
+    """Make a change, except the parts that were changed since; each of these in words."""
     changes = change.entry.changes
     kinds = {each.key.decode(): (each.new or b"").decode() for each in changes if each.table == DECLARED}
     conflicts: list[str] = []
