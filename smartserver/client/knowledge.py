@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -46,6 +47,7 @@ class Remembered(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(Remembered)
+_encoder = msgspec.msgpack.Encoder()
 _tips: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Value | None)
 
 
@@ -71,13 +73,15 @@ def decode(content: bytes, url: str) -> Remembered:
     return Remembered(url)
 
 
-def encode(remembered: Remembered) -> bytes:
+def encode(remembered: Remembered) -> bytearray:
     """The content of a file."""
-    payload = msgspec.msgpack.encode(remembered)
-    return _digest(payload) + payload
+    content = bytearray(DIGEST)
+    _encoder.encode_into(remembered, content, DIGEST)
+    content[:DIGEST] = _digest(memoryview(content)[DIGEST:])
+    return content
 
 
-def _digest(payload: bytes) -> bytes:
+def _digest(payload: bytes | memoryview) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST).digest()
 
 
@@ -222,11 +226,14 @@ class Knowledge:
             RemoteProtocolError: a ref it names has no tip that can be one, or its maps are malformed or too long.
         """
         entries_by_map = entries_of(state)
-        changes: dict[bytes, RefValue | None] = {}
+        changed: dict[bytes, RefValue] = {}
         tips = 0
         for name, ref in state.refs.items():
-            value = changes[name] = _value(name, ref)
-            tips += len(value or ())
+            value = _value(name, ref)
+            if value is None:
+                continue
+            changed[name] = value
+            tips += len(value)
             if tips > MAX_ENTRIES:
                 raise RemoteProtocolError(f"expected at most {MAX_ENTRIES} tips of refs, got {tips}")
         moved = opened is not None and self._placed(opened, state)
@@ -235,8 +242,7 @@ class Knowledge:
             saved = self._saved = Remembered(self._url, state.incarnation)
             if opened is None:
                 self.at = None  # A refusal does not say where what it tells of is.
-        unchanged = state.since == state.version == saved.version and state.mark == saved.mark and not changes
-        refs = {} if state.since is None else saved.refs
+        unchanged = state.since == state.version == saved.version and state.mark == saved.mark and not state.refs
         maps = {} if state.since is None else saved.maps
         for word, entries in entries_by_map.items():
             kept = maps.setdefault(word, {})
@@ -246,19 +252,19 @@ class Knowledge:
                 else:
                     kept[key] = entry
         saved.maps = maps
-        for name, value in changes.items():
-            if value is None:
-                refs.pop(name, None)
-            else:
-                refs[name] = value
-        saved.refs = refs
+        if state.since is None:
+            saved.refs = changed
+        else:
+            for name in state.refs.keys() - changed.keys():
+                saved.refs.pop(name, None)
+            saved.refs.update(changed)
         saved.version, saved.mark = state.version, state.mark
         if state.vcs:
             saved.vcs, saved.settings = state.vcs, dict(state.settings)
         if capabilities:
             saved.capabilities = list(capabilities)
-        new = [tip.id for value in changes.values() for tip in value or ()]
-        saved.tips = list(dict.fromkeys([*new, *saved.tips]))[:MAX_TIPS_KNOWN]
+        new = (tip.id for value in changed.values() for tip in value)
+        saved.tips = list(dict.fromkeys([*itertools.islice(new, MAX_TIPS_KNOWN), *saved.tips]))[:MAX_TIPS_KNOWN]
         if moved or not unchanged or self.is_old:
             self._save()
             self.is_old = False
