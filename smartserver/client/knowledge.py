@@ -62,7 +62,7 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
     return os.path.join(base, "smartserver", "remotes")
 
 
-def decode(content: bytes, url: str) -> Remembered:
+def decode(content: bytes | bytearray, url: str) -> Remembered:
     """What a file says of the remote at `url`; nothing where it is damaged or another's."""
     digest, payload = content[:DIGEST], content[DIGEST:]
     with contextlib.suppress(msgspec.DecodeError):
@@ -81,7 +81,7 @@ def encode(remembered: Remembered) -> bytearray:
     return content
 
 
-def _digest(payload: bytes | memoryview) -> bytes:
+def _digest(payload: bytes | bytearray | memoryview) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST).digest()
 
 

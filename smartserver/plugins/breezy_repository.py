@@ -202,8 +202,9 @@ class HpssRepository:
 
     def get_graph(self, other_repository: Repository | None = None) -> Any:
         """The graph of both sides, and of another repository's."""
-        others = [] if other_repository is None or self.has_same_location(other_repository) else [other_repository]
-        return make_graph([_Parents(self), *[other._make_parents_provider() for other in others]])
+        # Two that read two branches of the same repository have different parts of it.
+        sides = [self] if other_repository is None else [self, other_repository]
+        return make_graph([side._make_parents_provider() for side in sides])
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Whether it is on either side."""

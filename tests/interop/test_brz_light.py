@@ -305,6 +305,25 @@ def test_switch(users: Users) -> None:
     assert " M  folder1/deep1/file001.txt\n" in status
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (1, "missing --line BESIDE"),
+        (1, "missing --theirs-only BESIDE"),
+        (0, "log --line -r ancestor:BESIDE"),
+        (0, "diff -r ancestor:BESIDE"),
+        (0, "find-merge-base . BESIDE"),
+    ],
+)
+def test_another_branch_of_the_repository(users: Users, status: int, words: str) -> None:
+    assert users.run("", "branch", "-q", users.url(), "beside").status == 0
+    users.commit("beside", "new")
+    assert users.run("beside", "push", "-q", users.url("beside")).status == 0
+    remote = users.run(LIGHT, *words.replace("BESIDE", users.url("beside")).split())
+    local = users.run("a", *words.replace("BESIDE", "../beside").split())
+    assert (remote.status, remote.said) == (status, local.said)
+
+
 def test_switch_to_where_nothing_differs(users: Users) -> None:
     assert users.run("a", "push", "-q", users.url("same")).status == 0
     said = users.ask("switch, lightweight", LIGHT, "switch", users.url("same"))

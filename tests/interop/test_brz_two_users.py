@@ -1,0 +1,20 @@
+"""A few of the steps of brz_two_users.py, which runs as many as it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brz_two_users import Model
+from git_sides import Served
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_two_users(served: Served, tmp_path: Path, seed: int) -> None:
+    model = Model(tmp_path, served, seed)
+    for _ in range(12):
+        assert model.change(), "\n".join(model.different)
+        model.read()
+    assert not model.different, "\n".join(model.different)
