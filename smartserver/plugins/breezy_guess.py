@@ -130,9 +130,8 @@ def likely_target() -> Repository | None:
     place, source = given("to_location"), given("from_location") or given("branch_location")
     if is_running("branch", "checkout") and source is not None and not is_ours(place):
         return None if given("standalone") else _shared_around(place or urlutils.derive_to_location(source))
-    for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
-        branch = reference()
-        if branch is not None and is_usable(branch.repository):
+    for branch, _ in _opened():
+        if is_usable(branch.repository):
             return branch.repository
     return _around(".")
 
@@ -153,9 +152,20 @@ def _shared_around(place: str) -> Repository | None:
 
 def local_tips() -> list[RevisionId]:
     """The tips of the local branches that were opened, newest first."""
-    branches = [reference() for reference in [*reversed(hpss.opened)]]
-    tips = [branch.last_revision() for branch in branches if branch is not None]
-    return list(dict.fromkeys([tip for tip in tips if tip != NULL_REVISION]))
+    return list(dict.fromkeys([tip for _, tip in _opened() if tip != NULL_REVISION]))
+
+
+def _opened() -> Iterator[tuple[Any, RevisionId]]:
+    """The local branches that were opened, newest first, with their tips; not one that was deleted since."""
+    for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
+        branch = reference()
+        if branch is None:
+            continue
+        try:
+            tip = branch.last_revision()
+        except (errors.BzrError, OSError):
+            continue
+        yield branch, tip
 
 
 def is_usable(repository: Repository) -> bool:

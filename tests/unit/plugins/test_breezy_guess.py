@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,3 +194,12 @@ def test_the_tips_of_what_was_opened(folder: Path) -> None:
     again = Branch.open("one")
     assert local_tips() == [tips[1], tips[2]], "each once, the newest first"
     assert again is not branches[1]
+
+
+def test_a_branch_that_was_deleted_is_passed_over(folder: Path) -> None:
+    here = make("here", revisions=1)
+    gone = make("gone", revisions=1)
+    shutil.rmtree(folder / "gone")
+    assert local_tips() == [here.last_revision()]
+    assert place(likely_target()) == "here"
+    assert gone is not here
