@@ -26,7 +26,7 @@ from smartserver.plugins.breezy_uncommit import removed_tags, removes_tags
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import format_2a
+from smartserver.vcs.brz_compat import branches_of_breezy, format_2a
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
@@ -121,7 +121,17 @@ class HpssBranch(Branch):
             return number
         if is_running("info"):
             return self._nearest(revision_id)
-        return super().revision_id_to_revno(revision_id)
+        return self._count(revision_id)
+
+    def _count(self, revision_id: RevisionId) -> int:
+        """The revno of a revision, counted from the tip's: the line of first parents may end at a ghost.
+
+        Raises:
+            NoSuchRevision: it is not in that line.
+            GhostRevisionsHaveNoRevno: it may be below the ghost.
+        """
+        revno: int = branches_of_breezy().revision_id_to_revno(self, revision_id)
+        return revno
 
     def _nearest(self, revision_id: RevisionId) -> int:
         """The number of a revision, or of the first before it that is in the branch: of a tree that was left behind."""
@@ -131,8 +141,8 @@ class HpssBranch(Branch):
         at = revision_id
         while at != NULL_REVISION:
             try:
-                return super().revision_id_to_revno(at)
-            except errors.NoSuchRevision:
+                return self._count(at)
+            except (errors.NoSuchRevision, errors.GhostRevisionsHaveNoRevno):
                 at = self.repository.get_parent_map([at]).get(at, (NULL_REVISION,))[0]
         return 0
 

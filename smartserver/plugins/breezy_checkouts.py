@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from breezy import controldir, errors
@@ -22,6 +22,10 @@ from smartserver.vcs.brz_compat import chk_inventory, format_2a
 
 _trees: list[weakref.ref[Any]] = []
 """The working trees that were opened on a branch of a server, oldest first."""
+
+
+UNREADABLE = (errors.BzrError, OSError)
+"""What reading a tree raises that another process locks, or that was deleted since it was opened."""
 
 
 class Checkout:
@@ -107,6 +111,17 @@ def open_checkout(path: str) -> Checkout | None:
     return found
 
 
+def parents_over(repository: object) -> list[RevisionId]:
+    """The parents of the trees whose branch reads from just this repository object."""
+    found: list[RevisionId] = []
+    for each in _trees:
+        tree = each()
+        if tree is not None and tree.branch.repository is repository:
+            with suppress(*UNREADABLE):
+                found += Checkout(tree).parents()
+    return found
+
+
 def refers_to() -> str | None:
     """The URL of the server's branch that the checkout the command works in is one of; its branch is not opened."""
     try:
@@ -134,7 +149,7 @@ def pages_of(revision: RevisionId) -> Mapping[Key, bytes]:
             checkout = Checkout(tree)
             if revision in checkout.parents():
                 return _pages(checkout.inventory(revision))
-        except (errors.LockContention, errors.LockFailed):
+        except UNREADABLE:
             continue
     return {}
 

@@ -19,6 +19,7 @@ from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_wanted import commit_on
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.brz_compat import forget_pages
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.rules import Create, Rule
 
@@ -33,7 +34,9 @@ class Commit:
     def __init__(self, branch: HpssBranch, parents: Sequence[RevisionId]) -> None:
         self._branch = branch
         self._parents = [parent for parent in parents if parent != NULL_REVISION]
+        branch.repository.hold()
         self._content = branch.remote.read_for(commit_on(self._parents))
+        forget_pages()  # The new revision is sent with what is read here of the one before.
 
     def builder(self, *arguments: Any) -> Any:
         """Breezy's builder, on a repository in memory."""
@@ -62,6 +65,7 @@ class Commit:
             except StaleLease:
                 remote.learn_refusal()
                 raise errors.OutOfDateTree(None) from None
+        self._branch.repository.rest_on(self._repository(asks=False))
 
     def _plan(self, revision: RevisionId) -> BrzPlan:
         from smartserver.vcs.brz_plan import BrzPlan

@@ -117,7 +117,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("branches", "switch", *LOOKS_TWICE):
+            if is_running("branches", "reconfigure", "switch", *LOOKS_TWICE):
                 asked = beside.setdefault(remote.path, remote)
             else:
                 asked = beside.get(remote.path, remote) if is_running("pull") else remote

@@ -124,6 +124,7 @@ class Fetched:
     def ask_for(self, revision: RevisionId) -> bool:
         """Ask for what one revision reaches, be it in the branch or not; whether the server has it."""
         self._until = ChosenField(newest=revision)
+        self.shadow = None  # It has what the branch reaches.
         self.ask()
         return self._until is not None
 

@@ -15,8 +15,8 @@ from smartserver.errors import shown
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy_guess import given, is_running
-from smartserver.plugins.breezy_push import push, send_beside
-from smartserver.plugins.breezy_remote import GONE, Remote
+from smartserver.plugins.breezy_push import push
+from smartserver.plugins.breezy_remote import GONE
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
@@ -119,16 +119,11 @@ class ToServer(GenericInterBranch):
                 with remote.asking():
                     content.everything()
             return
-        is_reached = repository.has_revisions(basis) >= set(basis)
-        if overwrites or not is_reached:
-            repository.keep()
+        if overwrites or not repository.has_revisions(basis) >= set(basis):
+            repository.keep()  # Which brings what the tree rests on.
             repository.rest_on(self.source.repository)
-        if is_reached:
-            return
-        beside = HpssRepository(self.target.controldir, Remote(self.target.user_transport, self.target.name))
-        if not beside.remote.fetched.ask_for(basis[0]):
+        if not repository.has_revisions(basis) >= set(basis):
             raise CommandError(GONE.format(shown(basis[0]), remote.url))
-        repository.rest_on(beside)
 
     def fetch(
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
@@ -138,10 +133,8 @@ class ToServer(GenericInterBranch):
         Else nothing: the push that moves the tip brings what it needs.
         """
         if is_running("merge"):
-            source = self.source.repository
-            if not isinstance(source, HpssRepository) or source.user_url != self.target.repository.user_url:
-                send_beside(self.source, self.target, stop_revision)
-            self.target.repository.rest_on(source)
+            wanted = self.source.last_revision() if stop_revision is None else stop_revision
+            self.target.repository.fetch(self.source.repository, wanted)
         return FetchResult(0)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:

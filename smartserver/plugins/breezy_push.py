@@ -18,7 +18,7 @@ from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_fetched import KINDS
-from smartserver.plugins.breezy_remembered import TAGS, stays
+from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.plugins.breezy_remote import VCS
 from smartserver.plugins.breezy_source import of_repository
 from smartserver.records.model import RevisionId
@@ -74,20 +74,6 @@ def push(
         return result
 
 
-def send_beside(source: Branch, target: HpssBranch, revision: RevisionId | None = None) -> None:
-    """Have the server keep a revision, its tip where none is named, that no branch of it leads to yet.
-
-    Raises:
-        BzrError: it could not be done.
-    """
-    wanted = source.last_revision() if revision is None else revision
-    if wanted == NULL_REVISION:
-        return
-    remote = target.remote
-    with source.lock_read(), remote.words():
-        remote.change([stays(remote)], (), of_repository(BrzRepository(source.repository), wanted))
-
-
 def run_hooks(result: BranchPushResult) -> None:
     """Tell whoever wants to know of pushes."""
     for hook in Branch.hooks["post_push"]:
@@ -123,7 +109,10 @@ class _Push:
         with remote.words():
             old, new, of_tags = self._move()
             of_tags |= self._send_rest({name: tag for name, tag in self.tags.items() if name not in of_tags})
-        remote.is_now(self.source.repository)
+        if self.source.repository is self.target.repository:
+            remote.learned()
+        else:
+            remote.is_now(self.source.repository)
         self.target._clear_cached_state()
         result = BranchPushResult()
         result.source_branch, result.local_branch = self.source, None

@@ -71,6 +71,7 @@ class Remote:
         or into which it leads.
         """
         self._may_be_inside = inside
+        self._opened = transport, name
         self.url: str = transport.base
         self.location = transport.location
         self.path = "/".join([part for part in (self.location.path, name) if part])
@@ -89,6 +90,10 @@ class Remote:
         """What the server found when it checked the repository."""
         self.content: Content | None = None
         """What was read where the command reads less than whole revisions."""
+
+    def again(self) -> Remote:
+        """The same branch, as one that was not asked yet."""
+        return Remote(*self._opened)
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""

@@ -16,7 +16,9 @@ from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
+from smartserver.plugins.breezy_checkouts import parents_over
 from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_inserted import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy_listing import path_of
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
@@ -24,14 +26,17 @@ from smartserver.plugins.breezy_signatures import Signatures
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import format_2a, make_graph
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
 
-TAKES_BRANCHES = "a repository on an hpss:// server takes revisions with a branch that leads to them: push one"
 READS_TWO = ("merge", "send")
 """Commands that read two branches, each of which has its own part of a repository here."""
+
+COMPARES = ("bundle-revisions", "merge-directive", "send")
+"""Commands that fetch what they compare with, and write nothing that names it."""
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
@@ -72,6 +77,9 @@ class HpssRepository:
         self._shadow: Repository | None = None
         self._beside: list[Repository] = []
         self._signatures = Signatures(self)
+        self._in_group = False
+        self._group: WriteGroup | None = None
+        """What was inserted since the write group began."""
         self._locks = 0
 
     def __repr__(self) -> str:
@@ -182,11 +190,19 @@ class HpssRepository:
         repository = other.shadow() if isinstance(other, HpssRepository) else other
         self._beside.append(repository)
         if self._shadow is not None:
-            self._shadow.add_fallback_repository(repository)
+            before, self._shadow = self._shadow, self._lock(self._over(self._shadow, repository))
+            for _ in range(self._locks):
+                before.unlock()
 
     def keep(self) -> None:
         """Have what the branch reaches now, wherever it is moved."""
-        self._beside.append(self.shadow())
+        self.shadow()
+        self.hold()
+
+    def hold(self) -> None:
+        """Have what was read of the branch, wherever it is moved."""
+        if self._shadow is not None and self._shadow not in self._beside:
+            self._beside.append(self._shadow)
 
     def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         self.remote.look()
@@ -231,17 +247,25 @@ class HpssRepository:
             stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
         return stats
 
-    def fetch(self, source: Repository, *arguments: object, **options: object) -> FetchResult:
-        """Have what another branch has to be compared with, where nothing is written.
+    def fetch(
+        self,
+        source: Repository,
+        revision_id: RevisionId | None = None,
+        find_ghosts: bool = False,
+        fetch_spec: object = None,
+        lossy: bool = False,
+    ) -> FetchResult:
+        """Have what another repository has, and the server too, where a command does not only compare.
 
-        Raises:
-            CommandError: revisions are to come alone: nothing leads to them.
+        The revision's history is sent, all of the repository where none is named.
         """
-        if is_running("send"):
-            self.rest_on(source)
-            return FetchResult(0)
-        # Answered by the copy in memory it would take them, and forget them.
-        raise errors.CommandError(TAKES_BRANCHES)
+        is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
+        if not is_there and not is_running(*COMPARES):
+            with source.lock_read():
+                wanted = BrzRepository(source).heads() if revision_id is None else [revision_id]
+            send_beside(self.remote, source, [revision for revision in wanted if revision != NULL_REVISION])
+        self.rest_on(source)
+        return FetchResult(0)
 
     # -- upkeep
 
@@ -315,16 +339,28 @@ class HpssRepository:
             yield revision, *self._signatures.verify(revision, gpg_strategy)
 
     def start_write_group(self) -> None:
-        """Gather signatures: there is nothing else that is written in one."""
+        """Collect what is written until the group ends: signatures, and what a bundle has."""
         self._signatures.drop()
+        self._in_group = True
 
     def abort_write_group(self, suppress_errors: bool = False) -> None:
         """Send nothing."""
         self._signatures.drop()
+        group = self._end_group()
+        if group is not None:
+            group.abort()
 
     def commit_write_group(self) -> None:
-        """Send what was signed, in one request."""
+        """Send what was written, in one request."""
         self._signatures.send()
+        group = self._end_group()
+        if group is not None:
+            group.send(self.remote)
+            self.rest_on(group.repository)
+
+    def _end_group(self) -> WriteGroup | None:
+        group, self._group, self._in_group = self._group, None, False
+        return group
 
     # -- everything else
 
@@ -334,13 +370,32 @@ class HpssRepository:
             self.remote.look()
             content = self.remote.content
             if content is not None:
-                shadow = repository_over(self.in_memory(), content, self.asking, self.whole)
+                over = repository_over(self.in_memory(), content, self.asking, self.whole)
+                self._shadow = self._lock(self._over(over, *self._beside) if self._beside else over)
             else:
-                shadow = self.whole()
-            for _ in range(self._locks):
-                shadow.lock_read()
-            self._shadow = shadow
+                self._shadow = self._lock(self.whole())
+                self._bring_parents()
         return self._shadow
+
+    def _bring_parents(self) -> None:
+        """Have what the tree of a lightweight checkout rests on and the branch does not reach: what was merged."""
+        for revision in parents_over(self):
+            beside = None if self.has_revision(revision) else HpssRepository(self.controldir, self.remote.again())
+            if beside is not None and beside.remote.fetched.ask_for(revision):
+                self.rest_on(beside)
+
+    def _lock(self, repository: Repository) -> Repository:
+        """Lock a repository as this object is."""
+        for _ in range(self._locks):
+            repository.lock_read()
+        return repository
+
+    def _over(self, *below: Repository) -> Repository:
+        """A repository in memory that has what others have."""
+        made = self.in_memory()
+        for each in below:
+            made.add_fallback_repository(each)
+        return made
 
     def bring(self) -> None:
         """Have the whole history come, where less of it was read or the branch is as remembered: it goes elsewhere."""
@@ -357,7 +412,8 @@ class HpssRepository:
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
         if self.remote.fetched.shadow is not None:
-            return self.remote.fetched.shadow.repository()
+            kept: Repository = self.remote.fetched.shadow.repository()
+            return self._over(kept, *self._beside) if self._beside else kept
         history = self.remote.fetched.history()
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
         made = self.in_memory()
@@ -371,5 +427,9 @@ class HpssRepository:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if self._in_group and name in INSERTS:
+            self._group = self._group or WriteGroup(self.shadow())
+        if self._group is not None:
+            return getattr(self._group.repository, name)
         trace.mutter("hpss: %s is read from what came", name)
         return getattr(self.shadow(), name)

@@ -25,13 +25,13 @@ class Source:
         return _ShownPlan(self.planning(tips, haves))
 
 
-def of_repository(repository: BrzRepository, only: RevisionId | None = None) -> Source:
-    """What a server lacks of a local repository; `only`: of this revision, instead of the tips."""
+def of_repository(repository: BrzRepository, only: Collection[RevisionId] | None = None) -> Source:
+    """What a server lacks of a local repository; `only`: of these revisions, instead of the tips."""
 
     def planning(tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
         from smartserver.vcs.brz_plan import plan  # What a push of nothing new needs not.
 
-        return plan(repository, tips if only is None else [only], haves)
+        return plan(repository, tips if only is None else only, haves)
 
     return Source(planning)
 

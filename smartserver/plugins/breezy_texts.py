@@ -9,7 +9,25 @@ from smartserver.vcs.brz_compat import StoreKey, VersionedFiles
 
 
 class Texts(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
-    """A store of which every text can be read, and that rests on no other."""
+    """A store of which every text can be read, and that rests on no other; others may rest on it."""
+
+    _immediate_fallback_vfs: tuple[VersionedFiles, ...] = ()
+
+    @property
+    def _index(self) -> Self:
+        return self  # A store that rests on this one asks its index for the ancestry.
+
+    def find_ancestry(self, keys: Iterable[StoreKey]) -> tuple[dict[StoreKey, tuple[StoreKey, ...]], set[StoreKey]]:
+        """The parents of `keys` and of all their ancestors, and those of them that are not there."""
+        found: dict[StoreKey, tuple[StoreKey, ...]] = {}
+        missing: set[StoreKey] = set()
+        left = set(keys)
+        while left:
+            here = self.get_parent_map(left)
+            missing |= left - here.keys()
+            found.update(here)
+            left = {parent for parents in here.values() for parent in parents or ()} - found.keys() - missing
+        return found, missing
 
     def iter_lines_added_or_present_in_keys(
         self, keys: Iterable[StoreKey], pb: object = None

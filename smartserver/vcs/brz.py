@@ -114,7 +114,7 @@ class BrzRepository:
             haves = dict.fromkeys([revision for revision in wanted if revision in here and revision != NULL])
             if not any(revision in haves for revision in candidates) and len(haves) < limit:
                 if not haves:
-                    haves = dict.fromkeys(self._graph_heads())
+                    haves = dict.fromkeys(self.heads())
                 haves.update(dict.fromkeys(self._ancestors(list(haves)[:_ANCESTOR_HEADS])))
             return list(haves)[:limit]
 
@@ -176,7 +176,7 @@ class BrzRepository:
                 found.update(graph.find_unique_ancestors(tip, common))
         return _sorted(self.parents(found - {NULL}))
 
-    def _graph_heads(self) -> list[RevisionId]:
+    def heads(self) -> list[RevisionId]:
         """The revisions without a child."""
         found = self.parents(self.breezy.all_revision_ids())
         inner = {parent for parents in found.values() for parent in parents}

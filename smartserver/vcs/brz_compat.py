@@ -213,6 +213,20 @@ def chk_inventory() -> Any:
         return importlib.import_module("bzrformats.inventory").CHKInventory
 
 
+def branches_of_breezy() -> Any:
+    """The class of Breezy's own branches."""
+    return importlib.import_module("breezy.bzr.branch").BzrBranch8
+
+
+def forget_pages() -> None:
+    """Drop the pages of inventories that Breezy keeps of every repository it has read."""
+    try:
+        pages = importlib.import_module("breezy.bzr.chk_map")
+    except ImportError:  # Breezy 3.4
+        pages = importlib.import_module("bzrformats.chk_map")
+    pages.clear_cache()
+
+
 def dirstate_tree() -> Any:
     """The class of working trees, if any was loaded."""
     found = sys.modules.get("breezy.bzr.workingtree_4")
