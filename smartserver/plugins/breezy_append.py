@@ -63,6 +63,12 @@ def options_are(content: bytes) -> MapUpdateRequest:
     return MapUpdateRequest(CONFIG, MapKind.OPAQUE, [same], HERE, True)
 
 
+def options_become(content: bytes) -> list[MapUpdateRequest]:
+    """The options of a branch that has none."""
+    change = EntryChange(b"", content, How.EQUAL, None)
+    return [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)] if content else []
+
+
 def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
     """Whether `tip` is in the line of first parents from a revision."""
     at: RevisionId = revision

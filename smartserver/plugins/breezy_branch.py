@@ -19,6 +19,7 @@ from smartserver.plugins.breezy_effects import EffectiveStack
 from smartserver.plugins.breezy_guess import is_running, may_remember
 from smartserver.plugins.breezy_options import OptionConfig, OptionStore
 from smartserver.plugins.breezy_patches import watch_trees
+from smartserver.plugins.breezy_refusals import HAS_A_REVISION, NotOnServer
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_tags import HpssTags
@@ -240,7 +241,7 @@ class HpssBranch(Branch):
             self._clear_cached_state()
             return
         if revision_id == NULL_REVISION:
-            raise errors.CommandError("a branch of an hpss server has a revision: remove it by `brz remove-branch`")
+            raise NotOnServer(HAS_A_REVISION)
         breezy_append.check(self, revision_id)
         tags: list[str] = []
         if removes_tags():

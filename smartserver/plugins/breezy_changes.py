@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from breezy.errors import CommandError
+from breezy.errors import BzrError
 
 from smartserver.client.plain import plain
 from smartserver.client.updates import MapUpdated, RefUpdate
@@ -74,7 +74,7 @@ def move(remote: Remote, tip: RevisionId, revno: int, tags: Iterable[str] = ()) 
         except (StaleLease, StaleEntry):
             if not assumed:
                 raise
-            raise CommandError(MOVED) from None
+            raise BzrError(MOVED) from None
 
 
 def set_tags(remote: Remote, changes: Mapping[str, RevisionId | None]) -> None:

@@ -9,6 +9,7 @@ from breezy import errors
 
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, StaleEntry, StaleLease
+from smartserver.plugins.breezy_append import options_become
 from smartserver.plugins.breezy_changes import made, tags_updates
 from smartserver.plugins.breezy_remembered import tags_of
 from smartserver.records.model import RevisionId, Tip
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
 
 
-def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
+def copy(source: Remote, target: Remote, revision: RevisionId | None, options: bytes = b"") -> bool:
     """Make `target` what `source` is, in one request if that is as known, else in two; False: it needs a push.
+
+    `options`: those of `target`.
 
     Raises:
         AlreadyBranchError: there is a branch.
@@ -33,7 +36,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
         return False
     assert state.tip is not None, "there is a branch"
     ref, tip = source.name(), Tip(state.tip, source.attributes())
-    if _send(target, ref, tip, state.tags):
+    if _send(target, ref, tip, state.tags, options):
         return True
     # Its tip or a tag has changed, or the new branch would be another repository's.
     value = target.knowledge.ref(ref)
@@ -41,14 +44,14 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None) -> bool:
         return False
     tags = tags_of(target.knowledge, ref)
     source.was(value[0], tags)
-    return _send(target, ref, value[0], tags)
+    return _send(target, ref, value[0], tags, options)
 
 
 def _is_below(path: str, at: str) -> bool:
     return not at or path.startswith(f"{at}/")
 
 
-def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) -> bool:
+def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], options: bytes) -> bool:
     """Make the branch if the other one still has that tip and these tags; False: it has not."""
     stays, same = [], []
     if ref != HERE:
@@ -58,7 +61,8 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId]) 
     conditions = tags_updates(same, ref, strict=True)
     with target.words():
         try:
-            target.change([*stays, *made(tip.id, tip.attributes)], [*conditions, *_added(tags)])
+            maps = [*conditions, *_added(tags), *options_become(options)]
+            target.change([*stays, *made(tip.id, tip.attributes)], maps)
         except (StaleLease, StaleEntry):
             return False
         except BranchExists:

@@ -19,8 +19,11 @@ from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
 from smartserver.plugins.breezy_listing import below, path_of, paths_below
+from smartserver.plugins.breezy_options import options_of_new
+from smartserver.plugins.breezy_refusals import ONLY_2A, STACKED, NotOnServer, NoTrees, made_by_a_push
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
+from smartserver.plugins.breezy_target import check_target
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
@@ -38,12 +41,6 @@ LOOKS_TWICE = ("ancestry", "committer-statistics", "revision-info", "version-inf
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
-
-STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
-
-
-MADE_BY_A_PUSH = "a branch on an hpss:// server is made by the first push to it, its repository too: nothing to init"
-ONLY_2A = "a repository on an hpss:// server has the format 2a: `brz upgrade --2a` converts a branch of another"
 
 
 class HpssDirFormat(BzrDirMetaFormat1):
@@ -80,10 +77,10 @@ class HpssDirFormat(BzrDirMetaFormat1):
         """What a URL leads to.
 
         Raises:
-            CommandError: a stacked branch is to be pushed there, for which Breezy would push a whole one.
+            NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one.
         """
         if is_running("push") and (given("stacked") or given("stacked_on")):
-            raise errors.CommandError(STACKED)
+            raise NotOnServer(STACKED)
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
@@ -138,6 +135,7 @@ class HpssDir(BzrDir):
         possible_transports: object = None,
     ) -> HpssBranch:
         """A branch. Whether there is one shows when it is read, unless that is known."""
+        check_target()
         branch = self.unasked(name)
         if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
             try:
@@ -190,7 +188,7 @@ class HpssDir(BzrDir):
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
         """There are no empty branches."""
-        raise errors.CommandError(MADE_BY_A_PUSH)
+        raise NotOnServer(made_by_a_push(self.user_url))
 
     def destroy_branch(self, name: str | None = None) -> None:
         """Remove a branch."""
@@ -219,7 +217,7 @@ class HpssDir(BzrDir):
 
     def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
         """There can be none."""
-        raise errors.CommandError(f"there are no working trees on an hpss:// server: {self.root_transport.base}")
+        raise NoTrees(self.root_transport.base)
 
     def has_workingtree(self) -> bool:
         """There is none."""
@@ -233,10 +231,10 @@ class HpssDir(BzrDir):
         """The format of what is branched from it.
 
         Raises:
-            CommandError: that is to be stacked.
+            NotOnServer: that is to be stacked.
         """
         if require_stacking:
-            raise errors.CommandError(STACKED)
+            raise NotOnServer(STACKED)
         return format_2a()
 
     checkout_metadir = cloning_metadir
@@ -245,13 +243,13 @@ class HpssDir(BzrDir):
         """As the branch's; where none is may be a repository whose lock is meant.
 
         Raises:
-            NotBranchError, CommandError: there is no branch.
+            NotBranchError, BzrError: there is no branch.
         """
         try:
             self.open_branch().break_lock()
         except errors.NotBranchError as wrong:
             if by_files := lock_of_files(self.user_url):
-                raise errors.CommandError(f"{wrong} In a repository {by_files}.") from wrong
+                raise errors.BzrError(f"{wrong} In a repository {by_files}.") from wrong
             raise
 
     # -- pushing and copying
@@ -284,31 +282,33 @@ class HpssDir(BzrDir):
         return result
 
 
-def sprout(source: BzrDir, url: str, asked: Mapping[str, Any]) -> HpssDir:
+def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
     """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
 
-    `asked`: the arguments of `BzrDir.sprout`.
+    `asked`: the arguments of `BzrDir.sprout`, or with `clones` of `BzrDir.clone_on_transport`: the parent is the same.
 
     Raises:
-        CommandError: it is to be stacked.
+        NotOnServer: it is to be stacked.
         AlreadyBranchError: there is a branch.
     """
     from smartserver.plugins.breezy_push import push
 
-    if asked.get("stacked"):
-        raise errors.CommandError(STACKED)
+    if asked.get("stacked") or asked.get("stacked_on"):
+        raise NotOnServer(STACKED)
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
+    parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
+    options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")
     if isinstance(branch, HpssBranch):
         assumed = branch.remote.assumed
         if assumed is not None and revision == assumed.tip:
             revision = None  # Breezy names the tip, which is the remembered one.
-        if copy(branch.remote, target.remote, revision):
+        if asked.get("tag_selector") is None and copy(branch.remote, target.remote, revision, options):
             return made
         branch.repository.bring()
         branch._clear_cached_state()
-    push(branch, target, stop_revision=revision, hooks=False, new=True)
+    push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     return made
 
 
@@ -337,11 +337,11 @@ def make_repository(place: HpssTransport, wanted: BzrDirMetaFormat1) -> tuple[Hp
     """A new repository at a path itself, as `initialize_on_transport_ex` answers; `wanted`: the format asked for.
 
     Raises:
-        CommandError: that is not the one a server has.
+        NotOnServer: that is not the one a server has.
         AlreadyControlDirError: there is a repository.
     """
     if wanted.repository_format.network_name() != format_2a().repository_format.network_name():
-        raise errors.CommandError(ONLY_2A)
+        raise NotOnServer(ONLY_2A)
     made = HpssDir(place, HpssDirFormat())
     return made.create_repository(), made, False, None
 

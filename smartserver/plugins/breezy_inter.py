@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import CommandError, DivergedBranches, NoSuchRevision
+from breezy.errors import BzrError, DivergedBranches, NoSuchRevision
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
@@ -108,13 +108,13 @@ class ToServer(GenericInterBranch):
         """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach.
 
         Raises:
-            CommandError: the server has not what the tree rests on.
+            BzrError: the server has not what the tree rests on.
         """
         repository, remote = self.target.repository, self.target.remote
         basis, content = checkout.parents()[:1], remote.content
         if content is not None:
             if content.gone is not None:
-                raise CommandError(GONE.format(shown(content.gone), remote.url))
+                raise BzrError(GONE.format(shown(content.gone), remote.url))
             if overwrites and given("verbose"):  # The report goes down to where the two part.
                 with remote.asking():
                     content.everything()
@@ -123,7 +123,7 @@ class ToServer(GenericInterBranch):
             repository.keep()  # Which brings what the tree rests on.
             repository.rest_on(self.source.repository)
         if not repository.has_revisions(basis) >= set(basis):
-            raise CommandError(GONE.format(shown(basis[0]), remote.url))
+            raise BzrError(GONE.format(shown(basis[0]), remote.url))
 
     def fetch(
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False

@@ -49,6 +49,16 @@ class OptionFile(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
         return self._branch.base
 
 
+def options_of_new(parent: str) -> bytes:
+    """The options of a new branch: the location it is made from."""
+    place = MemoryTransport()
+    store = config.TransportIniFileStore(place, CONFIG_FILE)
+    store.get_mutable_section().set("parent_location", store.quote(parent))
+    store.save()
+    found: bytes = place.get_bytes(CONFIG_FILE)
+    return found
+
+
 class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
     """What `brz config` reads and writes of the branch."""
 

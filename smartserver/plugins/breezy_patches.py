@@ -18,7 +18,7 @@ from breezy.directory_service import AliasDirectory
 from smartserver.plugins.breezy_checkouts import opened
 from smartserver.plugins.breezy_guess import is_ours, reads_options
 from smartserver.plugins.breezy_transport import HpssTransport
-from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, dirstate_tree
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, dirstate_tree, git_directory
 
 _CHANGED = "_is_changed_for_hpss"
 
@@ -97,6 +97,16 @@ def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) 
     return sprout(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)
 
 
+def _clone(stock: Any, source: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
+    """Make a copy of a branch on a server (`Branch.create_clone_on_transport`), as `_sprout` does."""
+    if not isinstance(transport, HpssTransport):
+        return stock(source, transport, *arguments, **options)
+    from smartserver.plugins.breezy_dir import sprout
+
+    asked = inspect.signature(stock).bind(source, transport, *arguments, **options).arguments
+    return sprout(source, transport.base, asked, clones=True)
+
+
 def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
     """Learn of a checkout of a branch on a server when its tree is opened: there is a hook for branches alone."""
     stock(tree, basedir, branch, *arguments, **options)
@@ -116,6 +126,9 @@ def apply() -> None:
     put_around(ControlDir, "find_branches", _find_branches)
     put_around(BzrDirMetaFormat1, "initialize_on_transport_ex", _initialize)
     put_around(BzrDir, "sprout", _sprout)
+    put_around(BzrDir, "clone_on_transport", _clone)
+    if (kind := git_directory()) is not None:  # The source is opened before the target's URL is met.
+        put_around(kind, "sprout", _sprout)
     put_around(AliasDirectory, "look_up", _look_up)
 
 

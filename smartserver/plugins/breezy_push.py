@@ -14,10 +14,11 @@ from smartserver.client.body import Nothing
 from smartserver.client.push import Changes
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
-from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are
+from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends, options_are, options_become
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_fetched import KINDS
+from smartserver.plugins.breezy_refusals import EMPTY, LOSSY, NotOnServer
 from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.plugins.breezy_remote import VCS
 from smartserver.plugins.breezy_source import of_repository
@@ -31,8 +32,6 @@ from smartserver.verbs.rules import Create, Rule
 TRIES = 3
 """Times that a push is planned on what is there, where that has become another meanwhile."""
 
-EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
-
 
 def push(
     source: Branch,
@@ -44,9 +43,9 @@ def push(
     revno: int | None = None,
     lossy: bool = False,
     hooks: bool = True,
-    new: bool = False,
+    new: bytes | None = None,
 ) -> BranchPushResult:
-    """Push; `new`: to where no branch is yet.
+    """Push; `new`: to where no branch is yet, and the options that one gets.
 
     Raises:
         AlreadyBranchError: there is one.
@@ -54,12 +53,12 @@ def push(
         BzrError: it could not be done.
     """
     if lossy:
-        raise errors.CommandError("nothing of a branch is lost on the way to hpss://: push it without --lossy")
+        raise NotOnServer(LOSSY)
     what = overwritten(overwrite)
     with source.lock_read():
         tip = stop_revision or source.last_revision()
         if tip == NULL_REVISION:
-            raise errors.CommandError(EMPTY)
+            raise NotOnServer(EMPTY)
         if revno is None:
             revno = _own_revno(source, tip)
         tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
@@ -67,8 +66,7 @@ def push(
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
         tags = _sendable(tags)
         how = How.SET if "tags" in what else How.ADD
-        create = Create.MUST if new else Create.YES
-        result = _Push(source, target, tip, revno, tags, how, create, forced="history" in what).run()
+        result = _Push(source, target, tip, revno, tags, how, new, forced="history" in what).run()
         if hooks:
             run_hooks(result)
         return result
@@ -99,7 +97,8 @@ class _Push:
     tags: Mapping[str, RevisionId]
     how: How
     """What becomes of a tag that is there and is another."""
-    create: Create
+    new: bytes | None
+    """The options of the branch, where there must be none yet."""
     forced: bool
     """Whether the tip is moved wherever it is."""
 
@@ -161,8 +160,9 @@ class _Push:
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()
         tags = tags_updates(_changes(self.tags, self.target.remote.remembered_tags(), self.how))
-        updates = made(self.tip, update.attributes) if self.create is Create.MUST else [update]
-        return updates, [*options, *tags]
+        if self.new is None:
+            return [update], [*options, *tags]
+        return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
@@ -176,7 +176,7 @@ class _Push:
         """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
         options, there = self.target.remote.remembered_config(), self.target.remote.remembered_tip()
         rule = Rule.FORCE if self.forced else Rule.FF
-        update = RefUpdate(HERE, self.tip, rule, self.create, attributes=b"%d" % self.revno)
+        update = RefUpdate(HERE, self.tip, rule, Create.YES, attributes=b"%d" % self.revno)
         graph = self.source.repository.get_graph()
         if only_appends(self.target.base, options):
             if there is not None and is_on_top(graph, self.tip, there):

@@ -234,7 +234,7 @@ class Remote:
         self.content = self.server.read.contents.get(self.path)
         if self.content is None:
             self.content = Content(self.repository, asked)
-            with self.words():
+            with self.asking():
                 try:
                     self.content.begin()
                 except Unsupported:  # Which the server says of parts before anybody compares systems.

@@ -20,6 +20,7 @@ from smartserver.plugins.breezy_checkouts import parents_over
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.plugins.breezy_inserted import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy_listing import path_of
+from smartserver.plugins.breezy_refusals import PAGES, NotOnServer
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures
@@ -285,7 +286,7 @@ class HpssRepository:
 
     def reconcile_canonicalize_chks(self) -> NoReturn:
         """What was pushed stays as it is."""
-        raise errors.CommandError("a repository on an hpss:// server keeps its pages as they were pushed")
+        raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:
         """All its branches. `brz check` looks at these first, so that it has them verified by the same request."""

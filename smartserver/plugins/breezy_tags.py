@@ -40,10 +40,10 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip.
 
         Raises:
-            CommandError: its name is too long.
+            BzrError: its name is too long.
         """
         if why := breezy_changes.objection(tag_name):
-            raise errors.CommandError(why)
+            raise errors.BzrError(why)
         remote = self.branch.remote
         if remote.is_assumed:
             try:

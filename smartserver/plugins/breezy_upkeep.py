@@ -45,7 +45,7 @@ class Checked:
         """Say what was checked.
 
         Raises:
-            CommandError: something is damaged.
+            BzrError: something is damaged.
         """
         found = self._found
         if self._shown:
@@ -73,7 +73,7 @@ def reconcile(remote: Remote) -> Reconciled:
     """Say that there is nothing to reconcile, when that is so.
 
     Raises:
-        CommandError: something is damaged.
+        BzrError: something is damaged.
     """
     raise_damage(verify(remote))
     return Reconciled()
@@ -83,12 +83,12 @@ def raise_damage(found: VerifyResult) -> None:
     """List what is damaged.
 
     Raises:
-        CommandError: something is.
+        BzrError: something is.
     """
     for problem in found.problems:
         trace.note("%s", plain(problem))
     if found.problems:
         count = len(found.problems)
-        raise errors.CommandError(
+        raise errors.BzrError(
             f"the repository on the server is damaged: {count} {'problem' if count == 1 else 'problems'}"
         )

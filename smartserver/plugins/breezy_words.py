@@ -64,9 +64,9 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except Malformed as wrong:
         raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
     except TransportError as wrong:
-        raise errors.CommandError(_at(location, wrong)) from wrong
+        raise errors.BzrError(_at(location, wrong)) from wrong
     except (CodedError, VcsError) as wrong:
-        raise errors.CommandError(plain(str(wrong))) from wrong
+        raise errors.BzrError(plain(str(wrong))) from wrong
 
 
 def lock_of_files(url: str) -> str:

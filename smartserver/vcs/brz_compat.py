@@ -233,6 +233,12 @@ def dirstate_tree() -> Any:
     return None if found is None else found.DirStateWorkingTree
 
 
+def git_directory() -> Any:
+    """The class of git's control directories, if any was loaded."""
+    found = sys.modules.get("breezy.git.dir")
+    return None if found is None else found.GitDir
+
+
 def make_graph(providers: Sequence[Any]) -> Any:
     """Breezy's graph of what any of these knows parents of."""
     return graph.Graph(graph.CachingParentsProvider(graph.StackedParentsProvider(list(providers))))

@@ -4,9 +4,12 @@ the URL: plugins.breezy_guess, plugins.breezy_stores."""
 from __future__ import annotations
 
 import pytest
-from brz_sides import Users
+from breezy.branch import Branch
+from brz_sides import Users, in_process
 
 from smartserver.plugins import breezy_guess, breezy_stores  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy_wanted import Wanted
+from smartserver.verbs.repository_pull import ChosenField
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -74,6 +77,16 @@ def test_a_file_of_a_lightweight_checkout_by_its_file_url(edited: Users, command
     done = edited.run("light", command, f"file://{edited.path('light')}/one")
     assert (done.status, done.out) == (0, expected), done.said
     assert len(expected.splitlines()) > 1
+
+
+def test_what_is_unread_is_read_before_another_branch_asks(edited: Users) -> None:
+    """The second question would close the connection on which the answer to the first lies."""
+    with in_process():
+        first, second = Branch.open(edited.url()), Branch.open(edited.url())
+        first.remote.fetched.ask()
+        second.remote.read_first(Wanted(ChosenField(1)))
+        assert first.remote.server._unread is None
+        assert first.remote.fetched.history().ghosts == set()
 
 
 def test_an_alias_that_stands_for_nothing(edited: Users) -> None:

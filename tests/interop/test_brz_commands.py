@@ -366,7 +366,7 @@ def test_a_repository_is_made(users: Users) -> None:
     assert "already exists" in users.run("", "init-shared-repository", there).err
     made = users.run("", "init", f"{there}/x")
     assert made.status == 3
-    assert "made by the first push" in made.err
+    assert "begins with its first revision" in made.err
 
 
 def test_a_push_to_where_a_repository_was_deleted(users: Users) -> None:

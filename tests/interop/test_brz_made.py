@@ -1,0 +1,108 @@
+"""plugins.breezy_target, plugins.breezy_dir, plugins.breezy_refusals: what `brz` and a program make on a server,
+and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from breezy import errors
+from breezy.branch import Branch
+from breezy.controldir import ControlDir
+from breezy.transport import get_transport
+from brz_sides import Users, in_process
+
+from smartserver.plugins import breezy_refusals, breezy_target  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy_refusals import NotOnServer
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+@pytest.mark.parametrize(
+    ("command", "target", "refusal"),
+    [
+        ("branch", "b", 'Already a branch: "b".'),
+        ("branch", "folder", 'Target directory "folder" already exists.'),
+        ("branch", "none/new", 'Parent of "none/new" does not exist.'),
+        ("checkout", "b", 'A control directory already exists: "file://HERE/b/".'),
+    ],
+)
+def test_a_target_that_is_taken_is_refused_before_the_server_is_asked(
+    users: Users, command: str, target: str, refusal: str
+) -> None:
+    users.path("folder").mkdir()
+    done = users.run("", command, users.url(), target)
+    assert (done.status, done.said) == (3, f"brz: ERROR: {refusal}\n")
+    assert done.counts.rounds == 0
+
+
+def test_a_folder_that_may_be_used(users: Users) -> None:
+    users.path("folder").mkdir()
+    assert users.run("", "branch", "--use-existing-dir", users.url(), "folder").status == 0
+    assert users.tip("folder") == users.served_tip()
+
+
+def test_a_new_branch_records_its_parent(users: Users) -> None:
+    for source, name in ((users.url(), "copy"), ("a", "sent")):
+        assert users.run("", "branch", "-q", source, users.url(name)).status == 0
+    assert users.served_entries("config", "copy") == {"": b"parent_location = ../trunk/\n"}
+    assert "parent branch: URL/trunk/" in users.run("", "info", users.url("copy")).out
+    assert "parent branch: a\n" in users.run("", "info", users.url("sent")).out
+    assert users.run("b", "switch", "-q", "-b", users.url("switched")).status == 0
+    assert users.served_entries("config", "switched").keys() == {""}
+
+
+def test_a_source_that_cannot_be_sent_is_what_the_refusal_names(users: Users) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-C", str(users.path("g"))]
+    subprocess.run(["git", "init", "-q", str(users.path("g"))], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    done = users.run("", "branch", "g", users.url("new"))
+    assert done.said.startswith("brz: ERROR: the repository is one of git, expected one of Breezy's (2a)")
+    assert done.status == 3
+
+
+def test_init_says_what_to_do(users: Users) -> None:
+    done = users.run("", "init", users.url("new"))
+    assert done.said == (
+        "brz: ERROR: a branch on an hpss:// server begins with its first revision: commit it here, then `brz push "
+        "URL/new/`\n"
+    )
+    assert done.status == 3
+
+
+def test_a_program_clones(users: Users) -> None:
+    with in_process():
+        for name, source in (("one", str(users.path("b"))), ("two", users.url())):
+            here = Branch.open(source)
+            made = here.create_clone_on_transport(get_transport(users.url(name)))
+            assert made.last_revision_info() == here.last_revision_info() == users.served_tip(name)
+            assert made.get_parent() == here.get_parent()
+        with pytest.raises(errors.AlreadyBranchError):
+            Branch.open(str(users.path("a"))).create_clone_on_transport(get_transport(users.url()))
+
+
+def test_what_a_program_asks_that_cannot_be_done_is_breezy_s_own_error(users: Users) -> None:
+    with in_process():
+        there, here = Branch.open(users.url()), Branch.open(str(users.path("a")))
+        control = there.controldir
+        new = ControlDir.open(users.url("new"))
+        with there.lock_write():
+            for refused in (
+                lambda: there.set_last_revision_info(0, b"null:"),
+                lambda: new.create_branch(),
+                lambda: control.cloning_metadir(require_stacking=True),
+                lambda: there.repository.reconcile_canonicalize_chks(),
+                lambda: control.push_branch(here, lossy=True),
+                lambda: here.controldir.sprout(users.url("other"), stacked=True),
+            ):
+                with pytest.raises(NotOnServer) as caught:
+                    refused()  # type: ignore[no-untyped-call]
+                assert isinstance(caught.value, errors.UnsupportedOperation)
+            with pytest.raises(errors.NotLocalUrl):
+                control.create_workingtree()
+            for wrong in (lambda: there.tags.set_tag("x" * 2000, b"any"), lambda: here.push(new.unasked(), lossy=True)):
+                with pytest.raises(errors.BzrError) as caught:
+                    wrong()  # type: ignore[no-untyped-call]
+                assert not isinstance(caught.value, errors.CommandError)
+            with pytest.raises(errors.NotBranchError):
+                new.open_branch().last_revision()
