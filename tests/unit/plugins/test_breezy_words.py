@@ -75,19 +75,19 @@ LOCATION = Location("example.org", 4155, "project")
             errors.ConnectionError,
             "Connection error: example.org:4155: what it sent cannot be read: malformed at byte 3: cut off ",
         ),
-        (NoSpace("x"), errors.CommandError, "example.org:4155: no space left to write 'x'"),
+        (NoSpace("x"), errors.BzrError, "example.org:4155: no space left to write 'x'"),
         (
             TransportFailed("", "cannot log in to example.org:4155: no key"),
-            errors.CommandError,
+            errors.BzrError,
             "cannot log in to example.org:4155: no key",
         ),
-        (CannotSend("a text\x1b[2J is missing"), errors.CommandError, "a text [2J is missing"),
+        (CannotSend("a text\x1b[2J is missing"), errors.BzrError, "a text [2J is missing"),
     ],
 )
 def test_each_error_is_one_of_breezys(wrong: Exception, expected: type[Exception], said: str) -> None:
     with pytest.raises(expected) as caught, in_breezys_words(URL, LOCATION):
         raise wrong
-    assert str(caught.value) == said
+    assert (type(caught.value), str(caught.value)) == (expected, said)
 
 
 def test_what_is_said_to_be_run_names_a_place_over_ipv6_as_it_is_read() -> None:
