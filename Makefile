@@ -11,6 +11,8 @@
 #                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
 #                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
+#   make git-suite   git's own tests of clone, fetch and push over hpss://: an hour, beside no other test (some of them:
+#                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
 #                repository or bundle). Breezy is this environment's, or that of make compare
@@ -29,7 +31,7 @@ PEERS := $(CACHE)/smartserver/peers
 # The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo soak test computing breezy interop faulty waiting check lint docs bench compare ratchet clean
+.PHONY: demo soak test computing breezy interop faulty waiting check lint docs bench compare git-suite ratchet clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -77,6 +79,11 @@ compare: $(INSTALLED) $(PEERS)/installed
 ratchet: $(INSTALLED)
 	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
 	$(BIN)/smartserver bench ratchet --tools $(PEERS)/bin $(ARGS)
+
+GIT_SUITE := $(CURDIR)/tests/interop/git_suite
+
+git-suite: $(INSTALLED)
+	@PYTHONPATH=$(CURDIR)/tests:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run.py $(ARGS)
 
 soak: $(TOOLS)
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/sockets/soak.py $(or $(ARGS),10) $$(mktemp -d)

@@ -1,0 +1,49 @@
+/*
+ * Linked into git's own programs with -Wl,--wrap: git runs `git-remote-file` (bridge.py) for repositories that it would
+ * reach itself, on this machine or through a daemon of a test. Their names and URLs stay as the test wrote them.
+ */
+#include "git-compat-util.h"
+#include "strvec.h"
+#include "remote.h"
+#include "transport.h"
+#include "bundle.h"
+#include "connect.h"
+
+/* The helper has the name of the scheme, so that protocol.file.allow decides as it does without the bridge. */
+static const char *helper = "file";
+
+struct transport *__real_transport_get(struct remote *remote, const char *url);
+int __real_cmd_clone(int argc, const char **argv, const char *prefix) __attribute__((weak));
+
+static int is_bridged(const char *url)
+{
+	if (starts_with(url, "file://") || starts_with(url, "git://127.0.0.1") || starts_with(url, "http://127.0.0.1"))
+		return 1;
+	return !strstr(url, "::") && url_is_local_not_ssh(url) && !is_bundle(url, 1);
+}
+
+struct transport *__wrap_transport_get(struct remote *remote, const char *url)
+{
+	const char *of_remote = remote->foreign_vcs;
+	const char *address = url ? url : remote->url ? remote->url[0] : NULL;
+	struct transport *transport;
+
+	if (getenv("HPSS_BRIDGE") && !of_remote && address && is_bridged(address))
+		remote->foreign_vcs = helper;
+	transport = __real_transport_get(remote, url);
+	remote->foreign_vcs = of_remote;
+	return transport;
+}
+
+/* A clone of a path copies its files: it is told not to, unless the test says so itself (-l). */
+int __wrap_cmd_clone(int argc, const char **argv, const char *prefix)
+{
+	struct strvec words = STRVEC_INIT;
+
+	if (!getenv("HPSS_BRIDGE"))
+		return __real_cmd_clone(argc, argv, prefix);
+	strvec_push(&words, argv[0]);
+	strvec_push(&words, "--no-local");
+	strvec_pushv(&words, argv + 1);
+	return __real_cmd_clone(argc + 1, words.v, prefix);
+}

@@ -1,0 +1,184 @@
+"""`git-remote-file` of the git suite: a repository of a test is served over hpss for the length of one git command.
+
+Before the command the repository's refs and HEAD are copied to the server, with the objects they need; then
+`git-remote-hpss` runs as git runs it; after it the refs that a push changed are copied back. So each remote command of
+a test goes over hpss, and the test may look into the repository before and after.
+
+What a git server does besides (hooks, settings of the repository) does not happen.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import unquote, urlsplit
+
+from smartserver.cli.git_remote_run import serve
+from smartserver.cli.session import client_for
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import RemoteRepository
+from smartserver.plugins.git_fetch import Fetch
+from smartserver.plugins.git_options import Options
+from smartserver.plugins.git_push import push
+from smartserver.plugins.git_terminal import Terminal
+from smartserver.plugins.git_wants import Wants
+from smartserver.store.repository import PackRepository
+from smartserver.vcs.git import GitRepository
+from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from transports.local import LocalTransport
+
+if TYPE_CHECKING:
+    from smartserver.client.call import Client
+    from smartserver.client.places import Place
+
+NO_BRANCH = b"refs/heads/HEAD"
+"""What HEAD names on the server where it names no branch in the repository: the server has no detached HEAD."""
+
+DOCUMENT_ROOTS = {"git": "repo", "http": "httpd/www"}
+"""Where the repositories of git's daemon and of its web server lie, below the folder of a test."""
+
+Refs = Mapping[bytes, bytes]
+
+
+def repository_of(url: str, home: str) -> Path | None:
+    """The git folder a URL or path stands for, as git looks for it; None where there is none."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        path = unquote(parts.path)
+    elif parts.scheme in DOCUMENT_ROOTS:
+        path = f"{home}/{DOCUMENT_ROOTS[parts.scheme]}/" + unquote(parts.path).removeprefix("/smart/").lstrip("/")
+    else:
+        path = url
+    for suffix in ("/.git", "", ".git/.git", ".git"):
+        found = Path(path + suffix)
+        if found.is_file():
+            words = found.read_text(errors="replace").partition("gitdir: ")[2].strip()
+            found = found.parent / words if words else found
+        if (found / "HEAD").exists() and ((found / "objects").is_dir() or (found / "commondir").exists()):
+            return found.resolve()
+    return None
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """A git repository and its copy on the server."""
+
+    folder: Path
+    url: str
+    root: Path
+    """The folder that is served."""
+    cache: Path
+    """What a client of the server remembers of it."""
+    environment: Mapping[str, str]
+    """Without what git says of the repository a command runs in."""
+
+    def git_refs(self) -> Refs:
+        """The refs of the repository."""
+        listed = self._git("for-each-ref", "--format=%(objectname) %(refname)")
+        return {
+            name: bytes.fromhex(key.decode()) for key, name in (line.split(b" ", 1) for line in listed.splitlines())
+        }
+
+    def served_refs(self) -> Refs | None:
+        """The refs on the server, None where there is no copy yet."""
+        stored = self._stored()
+        return {name: tips[0].id for name, tips in stored.snapshot().view.refs().items()} if stored.exists() else None
+
+    def copy_in(self) -> Refs:
+        """Make the copy on the server the same; its refs."""
+        wanted, present = self.git_refs(), self.served_refs()
+        with GitRepository(self.folder, self.environment) as local:
+            head = local.head() or NO_BRANCH
+            if wanted == present and self._stored().snapshot().root.settings.get("HEAD") == head:
+                return wanted
+            with self._client() as (client, place):
+                remote = RemoteRepository(client, place.path, Knowledge(str(self.cache), place.key))
+                if present is None:
+                    kinds = [KindField(kind.name, kind.check, kind.base) for kind in local.kinds]
+                    remote.ask((repository_create, CreateRequest(local.vcs, kinds, {"HEAD": head})))
+                    present = {}
+                removed = [name for name in present if name not in wanted]
+                changed = {name: key for name, key in wanted.items() if present.get(name) != key}
+                specs = [b":" + name for name in removed]
+                specs += [b"+%s:%s" % (key.hex().encode(), name) for name, key in changed.items()]
+                self._set_head(remote, NO_BRANCH if head in removed else head)
+                done = push(place, remote, local, Options(), specs, lambda _, segments, __: segments)
+                self._set_head(remote, head)
+        failed = [line.decode() for line in done if line.startswith(b"error") and not line.endswith(b" up to date")]
+        if failed:
+            raise SystemExit(f"bridge: not copied: {failed}")
+        return wanted
+
+    def copy_out(self, before: Refs) -> None:
+        """Change the refs of the repository that a command changed on the server."""
+        after = self.served_refs() or {}
+        changed = {name: key for name, key in after.items() if before.get(name) != key}
+        removed = [name for name in before if name not in after]
+        if not changed and not removed:
+            return
+        with GitRepository(self.folder, self.environment) as local, self._client() as (client, place):
+            remote = RemoteRepository(client, place.path, Knowledge(str(self.cache), place.key))
+            fetch = Fetch(place.path, remote, Terminal(lambda _: None))
+            fetch.pull(local, Wants(tuple(changed)))
+            fetch.bring(local, changed.values())
+            lines = [b"delete " + name for name in removed]
+            lines += [b"update %s %s" % (name, key.hex().encode()) for name, key in changed.items()]
+            self._git("update-ref", "-m", "push", "--stdin", stdin=b"\n".join(lines) + b"\n")
+            fetch.close()
+
+    def _set_head(self, remote: RemoteRepository, head: bytes) -> None:
+        if remote.knowledge.settings.get("HEAD") != head:
+            remote.ask((repository_configure, ConfigureRequest({"HEAD": head})))
+
+    def _client(self) -> AbstractContextManager[tuple[Client, Place]]:
+        return client_for(self.url, frozenset(), "bridge", self.environment)
+
+    def _stored(self) -> PackRepository:
+        return PackRepository(LocalTransport(self.root), urlsplit(self.url).path.strip("/"))
+
+    def _git(self, *words: str, stdin: bytes = b"") -> bytes:
+        command = ["git", "--git-dir", str(self.folder), *words]
+        return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, env=self.environment, check=True).stdout
+
+
+def outside(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what git says of the repository a command runs in."""
+    words = subprocess.run(["git", "rev-parse", "--local-env-vars"], stdout=subprocess.PIPE, text=True, check=True)
+    local = {*words.stdout.split(), "GIT_PROTOCOL", "GIT_QUARANTINE_PATH"}
+    return {name: value for name, value in environment.items() if name not in local}
+
+
+def main() -> NoReturn:
+    """Run as git runs a remote helper."""
+    remote, address = sys.argv[1:]
+    with open(os.environ["HPSS_BRIDGE_LOG"], "ab", buffering=0) as log:
+        log.write(b"\n# bridged\n")
+    folder = repository_of(address, os.environ["HOME"])
+    if folder is None:
+        sys.stderr.write(f"fatal: '{address}' does not appear to be a git repository\n")
+        sys.stderr.write("fatal: Could not read from remote repository.\n\n")
+        sys.stderr.write("Please make sure you have the correct access rights\nand the repository exists.\n")
+        sys.exit(128)
+    work = Path(os.environ["HPSS_BRIDGE_WORK"])
+    environment = outside(os.environ)
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    url = f"{os.environ['HPSS_BRIDGE']}/{work.name}/{name}"
+    bridge = Bridge(folder, url, Path(os.environ["HPSS_BRIDGE_ROOT"]), work / "bridge", environment)
+    with open(work / f"{name}.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = bridge.copy_in()
+    child = os.fork()
+    if not child:
+        serve(remote, url, {**os.environ, "XDG_CACHE_HOME": str(work / "cache")})
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    bridge.copy_out(before)
+    sys.exit(status if status >= 0 else 128)

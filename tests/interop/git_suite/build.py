@@ -1,0 +1,105 @@
+"""Git's source, and git built from it with the bridge linked in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+BRIDGE = Path(__file__).resolve().parent / "bridge.c"
+
+MAKE = ("NO_CURL=1", "NO_TCLTK=1", "NO_PYTHON=1", "NO_GETTEXT=1", "CFLAGS=-O1")
+"""Nothing that the scripts need is left out; what takes long is."""
+
+
+class CannotBuild(Exception):
+    """Git cannot be had or built; one line for the user."""
+
+
+def built(source: Path | None, work: Path) -> Path:
+    """A source tree of git with its programs built; without `source`, Debian's.
+
+    Raises:
+        CannotBuild: something is missing.
+    """
+    if source is None:
+        source = work / "git"
+        if not (source / "t").exists():
+            _unpack(_download(work / "download"), source)
+    if not (source / "t" / "test-lib.sh").exists():
+        raise CannotBuild(f"{source} is not a source tree of git: it has no t/test-lib.sh")
+    work.mkdir(parents=True, exist_ok=True)
+    linked = source / "hpss-bridge.o"
+    if not linked.exists() or linked.stat().st_mtime < BRIDGE.stat().st_mtime:
+        _run(["cc", f"-I{source}", "-DSHA1_BLK", "-DSHA256_BLK", "-O1", "-c", "-o", str(linked), str(BRIDGE)], work)
+        (source / "git").unlink(missing_ok=True)  # Its rule does not name the bridge.
+    link = f"LDFLAGS=-Wl,--wrap=transport_get -Wl,--wrap=cmd_clone {linked}"
+    print(f"building git {version(source)} in {source}", file=sys.stderr)
+    _run(["make", "-C", str(source), "-j2", *MAKE, link, "all"], work)
+    return source
+
+
+def version(source: Path) -> str:
+    """The release of a source tree."""
+    for name in ("GIT-VERSION-FILE", "version", "GIT-VERSION-GEN"):
+        if (source / name).exists():
+            found = re.search(r"\d+\.\d+\.\d+", (source / name).read_text())
+            if found:
+                return found[0]
+    return "unknown"
+
+
+def _download(folder: Path) -> Path:
+    """The upstream archive of Debian's source package. The system's lists of sources are not changed."""
+    archives = sorted(folder.glob("git_*.orig.tar.*"))
+    if archives:
+        return archives[-1]
+    (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    fields = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    listed = _run(["apt-get", "indextargets", "--format", fields, "Created-By: Packages", "Label: Debian"], folder)
+    sources = folder / "sources.list"
+    sources.write_text("".join(f"deb-src {line}\n" for line in sorted(set(listed.splitlines()))))
+    options = [f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=-", f"Dir::State::lists={folder / 'lists'}"]
+    options.append("APT::Sandbox::User=root")
+    apt = ["apt-get", *[word for option in options for word in ("-o", option)]]
+    _run([*apt, "update"], folder)
+    _run([*apt, "source", "--download-only", "git"], folder)
+    return sorted(folder.glob("git_*.orig.tar.*"))[-1]
+
+
+def _unpack(archive: Path, source: Path) -> None:
+    beside = source.with_name(f"{source.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    _run(["tar", "-xf", str(archive), "-C", str(beside), "--strip-components=1"], beside)
+    beside.rename(source)
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    """What a command wrote.
+
+    Raises:
+        CannotBuild: it failed, or is not installed.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise CannotBuild(f"{command[0]} is not installed") from None
+    if done.returncode:
+        log = folder / "failed.log"
+        log.write_text(done.stdout + done.stderr)
+        raise CannotBuild(f"{command[0]} {command[-1]} ended with status {done.returncode}: see {log}")
+    return done.stdout

@@ -1,0 +1,282 @@
+"""Run git's own test suite over hpss: `make git-suite`.
+
+The network scripts of git's `t/` run with a git whose remotes on this machine are served by `smartserver` (bridge.py).
+Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason fails, and where one
+with a reason passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+
+from build import CannotBuild, built
+from forks import Forks
+
+HERE = Path(__file__).resolve().parent
+
+FORKS = Forks(
+    "bridge",
+    "encodings.idna",
+    "smartserver.trace.bans",
+    "smartserver.vcs.git_insert",
+    "smartserver.vcs.git_plan",
+    "smartserver.vcs.git_read",
+    "zstandard",
+)
+"""The helper is started thousands of times."""
+
+LINE = re.compile(r"(ok|not ok) (\d+)(?: - )?(.*)")
+
+
+@dataclass
+class Cases:
+    """What became of the cases of one script, by their numbers."""
+
+    passed: set[int] = field(default_factory=set)
+    failed: dict[int, str] = field(default_factory=dict)
+    """With their titles."""
+    bridged: set[int] = field(default_factory=set)
+    """Those with a command over hpss."""
+    problem: str = ""
+    """Why the script did not come to its end."""
+
+
+def cases_of(lines: Sequence[str]) -> Cases:
+    """The cases in the output of a script; skipped cases and known breakages of git are left out."""
+    cases = Cases()
+    bridged = complete = False
+    for line in lines:
+        if line == "# bridged":
+            bridged = True
+        elif re.fullmatch(r"1\.\.\d+( # SKIP.*)?", line):
+            complete = True
+        elif found := LINE.fullmatch(line):
+            state, number, title = found[1], int(found[2]), found[3]
+            if bridged:
+                cases.bridged.add(number)
+            bridged = False
+            if " # TODO known breakage" in title or re.search(r"(^| )# (skip|SKIP)", title):
+                continue
+            if state == "ok":
+                cases.passed.add(number)
+            else:
+                cases.failed[number] = title
+    if not complete:
+        cases.problem = "ended early"
+    return cases
+
+
+class Suite:
+    """The scripts of one git, a server for them, and the processes that run."""
+
+    def __init__(self, source: Path, work: Path, timeout: float) -> None:
+        self._tests = source / "t"
+        self._work = work
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+        self._url = ""
+        self._programs = Path()
+
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """A server for the repositories of the scripts."""
+        root = self._work / "served"
+        rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        helper = self._work / "git-remote-file"
+        helper.write_text("from bridge import main\nmain()\n")
+        self._programs = FORKS.stand_in(helper)
+        command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
+        command += ["--listen", "127.0.0.1:0", "--anonymous", "write", "--fsck", "off"]
+        log = self._work / "server.log"
+        with open(log, "wb") as file:
+            server = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            while not (found := re.search(r"hpss://127\.0\.0\.1:\d+", log.read_text())):
+                if server.poll() is not None:
+                    raise CannotBuild(f"the server ended: {log.read_text().strip()}")
+                with suppress(subprocess.TimeoutExpired):
+                    server.wait(0.05)
+            self._url = found[0]
+            yield
+        finally:
+            server.terminate()
+            server.wait()
+
+    def run(self, script: str, *, bridged: bool) -> Cases:
+        """Run a script, over hpss or with git alone."""
+        name = script.removesuffix(".sh")
+        work = self._work / ("hpss" if bridged else "plain") / name
+        rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        log = work / "log"
+        kept = ("HOME", "LANG", "PATH", "TERM", "TMPDIR")
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        if bridged:
+            environment |= {
+                "HPSS_BRIDGE": self._url,
+                "HPSS_BRIDGE_ROOT": str(self._work / "served"),
+                "HPSS_BRIDGE_WORK": str(work),
+                "HPSS_BRIDGE_LOG": str(log),
+                "PATH": f"{self._programs}:{environment['PATH']}",
+            }
+        command = ["sh", script, "--verbose", "--no-color", f"--root={work}"]
+        with open(log, "ab") as file, self._lock:
+            if self._stopped:
+                return Cases(problem="stopped")
+            process = subprocess.Popen(
+                command,
+                cwd=self._tests,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+            self._running.add(process)
+        problem = ""
+        try:
+            process.wait(self._timeout)
+        except subprocess.TimeoutExpired:
+            problem = f"took more than {self._timeout:.0f} seconds"
+        finally:
+            end(process)
+            with self._lock:
+                self._running.discard(process)
+        cases = cases_of(log.read_text(errors="replace").splitlines())
+        cases.problem = problem or cases.problem
+        for left in work.glob("trash directory.*"):
+            rmtree(left, ignore_errors=True)
+        return cases
+
+    def stop(self) -> None:
+        """End every script."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a script and all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def read_reasons(path: Path) -> tuple[dict[str, str], list[str], dict[tuple[str, int], str]]:
+    """The closed list of reasons, the scripts to run, and the reason of each case that fails.
+
+    Raises:
+        ValueError: a case has a reason that is not in the list, or two.
+    """
+    content = tomllib.loads(path.read_text())
+    words: dict[str, str] = content["reasons"]
+    cases: dict[tuple[str, int], str] = {}
+    for script, by_reason in content["scripts"].items():
+        for reason, numbers in by_reason.items():
+            if reason not in words:
+                raise ValueError(f"{path}: {script}: {reason} is not in the list of reasons")
+            for number in numbers:
+                if (script, number) in cases:
+                    raise ValueError(f"{path}: {script}.{number} has two reasons")
+                cases[script, number] = reason
+    return words, list(content["scripts"]), cases
+
+
+def main() -> int:
+    """Run what the command line says; the exit status."""
+    parser = argparse.ArgumentParser(prog="make git-suite ARGS=...", description=__doc__.split("\n\n")[0])
+    parser.add_argument("scripts", nargs="*", help="scripts, as t5510 (default: all of reasons.toml)")
+    parser.add_argument("--source", type=Path, help="git's source tree (default: Debian's source package)")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smartserver" / "git-suite"
+    parser.add_argument("--work", type=Path, default=cache, help="folder for the source and the logs (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="scripts at a time (%(default)s)")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for one script (%(default)s)")
+    options = parser.parse_args()
+    words, scripts, reasons = read_reasons(HERE / "reasons.toml")
+    work = options.work.resolve()
+    try:
+        source = built(options.source, work)
+        suite = Suite(source, work, options.timeout)
+        if options.scripts:
+            scripts = [path.stem for name in options.scripts for path in sorted((source / "t").glob(f"{name}*.sh"))]
+        with suite.served():
+            return Report(suite, words, reasons).run(scripts, options.jobs)
+    except CannotBuild as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+
+
+@dataclass
+class Report:
+    """What became of the scripts, said as each ends."""
+
+    suite: Suite
+    words: Mapping[str, str]
+    reasons: Mapping[tuple[str, int], str]
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def run(self, scripts: Sequence[str], jobs: int) -> int:
+        """Run scripts, the status of the whole."""
+        with ThreadPoolExecutor(jobs) as pool:
+            running = {pool.submit(self.suite.run, f"{name}.sh", bridged=True): name for name in scripts}
+            try:
+                for done in as_completed(running):
+                    self._ended(running[done], done.result())
+            except BaseException:
+                self.suite.stop()
+                raise
+        print()
+        passed, run = self.counts.pop("passed", 0), self.counts.total()
+        print(f"{run + passed} cases, {passed} passed")
+        for reason, count in self.counts.most_common():
+            print(f"{count:5} {self.words.get(reason, reason)}")
+        if self.wrong:
+            print("\n".join(["", *self.wrong]))
+        return 1 if self.wrong else 0
+
+    def _ended(self, name: str, cases: Cases) -> None:
+        known = {number: reason for (script, number), reason in self.reasons.items() if script == name}
+        passed = cases.passed & cases.bridged
+        unknown = cases.failed.keys() - known.keys()
+        plain = self.suite.run(f"{name}.sh", bridged=False) if unknown or cases.problem else Cases()
+        self.counts["passed"] += len(passed)
+        for number in sorted(cases.failed):
+            if number in known:
+                self.counts[known[number]] += 1
+            elif number in plain.passed:
+                self.counts["without a reason"] += 1
+                self.wrong.append(f"{name}.{number} fails: {cases.failed[number]}")
+            else:
+                self.counts["fails with plain git too"] += 1
+        self.wrong += [
+            f"{name}.{n} passes now; remove it from reasons.toml" for n in sorted(known.keys() & cases.passed)
+        ]
+        if cases.problem and not plain.problem:
+            self.wrong.append(f"{name} {cases.problem}")
+        print(f"{name}: {len(passed)} passed, {len(cases.failed)} failed, {len(unknown)} without a reason", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
