@@ -42,7 +42,7 @@ demo: $(INSTALLED)
 # and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
 STORES := tests/interop/test_stores.py
-INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py))
+INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py))
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 
@@ -83,7 +83,7 @@ ratchet: $(INSTALLED)
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 
 git-suite: $(INSTALLED)
-	@PYTHONPATH=$(CURDIR)/tests:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run.py $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run_git_suite.py $(ARGS)
 
 soak: $(TOOLS)
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/sockets/soak.py $(or $(ARGS),10) $$(mktemp -d)

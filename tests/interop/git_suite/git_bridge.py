@@ -14,31 +14,34 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from smartserver.cli.git_remote_run import serve
 from smartserver.cli.session import client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import RefUpdate
 from smartserver.plugins.git_fetch import Fetch
-from smartserver.plugins.git_options import Options
-from smartserver.plugins.git_push import push
 from smartserver.plugins.git_terminal import Terminal
 from smartserver.plugins.git_wants import Wants
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git_read import plan
 from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.rules import Rule
 from transports.local import LocalTransport
 
 if TYPE_CHECKING:
     from smartserver.client.call import Client
     from smartserver.client.places import Place
+    from smartserver.vcs.base import Plan
 
 NO_BRANCH = b"refs/heads/HEAD"
 """What HEAD names on the server where it names no branch in the repository: the server has no detached HEAD."""
@@ -66,6 +69,23 @@ def repository_of(url: str, home: str) -> Path | None:
         if (found / "HEAD").exists() and ((found / "objects").is_dir() or (found / "commondir").exists()):
             return found.resolve()
     return None
+
+
+def peeled(local: GitRepository, key: bytes) -> bytes:
+    """The id of the object that an annotated tag peels to, empty for any other object."""
+    found = local.find(key.hex().encode() + b"^{}")
+    return found.key if found is not None and found.key != key else b""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A repository as a push reads it."""
+
+    local: GitRepository
+
+    def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
+        """What is to be sent."""
+        return plan(self.local, tips, haves)
 
 
 @dataclass(frozen=True)
@@ -106,14 +126,16 @@ class Bridge:
                     kinds = [KindField(kind.name, kind.check, kind.base) for kind in local.kinds]
                     remote.ask((repository_create, CreateRequest(local.vcs, kinds, {"HEAD": head})))
                     present = {}
-                removed = [name for name in present if name not in wanted]
-                changed = {name: key for name, key in wanted.items() if present.get(name) != key}
-                specs = [b":" + name for name in removed]
-                specs += [b"+%s:%s" % (key.hex().encode(), name) for name, key in changed.items()]
-                self._set_head(remote, NO_BRANCH if head in removed else head)
-                done = push(place, remote, local, Options(), specs, lambda _, segments, __: segments)
+                updates = [RefUpdate(name, None) for name in present if name not in wanted]
+                self._set_head(remote, NO_BRANCH if head not in wanted else head)
+                updates += [
+                    RefUpdate(name, key, Rule.FORCE, attributes=peeled(local, key))
+                    for name, key in wanted.items()
+                    if present.get(name) != key
+                ]
+                done = remote.push(updates, Source(local))
                 self._set_head(remote, head)
-        failed = [line.decode() for line in done if line.startswith(b"error") and not line.endswith(b" up to date")]
+        failed = [f"{each.update.ref!r}: {each.error}" for each in done if each.error]
         if failed:
             raise SystemExit(f"bridge: not copied: {failed}")
         return wanted
@@ -130,8 +152,11 @@ class Bridge:
             fetch = Fetch(place.path, remote, Terminal(lambda _: None))
             fetch.pull(local, Wants(tuple(changed)))
             fetch.bring(local, changed.values())
+            symbolic = self._git("for-each-ref", "--format=%(if)%(symref)%(then)%(refname)%(end)").splitlines()
             lines = [b"delete " + name for name in removed]
-            lines += [b"update %s %s" % (name, key.hex().encode()) for name, key in changed.items()]
+            lines += [
+                b"update %s %s" % (name, key.hex().encode()) for name, key in changed.items() if name not in symbolic
+            ]
             self._git("update-ref", "-m", "push", "--stdin", stdin=b"\n".join(lines) + b"\n")
             fetch.close()
 
@@ -148,6 +173,14 @@ class Bridge:
     def _git(self, *words: str, stdin: bytes = b"") -> bytes:
         command = ["git", "--git-dir", str(self.folder), *words]
         return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, env=self.environment, check=True).stdout
+
+
+def name_of(folder: Path) -> str:
+    """The name of a repository on the server. One that is made again where another was has a name of its own."""
+    mark = folder / "hpss-bridge"
+    with suppress(FileExistsError), open(mark, "x", encoding="ascii") as file:
+        file.write(uuid4().hex)
+    return hashlib.sha256(os.fsencode(folder) + mark.read_bytes()).hexdigest()[:16]
 
 
 def outside(environment: Mapping[str, str]) -> dict[str, str]:
@@ -170,7 +203,7 @@ def main() -> NoReturn:
         sys.exit(128)
     work = Path(os.environ["HPSS_BRIDGE_WORK"])
     environment = outside(os.environ)
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    name = name_of(folder)
     url = f"{os.environ['HPSS_BRIDGE']}/{work.name}/{name}"
     bridge = Bridge(folder, url, Path(os.environ["HPSS_BRIDGE_ROOT"]), work / "bridge", environment)
     with open(work / f"{name}.lock", "wb") as lock:

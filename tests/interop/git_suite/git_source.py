@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-BRIDGE = Path(__file__).resolve().parent / "bridge.c"
+BRIDGE = Path(__file__).resolve().parent / "git_bridge.c"
 
 MAKE = ("NO_CURL=1", "NO_TCLTK=1", "NO_PYTHON=1", "NO_GETTEXT=1", "CFLAGS=-O1")
 """Nothing that the scripts need is left out; what takes long is."""

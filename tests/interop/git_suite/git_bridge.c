@@ -1,5 +1,5 @@
 /*
- * Linked into git's own programs with -Wl,--wrap: git runs `git-remote-file` (bridge.py) for repositories that it would
+ * Linked into git's own programs with -Wl,--wrap: git runs `git-remote-file` (git_bridge.py) for repositories that it would
  * reach itself, on this machine or through a daemon of a test. Their names and URLs stay as the test wrote them.
  */
 #include "git-compat-util.h"
@@ -35,13 +35,25 @@ struct transport *__wrap_transport_get(struct remote *remote, const char *url)
 	return transport;
 }
 
-/* A clone of a path copies its files: it is told not to, unless the test says so itself (-l). */
+static int copies_files(const char **words)
+{
+	for (; *words; words++)
+		if (!strcmp(*words, "-l") || !strcmp(*words, "-s") || !strcmp(*words, "--local") || !strcmp(*words, "--shared"))
+			return 1;
+	return 0;
+}
+
+/* A clone of a path copies its files: it is told not to. Where a test says that it is to (-l, -s), git alone does it. */
 int __wrap_cmd_clone(int argc, const char **argv, const char *prefix)
 {
 	struct strvec words = STRVEC_INIT;
 
 	if (!getenv("HPSS_BRIDGE"))
 		return __real_cmd_clone(argc, argv, prefix);
+	if (copies_files(argv)) {
+		unsetenv("HPSS_BRIDGE");
+		return __real_cmd_clone(argc, argv, prefix);
+	}
 	strvec_push(&words, argv[0]);
 	strvec_push(&words, "--no-local");
 	strvec_pushv(&words, argv + 1);

@@ -1,8 +1,8 @@
 """Run git's own test suite over hpss: `make git-suite`.
 
-The network scripts of git's `t/` run with a git whose remotes on this machine are served by `smartserver` (bridge.py).
-Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason fails, and where one
-with a reason passes.
+The network scripts of git's `t/` run with a git whose remotes on this machine are served over hpss (git_bridge.py).
+Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason fails, and where
+one with a reason passes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-from build import CannotBuild, built
 from forks import Forks
+from git_source import CannotBuild, built
 
-HERE = Path(__file__).resolve().parent
+REASONS = Path(__file__).resolve().with_name("reasons.toml")
 
 FORKS = Forks(
-    "bridge",
+    "git_bridge",
     "encodings.idna",
     "smartserver.trace.bans",
     "smartserver.vcs.git_insert",
@@ -100,7 +100,7 @@ class Suite:
         rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         helper = self._work / "git-remote-file"
-        helper.write_text("from bridge import main\nmain()\n")
+        helper.write_text("from git_bridge import main\nmain()\n")
         self._programs = FORKS.stand_in(helper)
         command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
         command += ["--listen", "127.0.0.1:0", "--anonymous", "write", "--fsck", "off"]
@@ -180,22 +180,22 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def read_reasons(path: Path) -> tuple[dict[str, str], list[str], dict[tuple[str, int], str]]:
+def read_reasons(text: str) -> tuple[dict[str, str], list[str], dict[tuple[str, int], str]]:
     """The closed list of reasons, the scripts to run, and the reason of each case that fails.
 
     Raises:
         ValueError: a case has a reason that is not in the list, or two.
     """
-    content = tomllib.loads(path.read_text())
+    content = tomllib.loads(text)
     words: dict[str, str] = content["reasons"]
     cases: dict[tuple[str, int], str] = {}
     for script, by_reason in content["scripts"].items():
         for reason, numbers in by_reason.items():
             if reason not in words:
-                raise ValueError(f"{path}: {script}: {reason} is not in the list of reasons")
+                raise ValueError(f"{script}: {reason} is not in the list of reasons")
             for number in numbers:
                 if (script, number) in cases:
-                    raise ValueError(f"{path}: {script}.{number} has two reasons")
+                    raise ValueError(f"{script}.{number} has two reasons")
                 cases[script, number] = reason
     return words, list(content["scripts"]), cases
 
@@ -210,7 +210,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="scripts at a time (%(default)s)")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one script (%(default)s)")
     options = parser.parse_args()
-    words, scripts, reasons = read_reasons(HERE / "reasons.toml")
+    words, scripts, reasons = read_reasons(REASONS.read_text())
     work = options.work.resolve()
     try:
         source = built(options.source, work)
@@ -276,6 +276,8 @@ class Report:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         sys.exit(main())
     except KeyboardInterrupt:
