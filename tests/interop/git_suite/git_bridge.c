@@ -1,5 +1,5 @@
 /*
- * Linked into git's own programs with -Wl,--wrap: git runs `git-remote-file` (git_bridge.py) for repositories that it would
+ * Linked into git's own programs with -Wl,--wrap: git runs git_bridge.py as a remote helper for repositories that it would
  * reach itself, on this machine or through a daemon of a test. Their names and URLs stay as the test wrote them.
  */
 #include "git-compat-util.h"
@@ -9,17 +9,17 @@
 #include "bundle.h"
 #include "connect.h"
 
-/* The helper has the name of the scheme, so that protocol.file.allow decides as it does without the bridge. */
-static const char *helper = "file";
-
 struct transport *__real_transport_get(struct remote *remote, const char *url);
 int __real_cmd_clone(int argc, const char **argv, const char *prefix) __attribute__((weak));
 
-static int is_bridged(const char *url)
+/* The helper has the name of the protocol, so that protocol.NAME.allow decides as it does without the bridge. */
+static const char *helper_for(const char *url)
 {
-	if (starts_with(url, "file://") || starts_with(url, "git://127.0.0.1") || starts_with(url, "http://127.0.0.1"))
-		return 1;
-	return !strstr(url, "::") && url_is_local_not_ssh(url) && !is_bundle(url, 1);
+	if (starts_with(url, "git://127.0.0.1"))
+		return "git";
+	if (starts_with(url, "file://"))
+		return "file";
+	return !strstr(url, "::") && url_is_local_not_ssh(url) && !is_bundle(url, 1) ? "file" : NULL;
 }
 
 struct transport *__wrap_transport_get(struct remote *remote, const char *url)
@@ -28,8 +28,8 @@ struct transport *__wrap_transport_get(struct remote *remote, const char *url)
 	const char *address = url ? url : remote->url ? remote->url[0] : NULL;
 	struct transport *transport;
 
-	if (getenv("HPSS_BRIDGE") && !of_remote && address && is_bridged(address))
-		remote->foreign_vcs = helper;
+	if (getenv("HPSS_BRIDGE") && !of_remote && address)
+		remote->foreign_vcs = helper_for(address);
 	transport = __real_transport_get(remote, url);
 	remote->foreign_vcs = of_remote;
 	return transport;
@@ -37,9 +37,13 @@ struct transport *__wrap_transport_get(struct remote *remote, const char *url)
 
 static int copies_files(const char **words)
 {
+	static const char *options[] = { "-l", "-s", "--local", "--shared", "--no-hardlinks" };
+	size_t n;
+
 	for (; *words; words++)
-		if (!strcmp(*words, "-l") || !strcmp(*words, "-s") || !strcmp(*words, "--local") || !strcmp(*words, "--shared"))
-			return 1;
+		for (n = 0; n < ARRAY_SIZE(options); n++)
+			if (!strcmp(*words, options[n]))
+				return 1;
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-"""`git-remote-file` of the git suite: a repository of a test is served over hpss for the length of one git command.
+"""The remote helper of the git suite: a repository of a test is served over hpss for the length of one git command.
 
 Before the command the repository's refs and HEAD are copied to the server, with the objects they need; then
 `git-remote-hpss` runs as git runs it; after it the refs that a push changed are copied back. So each remote command of
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 NO_BRANCH = b"refs/heads/HEAD"
 """What HEAD names on the server where it names no branch in the repository: the server has no detached HEAD."""
 
-DOCUMENT_ROOTS = {"git": "repo", "http": "httpd/www"}
-"""Where the repositories of git's daemon and of its web server lie, below the folder of a test."""
+DAEMON_ROOT = "repo"
+"""Where the repositories of git's daemon lie, below the folder of a test."""
 
 Refs = Mapping[bytes, bytes]
 
@@ -57,8 +57,8 @@ def repository_of(url: str, home: str) -> Path | None:
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = unquote(parts.path)
-    elif parts.scheme in DOCUMENT_ROOTS:
-        path = f"{home}/{DOCUMENT_ROOTS[parts.scheme]}/" + unquote(parts.path).removeprefix("/smart/").lstrip("/")
+    elif parts.scheme == "git":
+        path = f"{home}/{DAEMON_ROOT}{unquote(parts.path)}"
     else:
         path = url
     for suffix in ("/.git", "", ".git/.git", ".git"):
@@ -102,11 +102,10 @@ class Bridge:
     """Without what git says of the repository a command runs in."""
 
     def git_refs(self) -> Refs:
-        """The refs of the repository."""
+        """The refs of the repository, without those that git lets nobody push (`refs/stash`)."""
         listed = self._git("for-each-ref", "--format=%(objectname) %(refname)")
-        return {
-            name: bytes.fromhex(key.decode()) for key, name in (line.split(b" ", 1) for line in listed.splitlines())
-        }
+        rows = [line.split(b" ", 1) for line in listed.splitlines()]
+        return {name: bytes.fromhex(key.decode()) for key, name in rows if name.count(b"/") > 1}
 
     def served_refs(self) -> Refs | None:
         """The refs on the server, None where there is no copy yet."""

@@ -99,9 +99,10 @@ class Suite:
         root = self._work / "served"
         rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
-        helper = self._work / "git-remote-file"
-        helper.write_text("from git_bridge import main\nmain()\n")
-        self._programs = FORKS.stand_in(helper)
+        for protocol in ("file", "git"):
+            helper = self._work / f"git-remote-{protocol}"
+            helper.write_text("from git_bridge import main\n\nmain()\n")
+            self._programs = FORKS.stand_in(helper)
         command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
         command += ["--listen", "127.0.0.1:0", "--anonymous", "write", "--fsck", "off"]
         log = self._work / "server.log"
