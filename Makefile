@@ -11,7 +11,7 @@
 #                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
 #                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
-#   make git-suite   git's own tests of clone, fetch and push over hpss://: an hour, beside no other test (some of them:
+#   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git

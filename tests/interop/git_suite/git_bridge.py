@@ -31,11 +31,13 @@ from smartserver.plugins.git_fetch import Fetch
 from smartserver.plugins.git_terminal import Terminal
 from smartserver.plugins.git_wants import Wants
 from smartserver.store.repository import PackRepository
+from smartserver.vcs.base import VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_read import plan
 from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.rules import Rule
+from transports.errors import CodedError
 from transports.local import LocalTransport
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ class Bridge:
                 self._set_head(remote, head)
         failed = [f"{each.update.ref!r}: {each.error}" for each in done if each.error]
         if failed:
-            raise SystemExit(f"bridge: not copied: {failed}")
+            sys.exit(f"bridge: {self.folder} cannot be copied: {failed}")
         return wanted
 
     def copy_out(self, before: Refs) -> None:
@@ -160,6 +162,7 @@ class Bridge:
             fetch.close()
 
     def _set_head(self, remote: RemoteRepository, head: bytes) -> None:
+        """Set it, also to a branch that is not there."""
         if remote.knowledge.settings.get("HEAD") != head:
             remote.ask((repository_configure, ConfigureRequest({"HEAD": head})))
 
@@ -177,9 +180,9 @@ class Bridge:
 def name_of(folder: Path) -> str:
     """The name of a repository on the server. One that is made again where another was has a name of its own."""
     mark = folder / "hpss-bridge"
-    with suppress(FileExistsError), open(mark, "x", encoding="ascii") as file:
-        file.write(uuid4().hex)
-    return hashlib.sha256(os.fsencode(folder) + mark.read_bytes()).hexdigest()[:16]
+    with suppress(FileExistsError):
+        mark.symlink_to(uuid4().hex)  # Made at once with what it says.
+    return hashlib.sha256(os.fsencode(folder) + os.fsencode(mark.readlink())).hexdigest()[:16]
 
 
 def outside(environment: Mapping[str, str]) -> dict[str, str]:
@@ -207,7 +210,10 @@ def main() -> NoReturn:
     bridge = Bridge(folder, url, Path(os.environ["HPSS_BRIDGE_ROOT"]), work / "bridge", environment)
     with open(work / f"{name}.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        before = bridge.copy_in()
+        try:
+            before = bridge.copy_in()
+        except (VcsError, CodedError, subprocess.CalledProcessError) as wrong:
+            sys.exit(f"bridge: {folder} cannot be copied: {wrong}")
     child = os.fork()
     if not child:
         serve(remote, url, {**os.environ, "XDG_CACHE_HOME": str(work / "cache")})

@@ -60,7 +60,11 @@ def _download(folder: Path) -> Path:
         return archives[-1]
     (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     fields = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
-    listed = _run(["apt-get", "indextargets", "--format", fields, "Created-By: Packages", "Label: Debian"], folder)
+    listed = ""
+    if shutil.which("apt-get"):
+        listed = _run(["apt-get", "indextargets", "--format", fields, "Created-By: Packages", "Label: Debian"], folder)
+    if not listed:
+        raise CannotBuild("no list of Debian's packages is here (apt-get update): name git's source by --source FOLDER")
     sources = folder / "sources.list"
     sources.write_text("".join(f"deb-src {line}\n" for line in sorted(set(listed.splitlines()))))
     options = [f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=-", f"Dir::State::lists={folder / 'lists'}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_bridge import repository_of
+from git_bridge import name_of, repository_of
 from run_git_suite import REASONS, cases_of, read_reasons
 
 OUTPUT = """\
@@ -40,9 +40,9 @@ def test_a_script_that_skipped_all() -> None:
 
 
 def test_the_reasons_are_of_the_closed_list() -> None:
-    words, scripts, cases = read_reasons(REASONS.read_text())
-    assert set(cases.values()) <= words.keys()
-    assert {script for script, _ in cases} <= set(scripts)
+    reasons = read_reasons(REASONS.read_text())
+    assert set(reasons.cases.values()) <= reasons.words.keys()
+    assert {script for script, _ in reasons.cases} <= set(reasons.scripts)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_reasons_are_of_the_closed_list() -> None:
 )
 def test_reasons_that_are_wrong(cases: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        read_reasons(f"[reasons]\na = 'A'\nc = 'C'\n[scripts]\nt0001-x = {cases}\n")
+        read_reasons(f"git = '2.39.5'\n[reasons]\na = 'A'\nc = 'C'\n[scripts]\nt0001-x = {cases}\n")
 
 
 @pytest.mark.parametrize("name", ["x", "x/.git", "y", "file"])
@@ -67,3 +67,12 @@ def test_where_a_repository_is(name: str, tmp_path: Path) -> None:
     assert repository_of(str(tmp_path / name), "") == expected
     assert repository_of(f"file://{tmp_path / name}", "") == expected
     assert repository_of(str(tmp_path / "none"), "") is None
+
+
+def test_the_name_of_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    name = name_of(tmp_path / "a")
+    assert name_of(tmp_path / "a") == name
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "a").mkdir()
+    assert len({name, name_of(tmp_path / "a"), name_of(tmp_path / "b")}) == 3
