@@ -30,6 +30,7 @@ def built(source: Path | None, work: Path) -> Path:
         source = work / "git"
         if not (source / "t").exists():
             _unpack(_download(work / "download"), source)
+    source = source.resolve()
     if not (source / "t" / "test-lib.sh").exists():
         raise CannotBuild(f"{source} is not a source tree of git: it has no t/test-lib.sh")
     work.mkdir(parents=True, exist_ok=True)

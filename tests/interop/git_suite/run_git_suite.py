@@ -123,6 +123,8 @@ class Suite:
 
     def run(self, script: str, *, bridged: bool) -> Cases:
         """Run a script, over hpss or with git alone."""
+        if self._stopped:
+            return Cases(problem="stopped")
         name = script.removesuffix(".sh")
         work = self._work / ("hpss" if bridged else "plain") / name
         rmtree(work, ignore_errors=True)
@@ -218,7 +220,9 @@ def main() -> int:
     """Run what the command line says; the exit status."""
     parser = argparse.ArgumentParser(prog="make git-suite ARGS=...", description=__doc__.split("\n\n")[0])
     parser.add_argument("scripts", nargs="*", help="scripts, as t5510 (default: all of reasons.toml)")
-    parser.add_argument("--source", type=Path, help="git's source tree (default: Debian's source package)")
+    parser.add_argument(
+        "--source", type=Path, help="git's source tree; it is built there (default: Debian's source package)"
+    )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smartserver" / "git-suite"
     parser.add_argument("--work", type=Path, default=cache, help="folder for the source and the logs (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="scripts at a time (%(default)s)")
