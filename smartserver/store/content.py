@@ -76,8 +76,10 @@ class ContentReader:
 
     def _segments(self) -> Iterator[bytes]:
         snapshot, plan = self._snapshot, self._plan
-        for ordinal in plan.revisions:
-            bare = plan.bare and not (plan.merges and len(snapshot.graph.parents(ordinal)) > 1)
+        last = len(plan.revisions) - plan.ends
+        for at, ordinal in enumerate(plan.revisions):
+            is_end = at < plan.ends or at >= last
+            bare = plan.bare and not (is_end or (plan.merges and len(snapshot.graph.parents(ordinal)) > 1))
             yield self._segment(ordinal, [] if bare else self._described(snapshot.revision(ordinal)))
         pairs = self._pairs()
         changed = self._changed(pairs) if plan.trees.changed else None

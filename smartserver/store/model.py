@@ -7,7 +7,7 @@ decides there; the repository makes the changes durable in one swap, or plans ag
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -77,6 +77,8 @@ class ContentPlan(msgspec.Struct, frozen=True):
     """Only ids and parents are sent of them."""
     merges: bool = False
     """But of those with several parents everything."""
+    ends: int = 0
+    """And of so many that come first, and so many that come last."""
     trees: Trees = Trees()
 
     def __bool__(self) -> bool:
@@ -328,6 +330,14 @@ class Transaction(Protocol):
             MissingRevision: it is not stored.
         """
 
+    def left_hand_steps(self, revision: RevisionId, wanted: Collection[RevisionId]) -> Mapping[RevisionId, int]:
+        """How many first parents lie between a revision and each of `wanted` that is in its line.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: the revision is not stored.
+        """
+
     def plan_content(
         self,
         wants: Sequence[RevisionId],
@@ -338,12 +348,13 @@ class Transaction(Protocol):
         left_hand: bool = False,
         bare: bool = False,
         merges: bool = False,
+        ends: int = 0,
         trees: Trees | None = None,
     ) -> ContentPlan:
         """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
 
         `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
-        `bare`: ids and parents alone; with `merges` of those with one parent or none.
+        `bare`: ids and parents alone; with `merges` of those with one parent or none; not of the first and last `ends`.
 
         Raises:
             MissingRevision: a want, or the revision of a tree, is not stored.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from smartserver.errors import (
@@ -399,6 +399,17 @@ class RepositoryTransaction:
     def left_hand_length(self, revision: RevisionId) -> int:
         return self._line(revision).length()
 
+    def left_hand_steps(self, revision: RevisionId, wanted: Collection[RevisionId]) -> dict[RevisionId, int]:
+        graph = self._present().graph
+        left = {ordinal: each for each in wanted if (ordinal := graph.ordinal(each)) is not None}
+        found: dict[RevisionId, int] = {}
+        for steps, ordinal in enumerate(self._line(revision) if left else ()):
+            if (each := left.pop(ordinal, None)) is not None:
+                found[each] = steps
+            if not left:
+                break
+        return found
+
     def plan_content(
         self,
         wants: Sequence[RevisionId],
@@ -409,6 +420,7 @@ class RepositoryTransaction:
         left_hand: bool = False,
         bare: bool = False,
         merges: bool = False,
+        ends: int = 0,
         trees: Trees | None = None,
     ) -> ContentPlan:
         self.check_content()
@@ -425,7 +437,7 @@ class RepositoryTransaction:
             chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, self._line(wants[0]))
         else:
             chosen = reversed(graph.missing(wanted, had, cut, self._charge))
-        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, trees or Trees())
+        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, ends, trees or Trees())
 
     def check_content(self) -> None:
         if self.created is not None:

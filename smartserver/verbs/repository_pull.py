@@ -56,6 +56,9 @@ class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     `newest`: what this one reaches, instead of the wants. `oldest`: none that its first parent reaches. `merges`: those
     with several parents are not `bare`. `tag`: as `newest`, the revision that has this tag, an entry of the map `tags`
     that belongs to the first of `refs`.
+
+    `ends`: so many that come first, and so many that come last, are not `bare` either. `numbers`: the answer says the
+    numbers of all that have tags; nothing comes where each has one and it were `bare`, or where there is no such `tag`.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
@@ -65,6 +68,8 @@ class ChosenField(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     oldest: Named | None = None
     merges: bool = False
     tag: Annotated[bytes, msgspec.Meta(max_length=MAX_NAME)] = b""
+    ends: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
+    numbers: bool = False
 
 
 class TreesField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -128,7 +133,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 class PullResult(Result, frozen=True, array_like=True):
     """`segments` and `size` of the body of whole revisions (bytes, before a bulk stream made fewer of them);
     `common`: a bit for each have, lowest first, that is here. `trees`: the ids of `TreesField.revisions`. `newest`:
-    that of `ChosenField.newest` or of the tag, where whole revisions were asked for.
+    that of `ChosenField.newest` or of the tag, where whole revisions were asked for. `numbers`: of the revision of each
+    tag of the first ref, in the order of the tags' names; 0 where its number cannot be counted along first parents.
     """
 
     segments: int = 0
@@ -136,6 +142,7 @@ class PullResult(Result, frozen=True, array_like=True):
     common: bytes = b""
     trees: list[bytes] = []
     newest: bytes = b""
+    numbers: list[int] = []
 
 
 def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
@@ -169,7 +176,9 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
     """Plan the answer to a pull of less than whole revisions."""
     transaction, chosen, asked = context.transaction, request.chosen, request.trees
     transaction.check_content()
-    named = _Numbered(transaction, wants).revision
+    numbered = _Numbered(transaction, wants)
+    named = numbered.revision
+    numbers: list[int] = []
     trees = Trees()
     if asked is not None:
         paths = asked.paths
@@ -191,19 +200,31 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
     if chosen is None:  # The wants only say from where revisions are numbered.
         plan = transaction.plan_content([], trees=trees)
     else:
+        if chosen.numbers:
+            numbers = numbered.numbers(_tagged(transaction, request.refs))
+        is_told = chosen.numbers and chosen.bare and all(numbers)
         oldest = None if chosen.oldest is None else transaction.left_hand(named(chosen.oldest), 1)
         plan = transaction.plan_content(
-            _heads(transaction, request.refs, chosen, wants, named),
+            [] if is_told else _heads(transaction, request.refs, chosen, wants, named),
             request.haves if oldest is None else [*request.haves, oldest],
             request.absent,
             chosen.limit,
             left_hand=chosen.left_hand,
             bare=chosen.bare,
             merges=chosen.merges,
+            ends=chosen.ends,
             trees=trees,
         )
     context.stream(plan)
-    return PullResult(trees=list(trees.of))
+    return PullResult(trees=list(trees.of), numbers=numbers)
+
+
+def _tagged(transaction: Transaction, refs: Sequence[bytes] | None) -> list[RevisionId]:
+    """What the tags of the first ref name, in the order of their names."""
+    if not refs:
+        return []
+    before = refs[0] + b"\0"
+    return [revision for name, revision in sorted(transaction.map(TAGS).items()) if name.startswith(before)]
 
 
 def _heads(
@@ -217,6 +238,8 @@ def _heads(
     if not chosen.tag:
         return wants if chosen.newest is None else [named(chosen.newest)]
     tagged = transaction.entry(TAGS, refs[0] + b"\0" + chosen.tag) if refs else None
+    if tagged is None and chosen.numbers:
+        return []
     if tagged is None:
         raise NoSuchTag(chosen.tag)
     return [tagged]
@@ -239,6 +262,13 @@ class _Numbered:
             if found is not None:
                 return found
         raise NoSuchRevisionNumber(named)
+
+    def numbers(self, revisions: Sequence[RevisionId]) -> list[int]:
+        """The numbers of some revisions; 0 for what is not in the line, or is below a number that cannot be."""
+        if not self._wants:
+            return [0] * len(revisions)
+        steps = self._transaction.left_hand_steps(self._wants[0], set(revisions))
+        return [max(0, self._last - steps.get(revision, self._last)) for revision in revisions]
 
     @functools.cached_property
     def _last(self) -> int:

@@ -98,6 +98,11 @@ def test_what_revisions_say_of_themselves(stored: Stored) -> None:
     bare = stored.parts(stored.begin().plan_content([stored.merged], bare=True))
     assert [part.revision for part in bare] == [part.revision for part in parts]
     assert stored.records(bare) == []
+    ends = stored.parts(stored.begin().plan_content([stored.merged], bare=True, ends=2))
+    said = [part.revision for part in ends if part.records]
+    assert said == [part.revision for part in (*parts[:2], *parts[-2:])]
+    every = stored.begin().plan_content([stored.merged], bare=True, ends=100)
+    assert stored.records(stored.parts(every)) == stored.records(parts)
 
 
 def test_which_revisions(stored: Stored) -> None:

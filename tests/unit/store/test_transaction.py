@@ -273,6 +273,8 @@ def test_the_left_hand_line() -> None:
     # What a revision has after a ghost is not its first parent.
     assert [transaction.left_hand(later, steps) for steps in range(3)] == [later, grafted, None]
     assert transaction.left_hand_length(later) == 2
+    assert transaction.left_hand_steps(merged, [line[0], side, b"ghost", merged]) == {merged: 0, line[0]: 4}
+    assert transaction.left_hand_steps(merged, []) == {}
     for ask in (lambda: transaction.left_hand(b"ghost", 0), lambda: transaction.left_hand_length(b"ghost")):
         with pytest.raises(MissingRevision):
             ask()

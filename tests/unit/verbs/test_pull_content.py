@@ -92,6 +92,42 @@ def test_chosen_revisions(trunk: Trunk) -> None:
     assert trunk.chosen(ChosenField(newest=1, oldest=5)) == []
     request = PullRequest(What.REVISIONS, refs=[TRUNK], chosen=ChosenField(bare=True))
     assert trunk.asked(request)[1].bare
+    request = PullRequest(What.REVISIONS, refs=[TRUNK], chosen=ChosenField(bare=True, ends=2))
+    assert trunk.asked(request)[1].ends == 2
+
+
+def test_numbers_of_what_has_tags(trunk: Trunk) -> None:
+    """In the order of the tags' names, those of the first ref alone; the graph comes where counting is not enough."""
+
+    def asked(chosen: ChosenField, refs: list[bytes], **tags: bytes) -> tuple[list[int], int]:
+        context = trunk.context()
+        for name, revision in tags.items():
+            context.transaction.set_map("tags", "ids", TRUNK + b"\0" + name.encode(), revision)
+        result = run(context, PullRequest(What.REVISIONS, refs=refs, chosen=chosen))
+        (plan,) = context.plans
+        assert isinstance(plan, ContentPlan)
+        return result.numbers, len(plan.revisions)
+
+    line = trunk.line
+    graph = ChosenField(bare=True, numbers=True)
+    assert asked(graph, [TRUNK], b=line[0], a=line[4], c=line[0]) == ([5, 1, 1], 0)
+    assert asked(graph, [TRUNK]) == ([], 0)
+    assert asked(graph, [TRUNK], b=line[2], a=trunk.side) == ([0, 3], 6)
+    assert asked(graph, [TRUNK], b=line[2], a=b"ghost") == ([0, 3], 6)
+    assert asked(graph, [b"none"], a=line[0]) == ([], 0)
+    assert asked(ChosenField(bare=True), [TRUNK], a=line[0]) == ([], 6)
+    # One that is named comes besides, if it is there.
+    assert asked(ChosenField(1, tag=b"a", numbers=True), [TRUNK], a=line[3]) == ([4], 1)
+    assert asked(ChosenField(1, tag=b"none", numbers=True), [TRUNK], a=line[3]) == ([4], 0)
+
+
+def test_no_number_is_below_one(trunk: Trunk) -> None:
+    """What a tip's attributes say may be less than what can be counted."""
+    context = trunk.context()
+    context.transaction.set_ref(b"few", (Tip(trunk.line[4], b"2"),))
+    context.transaction.set_map("tags", "ids", b"few\0a", trunk.line[0])
+    result = run(context, PullRequest(What.REVISIONS, refs=[b"few"], chosen=ChosenField(bare=True, numbers=True)))
+    assert result.numbers == [0]
 
 
 @pytest.mark.parametrize(
