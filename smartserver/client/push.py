@@ -6,7 +6,7 @@ server holds is not sent twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -38,7 +38,7 @@ from smartserver.errors import (
     NotDone,
     OutcomeUnknown,
 )
-from smartserver.records.model import Key, RevisionId, Tip
+from smartserver.records.model import Announced, Key, RevisionId, Tip
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -82,6 +82,7 @@ class Push:
         check_only: bool,
         bulk: bool,
         anew: Callable[[], Changes] | None,
+        is_likely: bool = False,
     ) -> None:
         """The arguments are those of `RemoteRepository.push_all`."""
         self._remote = remote
@@ -95,10 +96,10 @@ class Push:
         """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
         self._anew = anew
         known = remote.knowledge
+        self._is_likely = is_likely and not known.met
         self._haves = known.tips()
         """What the remote is taken to hold."""
-        # Where another system was seen, making it is what the server refuses by name.
-        self._creating = new if new is None or known.vcs != new.vcs else None
+        self._creating = self._to_be_made()
         """As what the repository is made, where it is not taken to be there."""
         self._unusable: set[Key] = set()
         """What the remote has no use for as a delta base."""
@@ -115,7 +116,10 @@ class Push:
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
             # announces nothing: it is taken as it is.
-            outgoing = self._outgoing(self._plan(), announced=left > 0)
+            plan = self._plan()
+            outgoing = self._outgoing(plan, announced=left > 0)
+            if self._is_likely and outgoing.flags & RequestFlag.GRAPH_FIRST and self._meets(plan):
+                outgoing = self._outgoing(self._plan(), announced=left > 0)
             try:
                 answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
@@ -128,6 +132,29 @@ class Push:
                 return self._refused(refusal, outgoing)
             return self._done(answer)
         raise AssertionError("the last attempt returns or raises")
+
+    def _to_be_made(self) -> NewRepository | None:
+        # Where another system was seen, making it is what the server refuses by name.
+        return self._new if self._new is None or self._remote.knowledge.vcs != self._new.vcs else None
+
+    def _meets(self, plan: Plan) -> bool:
+        """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
+        from smartserver.verbs.repository_missing import MissingRequest, MissingResult, repository_missing
+
+        self._is_likely = False
+        asked = [each.revision for each in _spread(plan.graph)]
+        try:
+            (result,) = self._remote.ask((repository_missing, MissingRequest(haves=asked, most=0))).results
+        except CodedError:
+            return False  # Which the push is going to be told, too.
+        if not isinstance(result, MissingResult):
+            return False
+        common = int.from_bytes(result.common, "little")
+        self._haves = [*self._remote.knowledge.tips(), *(each for at, each in enumerate(asked) if common >> at & 1)]
+        self._creating = self._to_be_made()
+        if self._anew is not None:
+            self._updates, self._maps = self._anew()
+        return True
 
     def _plan(self) -> Plan:
         plan = self._source.plan([update.tip for update in self._updates if update.tip is not None], self._haves)
@@ -258,6 +285,14 @@ class Push:
         for number, of_map in zip(later, again.maps, strict=True):
             mapped[number] = of_map
         return Pushed(done, mapped, revisions + again.revisions, created or again.created)
+
+
+def _spread(graph: Sequence[Announced]) -> Iterator[Announced]:
+    """Some of a graph, the newest first, each a fifth as far again from the end as the one before."""
+    back = 1
+    while back <= len(graph):
+        yield graph[-back]
+        back += max(1, back // 5)
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:

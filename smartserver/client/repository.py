@@ -201,9 +201,11 @@ class RemoteRepository:
         check_only: bool = False,
         bulk: bool = False,
         anew: Callable[[], Changes] | None = None,
+        is_likely: bool = False,
     ) -> Pushed:
         """As `push`, and change maps after the refs. `anew`: says what is to be changed where the remote turned out
-        to be another than it was taken for.
+        to be another than it was taken for. `is_likely`: the remote is likely to be there and to have a part of it, so
+        that what it has is asked before a long push, where nothing is known of it.
 
         Raises:
             CodedError: the whole push was refused.
@@ -219,6 +221,7 @@ class RemoteRepository:
             check_only=check_only,
             bulk=bulk,
             anew=anew,
+            is_likely=is_likely,
         )
         return push.run()
 

@@ -133,7 +133,8 @@ class _Push:
         for _ in range(TRIES):
             if self._violates() and not is_sure:
                 remote.look_again()  # What is remembered refuses nothing.
-            pushed = remote.push(*self._planned(), source, NewRepository(VCS, KINDS), self._planned)
+            new = NewRepository(VCS, KINDS)
+            pushed = remote.push(*self._planned(), source, new, self._planned, is_likely=self._comes_from_there())
             error = pushed.error()
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
@@ -149,6 +150,12 @@ class _Push:
         if error is not None:
             raise error
         return pushed.refs[0].old, self.tip, outcomes([each for each in pushed.maps if each.update.map == TAGS])
+
+    def _comes_from_there(self) -> bool:
+        """Whether the source was got from the target, or from a branch beside it, or was pushed there before."""
+        folder = _folder(self.target.base)
+        known = (self.source.get_parent(), self.source.get_push_location())
+        return any(each is not None and _folder(each) == folder for each in known)
 
     def _planned(self) -> Changes:
         """What is sent to the branch as it is known.
@@ -196,6 +203,10 @@ class _Push:
         }
         changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, self.how)
         return conflicts | (push_tags(remote, changes) if changes else {})
+
+
+def _folder(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[0]
 
 
 def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:

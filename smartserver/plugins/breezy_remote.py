@@ -336,10 +336,16 @@ class Remote:
         source: PushSource | None = None,
         new: NewRepository | None = None,
         anew: Callable[[], Changes] | None = None,
+        *,
+        is_likely: bool = False,
     ) -> Pushed:
-        """Send a change, all of it or nothing; to be called in `words`. `anew`: as in `RemoteRepository.push_all`."""
+        """Send a change, all of it or nothing; to be called in `words`. `anew`, `is_likely`: as in
+        `RemoteRepository.push_all`.
+        """
         self.server.settle()
-        return self.repository.push_all(updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew)
+        return self.repository.push_all(
+            updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew, is_likely=is_likely
+        )
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 from remotes import (
@@ -24,6 +26,7 @@ from remotes import (
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
 
 from smartserver.client import body as client_body
+from smartserver.client.body import Nothing
 from smartserver.client.medium import CannotConnect
 from smartserver.client.push import PLANS
 from smartserver.client.updates import Outcome, RefUpdate
@@ -44,13 +47,16 @@ from smartserver.errors import (
     StaleLease,
     WrongVcs,
 )
+from smartserver.records.model import RevisionId
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.map_update import MapUpdateRequest
+from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
+from smartserver.verbs.repository_missing import MissingResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
-from smartserver.wire.limits import BULK_BYTES
+from smartserver.wire.limits import BULK_BYTES, GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import RequestFlag, Status, encode, raw
@@ -161,6 +167,50 @@ def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:
 
     pushed = there.push_all([RefUpdate(MAIN, TIP)], [], source, NEW, anew=anew)
     assert [each.update.ref for each in pushed.refs] == [TOPIC]
+
+
+LONG = [b"%20d" % number for number in range(40)]
+
+
+class LongSource(Source):
+    """A history of which each part is long."""
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Planned:
+        self.haves.append(list(haves))
+        return Planned([each for each in LONG if each not in self.haves[-1]])
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> LongSource:
+    monkeypatch.setattr(Planned, "segments", lambda plan: [bytes(GRAPH_FIRST_THRESHOLD)] * len(plan.revisions))
+    return LongSource()
+
+
+def test_what_is_there_is_asked_before_a_long_push_to_where_something_is_likely(long: LongSource) -> None:
+    """Of the newest ones each is asked for, then some."""
+    there = done(MissingResult([], 0, bytes([0b1000]), b""), state=state(OTHER))
+    moved = done(InsertPackResult(1), SetLastRevisionResult([OTHER]))
+    server = Server([saying(there, moved)])
+    (pushed,) = remote(server).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True).refs
+    assert pushed.outcome is Outcome.DONE
+    assert requests(server) == [["Repository.missing"], ["Repository.insert_pack", "Branch.set_last_revision"]]
+    assert long.haves == [[], [OTHER, LONG[-4]]]
+
+
+@pytest.mark.parametrize("answer", [NoSuchRepository("project"), AccessDenied("project", "no")])
+def test_a_repository_that_was_likely_and_is_not_there_is_made(answer: CodedError, long: LongSource) -> None:
+    server = Server([saying(answer, MADE)])
+    (pushed,) = remote(server).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True).refs
+    assert pushed.outcome is Outcome.DONE
+    assert [each[0] for each in requests(server)] == ["Repository.missing", "Repository.create"]
+
+
+def test_nothing_is_asked_before_a_short_push_or_one_to_a_repository_that_is_known(long: LongSource) -> None:
+    server = Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))])
+    remote(server, state(OLD)).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True)
+    short = Server([saying(done(CreateResult(True), SetLastRevisionResult([])))])
+    remote(short).push_all([RefUpdate(MAIN, None)], [], Nothing(), NEW, is_likely=True)
+    assert ["Repository.missing"] not in [*requests(server), *requests(short)]
 
 
 @pytest.mark.parametrize(
