@@ -10,9 +10,13 @@ from breezy import urlutils
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy_guess import arguments, given, is_ours, is_running
-from smartserver.plugins.breezy_wanted import pulled_into
+from smartserver.plugins.breezy_specs import Named
+from smartserver.plugins.breezy_wanted import Wanted, compared_branches, pulled_into
+from smartserver.verbs.repository_pull import TreesField
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from smartserver.plugins.breezy_remote import Remote
 
 
@@ -23,7 +27,13 @@ def learn_beside(remote: Remote) -> None:
     if checkout is not None:
         _learn_from_new(remote, checkout)
         return
+    if is_running("diff") and len(places := compared_branches(arguments())) == 2 and not given("revision"):
+        _compare(remote, places)
+        return
     beside = next((other for other in remote.server.read.remotes.values() if other is not remote), None)
+    if beside is not None and is_running("find-merge-base"):
+        _share_graph(remote, beside)
+        return
     if beside is None or remote.fetched.target is None:
         return
     if not beside.is_known:
@@ -32,6 +42,36 @@ def learn_beside(remote: Remote) -> None:
     value = known.ref(known.named or b"")
     if known.at == at and value is not None and remote.fetched.target.has_revision(value[0].id):
         remote.learn_from(known)
+
+
+def _compare(remote: Remote, places: Sequence[str]) -> None:
+    """Read what differs between the trees of two branches of one repository."""
+    remote.look_again()
+    branches = [_on_server_of(remote, place) for place in places]
+    tips: list[Named] = []
+    for each in branches:
+        known = None if each is None else remote.knowledge.beside(each.path)
+        value = None if known is None or known.at != remote.knowledge.at else known.ref(known.named or b"")
+        if each is None or known is None or value is None:
+            return
+        if each is not remote:
+            each.knowledge = each.repository.knowledge = known
+        tips.append(value[0].id)
+    trees = TreesField(tips, changed=True) if len(set(tips)) > 1 else TreesField(tips[:1], texts=False)
+    content = remote.read_for(Wanted(trees=trees))
+    for each in branches:
+        if each is not None and each is not remote:
+            each.learn_from(each.knowledge, content)
+
+
+def _share_graph(remote: Remote, beside: Remote) -> None:
+    """Have one graph for two branches of one repository."""
+    at, known = beside.look().at, beside.knowledge.beside(remote.path)
+    value = known.ref(known.named or b"")
+    if beside.content is not None and known.at == at and value is not None:
+        with beside.asking():
+            beside.content.look_beside(value[0].id)
+        remote.learn_from(known, beside.content)
 
 
 def _learn_from_new(remote: Remote, checkout: Checkout) -> None:

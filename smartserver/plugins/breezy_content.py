@@ -25,8 +25,11 @@ from smartserver.vcs.base import WrongContent
 from smartserver.vcs.brz_compat import StoreKey
 from smartserver.vcs.brz_meta import text_meta
 from smartserver.verbs.fields import HERE, MAX_IDS
-from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
+from smartserver.verbs.repository_pull import TAGS, ChosenField, InsideField, TreesField
 from smartserver.verbs.repository_stats import StatsResult
+
+PATIENCE = 2
+"""Times that something is asked for which nobody thought of; then the whole history is."""
 
 FEW = 2
 """Times that revisions are asked for by name: `-r date:` looks at one after the other."""
@@ -52,6 +55,7 @@ class Content:
         self.gone: RevisionId | None = None
         """What the tree of a checkout rests on, where the server has it no more."""
         self._asked = 0
+        self._left = PATIENCE
         self._below: set[RevisionId] = set()
         self._beside: list[RevisionId] = []
         """What the tree of a lightweight checkout rests on, where the branch does not reach it."""
@@ -95,13 +99,19 @@ class Content:
         known = self.remote.knowledge
         return known.named == HERE and known.ref(HERE) is None
 
-    def _ask(self, chosen: ChosenField | None, trees: TreesField | None, inside: Wanted | None = None) -> None:
+    def _ask(
+        self,
+        chosen: ChosenField | None,
+        trees: TreesField | None,
+        inside: Wanted | None = None,
+        haves: Sequence[RevisionId] = (),
+    ) -> None:
         """Read these; `inside`: what is read instead where the path leads into the branch, and wanted then."""
         instead = None if inside is None else InsideField(inside.chosen, inside.trees)
         stats = self.stats is None and self.wanted.stats
         ids = [*self.wanted.ids, *self._beside]
         try:
-            content = self.remote.read(chosen, trees, ids=ids, inside=instead, stats=stats)
+            content = self.remote.read(chosen, trees, ids=ids, haves=haves, inside=instead, stats=stats)
         except MissingRevision as wrong:
             self._absent.add(wrong.revision)  # Nobody need ask for it again.
             raise
@@ -114,12 +124,17 @@ class Content:
             self._absent.update(trees.had)
             named.update(zip(content.result.trees, trees.revisions, strict=False))
         self._absent -= self.parents.keys()
+        if content.result.numbers:
+            tags = sorted(self.remote.knowledge.map(TAGS, self._name()).items())
+            self.numbers.update(
+                {tag: number for (_, tag), number in zip(tags, content.result.numbers, strict=False) if number}
+            )
         if chosen is not None:
             is_part = chosen.limit or chosen.left_hand or chosen.newest is not None or chosen.oldest is not None
-            self._has_graph |= not is_part
+            self._has_graph |= not is_part and (first is not None or not chosen.numbers)
             if chosen is self.wanted.chosen and self.wanted.ends:
                 self._end_at(chosen, first)
-            if first is not None and not ids:  # Else what comes first may be one of those.
+            if first is not None and not ids and not chosen.tag:  # Else what comes first may be one of those.
                 named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
 
@@ -174,12 +189,15 @@ class Content:
 
     def tip(self) -> tuple[RevisionId | None, int]:
         """The tip and its number."""
-        knowledge = self.remote.knowledge
-        value = knowledge.ref(knowledge.branch or knowledge.named or HERE)
+        value = self.remote.knowledge.ref(self._name())
         if not value:
             return None, 0
         attributes = value[0].attributes
         return value[0].id, int(attributes) if attributes.isdigit() else 0
+
+    def _name(self) -> bytes:
+        knowledge = self.remote.knowledge
+        return knowledge.branch or knowledge.named or HERE
 
     # -- what is asked for later
 
@@ -198,8 +216,10 @@ class Content:
         return self.parents
 
     def _ask_graph(self) -> None:
+        tip = self.tip()[0]
+        haves = [tip] if self._has_graph and tip is not None else []
         try:
-            self._ask(ChosenField(bare=True), None)
+            self._ask(ChosenField(bare=True), None, haves=haves)
         except MissingRevision:
             if not self._beside:
                 raise
@@ -228,9 +248,14 @@ class Content:
             left += new
         return ancestor in seen
 
+    def lets_ask(self) -> bool:
+        """Whether what is missing is to be asked for by itself, once more."""
+        self._left -= 1
+        return self._left >= 0
+
     def fetch_trees(self, revisions: Collection[RevisionId]) -> None:
         """Read the trees of some revisions, as far as the command reads trees at all."""
-        asked = self.wanted.trees or self.wanted.later or TreesField(texts=False)
+        asked = self.wanted.later or self.wanted.trees or TreesField(texts=False)
         had = [each for each in asked.had if self._rebuilt.get(each)]
         for part in _parts(revisions):
             self._ask(None, msgspec.structs.replace(asked, revisions=part, each=False, had=had, files=[]))

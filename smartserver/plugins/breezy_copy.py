@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from breezy import errors
 
 from smartserver.client.updates import RefUpdate
-from smartserver.errors import BranchExists, StaleEntry, StaleLease
+from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleLease
 from smartserver.plugins.breezy_append import options_become
 from smartserver.plugins.breezy_changes import made, tags_updates
 from smartserver.plugins.breezy_remembered import tags_of
@@ -32,8 +32,10 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, options: b
     if source.name() == HERE:
         source.confirm()  # What is sent to the new branch can give it no name: that it stays cannot be a condition.
     state = source.state()
-    if revision not in (None, state.tip) or not _is_below(target.path, state.at) or not source.is_beside(target):
+    if not _is_below(target.path, state.at) or not source.is_beside(target):
         return False
+    if revision not in (None, state.tip):
+        return _send_older(target, revision, source.numbers.get(revision), state.tags, options)
     assert state.tip is not None, "there is a branch"
     ref, tip = source.name(), Tip(state.tip, source.attributes())
     if _send(target, ref, tip, state.tags, options):
@@ -71,6 +73,22 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], 
         new = {name: tag for name, tag in tags_of(target.knowledge, ref).items() if ref != HERE and name not in tags}
         if new:
             target.change([], _added(new))
+    return True
+
+
+def _send_older(
+    target: Remote, revision: RevisionId, revno: int | None, tags: Mapping[str, RevisionId], options: bytes
+) -> bool:
+    """Make the branch of a revision that the repository has, whatever the other one is now; False: that cannot be."""
+    if revno is None:
+        return False
+    with target.words():
+        try:
+            target.change(made(revision, b"%d" % revno), [*_added(tags), *options_become(options)])
+        except MissingRevision:
+            return False
+        except BranchExists:
+            raise errors.AlreadyBranchError(target.url) from None
     return True
 
 

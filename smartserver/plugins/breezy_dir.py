@@ -17,7 +17,7 @@ from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat, Over
 from smartserver.plugins.breezy_changes import delete
 from smartserver.plugins.breezy_checkouts import refers_to
 from smartserver.plugins.breezy_copy import copy
-from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember
+from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember, reads_here
 from smartserver.plugins.breezy_listing import below, path_of, paths_below
 from smartserver.plugins.breezy_options import options_of_new
 from smartserver.plugins.breezy_refusals import ONLY_2A, STACKED, NotOnServer, NoTrees, made_by_a_push
@@ -35,9 +35,6 @@ NAME = "hpss"
 TRIES_BRANCHES = ("bind", "branches", "checkout", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
 """Commands that go on with the repository where a branch cannot be opened, or that change something here before they
 read it: whether it is there is asked at once."""
-
-LOOKS_TWICE = ("ancestry", "committer-statistics", "revision-info", "version-info")
-"""Commands that open the branch once more, when they have found no tree there."""
 
 OF_REPOSITORIES = ("check", "pack")
 """Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
@@ -114,7 +111,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("branches", "reconfigure", "switch", *LOOKS_TWICE):
+            if is_running("reconfigure", "switch") or reads_here():
                 asked = beside.setdefault(remote.path, remote)
             else:
                 asked = beside.get(remote.path, remote) if is_running("pull") else remote
@@ -317,7 +314,7 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     if place.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(place), ""
     remote = Remote(place, inside=True)
-    kept = remote.server.read.remotes if is_running(*LOOKS_TWICE) else {}
+    kept = remote.server.read.remotes if reads_here() else {}
     remote = kept.get(remote.path, remote)
     if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
         return HpssDir(place, HpssDirFormat(), remote), ""

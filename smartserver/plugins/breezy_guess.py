@@ -20,12 +20,12 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository
 
-NEED_NO_HISTORY = ("bind", "branches", "break-lock", "commit", "config", "nick", "remove-branch", "revno", "tag")
-"""Commands that read of a branch its tip, tags and configuration alone, but where a revision is named."""
+NEED_NO_HISTORY = ("bind", "commit")
+"""Of those that fetch, commands that read of a branch its tip, tags and configuration alone."""
 
 FETCHES = (
-    "bind", "branch", "checkout", "commit", "fetch-ghosts", "join", "merge", "missing", "pull", "push", "rebase",
-    "reconfigure", "send", "switch", "update",
+    "bind", "branch", "bundle-revisions", "checkout", "commit", "fetch-ghosts", "join", "merge", "merge-directive",
+    "missing", "pull", "push", "rebase", "reconfigure", "replay", "send", "switch", "update",
 )  # fmt: skip
 """Commands that put what they ask for into a local repository, or compare it with one."""
 
@@ -74,7 +74,7 @@ def reads_options() -> Iterator[None]:
         return
     command = hpss.running[-1]
     before = command.name, command.arguments
-    command.name, command.arguments = "config", {}
+    command.name, command.arguments = NEED_NO_HISTORY[0], {}
     try:
         yield
     finally:
@@ -88,7 +88,7 @@ def given(name: str) -> Any:
 
 def wants_history() -> bool:
     """Whether the history of a branch is going to be asked for."""
-    return not (is_running(*NEED_NO_HISTORY) or copies_there()) or bool(given("revision"))
+    return not (is_running(*NEED_NO_HISTORY) or copies_there())
 
 
 def reads_here() -> bool:
@@ -109,9 +109,14 @@ def may_remember() -> bool:
 
 
 def copies_there() -> bool:
+    """Whether a branch is made from what one beside it is."""
+    return copies_beside() and not given("revision")
+
+
+def copies_beside() -> bool:
     """Whether a branch is made from one beside it: they are likely to be in one repository."""
     places = [given("from_location"), given("to_location")]
-    if not is_running("branch") or given("revision") or not all(map(is_ours, places)):
+    if not is_running("branch") or not all(map(is_ours, places)):
         return False
     one, other = [place.rstrip("/").rpartition("/")[0] for place in places]
     return bool(one == other)  # From one to another.

@@ -90,9 +90,16 @@ def until() -> ChosenField | None:
     try:
         named = revision(spec)
     except Unclear:
-        tag = said.removeprefix("tag:").encode() if _TAG.fullmatch(said) else b""
-        return ChosenField(tag=tag) if tag and len(tag) <= MAX_NAME else None
+        tag = tag_of(spec)
+        return ChosenField(tag=tag) if tag else None
     return None if named is None else ChosenField(newest=named)
+
+
+def tag_of(spec: Any) -> bytes:
+    """The tag that a `RevisionSpec` names, or is likely to; empty where it names none."""
+    said = _said(spec)
+    tag = said.removeprefix("tag:").encode() if _TAG.fullmatch(said) else b""
+    return tag if len(tag) <= MAX_NAME else b""
 
 
 def what_to_look_at() -> ChosenField | None:
@@ -113,7 +120,7 @@ def _up_to() -> Any:
 
 def _said(spec: Any) -> str:
     """What the user wrote; empty where he wrote nothing."""
-    said: str = getattr(spec, "user_spec", None) or ""
+    said: str = spec if isinstance(spec, str) else getattr(spec, "user_spec", None) or ""
     try:
         said.encode()
     except UnicodeEncodeError:

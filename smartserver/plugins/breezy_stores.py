@@ -6,6 +6,7 @@ What is missing is asked for when Breezy asks for it: trees by themselves, the g
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -91,25 +92,15 @@ class Store(Texts):
             if not missing:
                 return
         trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))
-        with self._words():
-            try:
-                if self._kind == INVENTORY:
-                    self._content.fetch_trees([revision for (revision,) in missing])
-                    return
-                if self._kind == REVISION:
-                    self._content.fetch_revisions([revision for (revision,) in missing])
-                    return
-                if (
-                    self._kind == TEXT and not self._content.reads_versions
-                ):  # Else it would ask for one after the other.
-                    self._content.fetch_texts([b"\0".join(key) for key in missing])
-                if self._kind == CHK:
-                    self._content.fetch_pages()
-            except MissingRevision:
-                return  # A ghost, which Breezy has words for.
-        missing = self._missing(missing)
-        if not missing:
-            return
+        if self._content.lets_ask():
+            with self._words():
+                try:
+                    self._fetch_alone(missing)
+                except MissingRevision:
+                    return  # A ghost, which Breezy has words for.
+            missing = self._missing(missing)
+            if not missing or self._kind in (INVENTORY, REVISION):
+                return
         whole = self._whole()
         with self._words(), whole.lock_read():
             store = getattr(whole, self._name)
@@ -125,6 +116,16 @@ class Store(Texts):
                     raise WrongContent(key, str(wrong)) from wrong
                 text = each.get_bytes_as("fulltext")
                 self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
+
+    def _fetch_alone(self, missing: Collection[StoreKey]) -> None:
+        if self._kind == INVENTORY:
+            self._content.fetch_trees([revision for (revision,) in missing])
+        elif self._kind == REVISION:
+            self._content.fetch_revisions([revision for (revision,) in missing])
+        elif self._kind == CHK:
+            self._content.fetch_pages()
+        elif not self._content.reads_versions:  # Else it would ask for one after the other.
+            self._content.fetch_texts([b"\0".join(key) for key in missing])
 
     # -- what Breezy asks of a store
 
@@ -212,5 +213,6 @@ class _Access:
 
 def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True) -> Any:
     """A new repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
+    whole = functools.cache(whole)
     stores = {name: Store(kind, name, content, words, whole, asks=asks) for kind, name in STORES.items()}
     return give_stores(made, stores)

@@ -1,8 +1,8 @@
 """What the first request of a command asks for: read off the command's name and arguments, before anything is asked.
 
-A command that is not here, or that names a revision in a way only a look at the branch can tell, asks for something
-else first. What turns out to be missing is asked for then (`breezy_stores`): a wrong guess costs a round trip, never
-the right answer.
+A command that is not here, and puts nothing into a repository of the user's, asks what the branch is, and what the
+revisions say that it names. What turns out to be missing is asked for then (`breezy_stores`), and at last the whole
+history: a wrong guess costs a round trip, never the right answer.
 """
 
 from __future__ import annotations
@@ -15,20 +15,29 @@ from typing import Any
 from breezy.plugins import hpss
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy_guess import arguments, is_ours
-from smartserver.plugins.breezy_specs import TIP, Arguments, Named, Unclear, one, revision
+from smartserver.plugins.breezy_guess import FETCHES, arguments, copies_beside, is_ours, is_running
+from smartserver.plugins.breezy_specs import TIP, Arguments, Named, Unclear, one, revision, tag_of
 from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, TreesField
+
+HISTORY = ("fast-export", "grep", "re-sign", "sign-my-commits", "verify-signatures")
+"""Commands that read whole revisions, one after the other."""
+
+NUMBERED = ChosenField(bare=True, numbers=True)
+"""The numbers of what has a tag; the whole graph where that takes more than counting first parents."""
 
 FIRST_BATCH = 9
 LARGEST_BATCH = 200
 """`brz log` reads so many revisions at first, each time half as many again, and never more than that."""
 
+MERGED = 2
+"""So many times as many are read where merged revisions are shown, which may have come earlier than others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The arguments of a read; where it reads no trees, `later` says what is read of one that is asked for later."""
+    """The arguments of a read; `later`: what is read of trees that are asked for later, if not as `trees` says."""
 
     chosen: ChosenField | None = None
     trees: TreesField | None = None
@@ -51,12 +60,29 @@ class Wanted:
 
 
 def wanted() -> Wanted | None:
-    """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none."""
-    if not hpss.running:
+    """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none.
+
+    A command that nothing is said of reads what the branch is, and the revisions that it names.
+    """
+    if not hpss.running or is_running(*HISTORY):
         return None
-    command = hpss.running[-1]
-    ask = _COMMANDS.get(command.name)
+    is_whole = is_running(*FETCHES) and not (copies_beside() and arguments().get("revision"))
+    ask = _COMMANDS.get(hpss.running[-1].name, None if is_whole else _revisions)
     return None if ask is None else ask(arguments())
+
+
+def _revisions(arguments: Arguments) -> Wanted:
+    """What the revisions that are named say of themselves."""
+    given = [arguments.get(name) or [] for name in ("revision", "revision_info_list", "revno")]
+    return _said_by([each for part in given for each in ([part] if isinstance(part, str) else part)])
+
+
+def _said_by(specs: Sequence[object]) -> Wanted:
+    try:
+        named = list(dict.fromkeys([TIP if (found := revision(each)) is None else found for each in specs]))
+    except Unclear as unclear:
+        return Wanted(unclear.look or NUMBERED, later=TreesField())
+    return Wanted(trees=TreesField(named, paths=[], texts=False) if named else None, later=TreesField())
 
 
 def _trees(revisions: Callable[[], Sequence[Named]], always: Sequence[Named] = (), **options: Any) -> Wanted:
@@ -139,18 +165,19 @@ def _annotate(arguments: Arguments) -> Wanted:
 
 
 def _version(arguments: Arguments) -> Wanted | None:
-    """In a lightweight checkout: what its tree rests on, and the number of that."""
+    """In a lightweight checkout: what its tree rests on, and the number of that; else what a revision says."""
     checkout = checkout_of(arguments.get("location") or ".")
-    if checkout is None or arguments.get("revision") or not checkout.parents():
-        return None
-    basis = checkout.parents()[:1]
     history = arguments.get("all") or arguments.get("include_history")
+    if checkout is None or arguments.get("revision") or not checkout.parents():
+        said = _said_by(arguments.get("revision") or [TIP])
+        return Wanted(ChosenField(), later=said.later) if history else said
+    basis = checkout.parents()[:1]
     return Wanted(ChosenField(bare=not history), TreesField([*basis], paths=[], texts=False), ids=basis)
 
 
 def _diff(arguments: Arguments) -> Wanted | None:
     if arguments.get("old") or arguments.get("new"):
-        return None
+        return Wanted(trees=TreesField([TIP])) if len(compared_branches(arguments)) == 2 else None
     given = arguments.get("revision") or []
     files = arguments.get("file_list") or []
     if not given:
@@ -165,6 +192,12 @@ def _diff(arguments: Arguments) -> Wanted | None:
         return ends if len(ends) == 2 else [*ends, TIP]
 
     return _trees(revisions, changed=True, **places)
+
+
+def compared_branches(arguments: Arguments) -> list[str]:
+    """The URLs of the two branches that `brz diff` compares, the old one first; fewer where one is here."""
+    places = [arguments.get("old"), arguments.get("new")]
+    return [each for each in places if isinstance(each, str) and is_ours(each)]
 
 
 def _checkout(arguments: Arguments) -> Wanted | None:
@@ -278,11 +311,30 @@ def _status(arguments: Arguments) -> Wanted | None:
 
 def _tags(arguments: Arguments) -> Wanted:
     # With each goes its revision's number.
+    return Wanted(ChosenField(bare=True) if arguments.get("revision") else NUMBERED)
+
+
+def _testament(arguments: Arguments) -> Wanted:
+    asked = _trees(lambda: [one(arguments)], texts=False)
+    if asked.trees is None:
+        return asked
+    return Wanted(ChosenField(1, newest=asked.trees.revisions[0]), asked.trees)
+
+
+def _graph(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(bare=True))
 
 
+def _line(arguments: Arguments) -> Wanted:
+    return Wanted(ChosenField(left_hand=True, bare=True))
+
+
+def _everything_said(arguments: Arguments) -> Wanted:
+    return Wanted(ChosenField())
+
+
 _LOG_FILTERS = (
-    "authors", "exclude_common_ancestry", "forward", "match", "match_author", "match_bugs", "match_committer",
+    "authors", "exclude_common_ancestry", "match", "match_author", "match_bugs", "match_committer",
     "match_message", "message", "omit_merges",
 )  # fmt: skip
 """With these `brz log` reads more revisions than it shows."""
@@ -301,7 +353,8 @@ def _log(arguments: Arguments) -> Wanted | None:
     except Unclear as unclear:
         if merged or len(given) > 1:  # It shows several, and looks at others.
             return Wanted(ChosenField(left_hand=not merged), later=each)
-        return Wanted(unclear.look or ChosenField(left_hand=True), later=each)
+        tag = tag_of(given[0])
+        return Wanted(ChosenField(1, tag=tag, numbers=True) if tag else unclear.look, later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
     if files and not given and not is_ours(files[0]) and _is_folder(files[0]):
         return None  # Each tree is compared with the one before: that takes the whole history.
@@ -316,8 +369,12 @@ def _log(arguments: Arguments) -> Wanted | None:
         inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
     if place.get("paths", [b""]) != [b""]:
         return None if inside.history else inside
-    limit = 0 if given or merged or any(arguments.get(name) for name in _LOG_FILTERS) else arguments.get("limit") or 0
-    return Wanted(ChosenField(batched(limit), not merged, False, newest, oldest), each, inside=inside)
+    limit = 0 if given or any(arguments.get(name) for name in _LOG_FILTERS) else arguments.get("limit") or 0
+    if not (merged or arguments.get("forward")):
+        return Wanted(ChosenField(batched(limit), True, False, newest, oldest), each, inside=inside)
+    # It goes through the whole graph, and says what few revisions say. Merged ones lie among others.
+    few = batched(limit) * (MERGED if merged else 1) if each is None else 0
+    return Wanted(ChosenField(0, not merged, few > 0, newest, oldest, ends=few), each, inside=inside)
 
 
 def batched(limit: int) -> int:
@@ -332,19 +389,25 @@ def batched(limit: int) -> int:
 
 
 _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
+    "ancestor-growth": _graph,
+    "ancestry": _graph,
     "annotate": _annotate,
     "cat": _cat,
     "checkout": _checkout,
+    "committer-statistics": _everything_said,
     "commit": _commit,
     "diff": _diff,
     "export": _export,
+    "find-merge-base": _graph,
     "log": _log,
     "info": _described,
     "ls": _ls,
     "revert": _revert,
+    "revision-history": _line,
     "status": _status,
     "switch": _switch,
     "tags": _tags,
+    "testament": _testament,
     "uncommit": _uncommit,
     "update": _update,
     "version-info": _version,

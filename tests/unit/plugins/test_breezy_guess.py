@@ -58,9 +58,8 @@ def test_whose_url_it_is(location: object, ours: bool) -> None:
     ("command", "arguments", "wants"),
     [
         ("log", {}, True),
-        ("revno", {}, False),
-        ("tag", {"revision": None}, False),
-        ("tag", {"revision": specs("1.2.3")}, True),
+        ("bind", {}, False),
+        ("commit", {}, False),
         ("branch", {"from_location": URL, "to_location": BESIDE}, False),
         ("branch", {"from_location": URL, "to_location": "here"}, True),
     ],

@@ -17,15 +17,24 @@ from smartserver.vcs.brz_compat import FulltextContentFactory, StoreKey
 KEY = (b"f", b"r2")
 
 
-def store(parents: Sequence[StoreKey]) -> Store:
-    """A store of texts that has none; in the whole repository is one, with these parents."""
+def store(parents: Sequence[StoreKey], patience: int = 9, asked: list[Sequence[bytes]] | None = None) -> Store:
+    """A store of texts that has none; in the whole repository is one, with these parents. `patience`: times it may be
+    asked for alone; `asked`: which were.
+    """
 
     def stream(keys: Sequence[StoreKey], ordering: str, include_delta_closure: bool) -> list[Any]:
         return [FulltextContentFactory(key, tuple(parents), None, b"text\n") for key in keys]
 
     texts = SimpleNamespace(get_parent_map=dict.fromkeys, get_record_stream=stream)
     whole = SimpleNamespace(lock_read=nullcontext, texts=texts)
-    content: Any = SimpleNamespace(records={}, complete=set(), reads_versions=False, fetch_texts=lambda keys: None)
+    left = [*range(patience)]
+    content: Any = SimpleNamespace(
+        records={},
+        complete=set(),
+        reads_versions=False,
+        fetch_texts=[].append if asked is None else asked.append,
+        lets_ask=lambda: bool(left and left.pop() is not None),
+    )
     return Store(TEXT, "texts", content, nullcontext, lambda: whole)
 
 
@@ -36,3 +45,11 @@ def test_a_text_of_the_whole_repository() -> None:
 def test_a_text_with_a_parent_of_another_file_is_what_cannot_be_read() -> None:
     with pytest.raises(WrongContent, match="f r2 from the server: a text of f has a parent of g, another file"):
         store([(b"g", b"r1")]).get_parent_map([KEY])
+
+
+def test_what_is_missing_again_and_again_is_read_from_the_whole_repository() -> None:
+    asked: list[Sequence[bytes]] = []
+    texts = store([], 2, asked)
+    for number in range(5):
+        assert list(texts.get_parent_map([(b"f", b"r%d" % number)]).values()) == [()]
+    assert asked == [[b"f\0r0"], [b"f\0r1"]]

@@ -9,7 +9,7 @@ from brz_running import running, specs
 
 from smartserver.plugins import breezy_wanted
 from smartserver.plugins.breezy_specs import TIP
-from smartserver.plugins.breezy_wanted import Wanted, batched, commit_on, pulled_into, wanted
+from smartserver.plugins.breezy_wanted import NUMBERED, Wanted, batched, commit_on, pulled_into, wanted
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField, TreesField
 
@@ -27,6 +27,27 @@ def test_who_runs_no_command_or_one_that_reads_whole_revisions_wants_nothing_les
     assert wanted() is None
     for command in ("branch", "missing", "merge", "grep", "pull"):
         assert asked(command, location=URL) is None
+
+
+def test_a_command_that_nobody_thought_of_reads_the_revisions_it_names() -> None:
+    def later(said: list[bytes | int]) -> Wanted:
+        return Wanted(trees=TreesField(said, paths=[], texts=False) if said else None, later=TreesField())
+
+    assert asked("nobody-thought-of-it", location=URL) == later([])
+    assert asked("revno", location=URL, revision=None) == later([])
+    assert asked("revision-info", directory=URL, revision=specs("7", "-1")) == later([7, TIP])
+    assert asked("revision-info", directory=URL, revision=None, revision_info_list=["7"]) == later([7])
+    assert asked("lookup-revision", directory=".", revno="7") == later([7])
+    assert asked("revision-history", location=URL) == Wanted(ChosenField(left_hand=True, bare=True))
+    assert asked("revno", location=URL, revision=specs("tag:v1")) == Wanted(NUMBERED, later=TreesField())
+    assert asked("revno", location=URL, revision=specs("1.2.3")) == Wanted(BARE, later=TreesField())
+    assert asked("version-info", location=URL, revision=None) == later([TIP])
+    assert asked("testament", branch=URL, revision=specs("3")) == Wanted(
+        ChosenField(1, newest=3), TreesField([3], texts=False)
+    )
+    for command in ("ancestry", "find-merge-base"):
+        assert asked(command, location=URL) == Wanted(BARE)
+    assert asked("committer-statistics", location=URL) == Wanted(ChosenField())
 
 
 @pytest.mark.parametrize(
@@ -120,6 +141,7 @@ def test_which_trees_are_compared() -> None:
     assert trees("2", "4") == TreesField([2, 4], changed=True, inner=True)
     assert trees("2") == TreesField([2, TIP], changed=True, inner=True)
     assert trees("2", old=URL) is None
+    assert trees(old=URL, new=URL) == TreesField([TIP])
     several = asked("diff", revision=specs("2"), file_list=[URL, "b"])
     assert several == Wanted(trees=TreesField([2, TIP], changed=True, inner=True, paths=[b"b"]))
 
@@ -131,7 +153,13 @@ def test_how_many_revisions_a_log_shows() -> None:
     for arguments in ({"levels": 0}, {"include_merged": True}):
         every = asked("log", file_list=[URL], limit=1, **arguments)
         assert every is not None
-        assert (every.chosen, every.is_deep) == (ChosenField(0, False), True)
+        assert (every.chosen, every.is_deep) == (ChosenField(bare=True, ends=18), True)
+        every = asked("log", file_list=[URL], **arguments)
+        assert every is not None
+        assert every.chosen == ChosenField()
+    forward = asked("log", file_list=[URL], limit=10, forward=True)
+    assert forward is not None
+    assert forward.chosen == ChosenField(left_hand=True, bare=True, ends=22)
     said = asked("log", file_list=[URL], limit=1, match="x")
     assert said is not None
     assert said.chosen == ChosenField(0, True)
@@ -150,7 +178,9 @@ def test_a_log_of_a_folder_or_file_in_a_url_reads_something_else() -> None:
         assert found is not None
         assert found.inside is not None
         assert found.inside.history is history
-    assert asked("log", file_list=[URL], revision=specs("tag:v1")) == Wanted(ChosenField(left_hand=True))
+    tagged = Wanted(ChosenField(1, tag=b"v1", numbers=True))
+    assert asked("log", file_list=[URL], revision=specs("tag:v1")) == tagged
+    assert asked("log", file_list=[URL], revision=specs("1.2.3")) == Wanted(BARE)
     assert asked("log", file_list=[URL], revision=specs("v1", "v2")) == Wanted(ChosenField(left_hand=True))
     assert asked("log", file_list=[URL], revision=specs("v1"), levels=0) == Wanted(ChosenField())
 
@@ -177,7 +207,8 @@ def test_what_is_removed_and_what_is_the_tip_then() -> None:
 def test_what_a_description_reads() -> None:
     assert asked("info", verbose=0) == Wanted()
     assert asked("info", verbose=2) == Wanted(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
-    assert asked("tags") == Wanted(BARE)
+    assert asked("tags") == Wanted(NUMBERED)
+    assert asked("tags", revision=specs("1", "2")) == Wanted(BARE)
 
 
 # -- lightweight checkouts
@@ -247,7 +278,10 @@ def test_what_a_tree_rests_on_is_asked_for_besides(light: Light) -> None:
     itself = TreesField([b"one"], paths=[], texts=False)
     assert asked("version-info", location=None) == Wanted(BARE, itself, ids=[b"one"])
     assert asked("version-info", location=None, all=True) == Wanted(ChosenField(), itself, ids=[b"one"])
-    assert asked("version-info", location=None, revision=specs("1")) is None
+    said = TreesField([1], paths=[], texts=False)
+    assert asked("version-info", location=None, revision=specs("1")) == Wanted(trees=said, later=TreesField())
+    said_by_all = Wanted(ChosenField(), later=TreesField())
+    assert asked("version-info", location=None, revision=specs("1"), include_history=True) == said_by_all
 
 
 def test_a_merge_is_committed_on_what_was_merged(light: Light) -> None:
