@@ -31,7 +31,8 @@ def test_both_sides_are_counted_and_written(temporary: Path, tmp_path: Path, mon
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)["rows"]
     assert {row["name"] for row in found} == {"push, nothing new", "pull", "pull -v", "pull, nothing new",
-                                              "pull, diverged", "pull --overwrite", "revno"}  # fmt: skip
+                                              "pull, diverged", "pull --overwrite", "revno", "revno, first contact",
+                                              "revno -r TAG", "revno --tree"}  # fmt: skip
     for row in found:
         ours, stock = row["ours"], row["stock"]
         assert (ours["calls"], ours["vfs"], ours["rounds"], ours["handshakes"]) == (1, 0, 1, 1), row

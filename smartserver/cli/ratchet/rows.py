@@ -59,7 +59,8 @@ class Row:
     same: bool = False
     """Both sides must print the same."""
     cold: bool = False
-    """Nothing is kept from before, and ours may move no more bytes than stock."""
+    """Nothing is kept from before, and ours may move no more bytes than stock, or so many `times` as many."""
+    times: float = 1.0
     before: tuple[str, ...] = ()
     """Commands that come first and are not measured."""
 
@@ -149,6 +150,13 @@ def _revno(tip: str) -> int:
 
 TRUNK = "{project}/trunk"
 
+TAGGED = f"tag -d {TRUNK} -r {BACK} v1"
+
+WHOLE = 1.45
+"""Of the bytes of bzr://, what a whole history may take: each text is compressed on its own, to be proved on its own,
+where Breezy copies blocks of many (doc/design/0010-breezy-beside-bzr.md).
+"""
+
 ROWS: tuple[Row, ...] = (
     Row("push, new repository", "push {made}", "mine", right=pushed(MADE), old=9),
     Row("push, new branch", "push {project}/topic", "ahead", right=pushed("project/topic")),
@@ -226,4 +234,34 @@ ROWS: tuple[Row, ...] = (
         says="All commits signed with verifiable keys",
         before=("push {project}/topic", "sign-my-commits {project}/topic"),
     ),
+    # The same with nothing remembered: no more bytes than bzr://, but for whole histories, whose texts lie one by one.
+    Row("push, first contact", f"push {TRUNK}", "ahead", right=pushed(), cold=True, budget=2),
+    Row(
+        "push, new branch, first contact", "push {project}/topic", "ahead", cold=True, budget=2,
+        right=pushed("project/topic"),
+    ),
+    Row("push, new repository, first contact", "push {made}", "mine", right=pushed(MADE), cold=True, times=WHOLE),
+    Row("branch, first contact", f"branch {TRUNK} made", right=pulled(MADE), cold=True, times=WHOLE),
+    Row("checkout, first contact", f"checkout {TRUNK} made", right=pulled(MADE), cold=True, times=WHOLE),
+    Row(
+        "branch -r, from the server to the server, first contact", f"branch -r {BACK} {TRUNK} {{project}}/copy",
+        cold=True, budget=2, right=lambda ran: ran.side.there("project/copy") == ran.side.there("project/old"),
+    ),
+    Row("revision-info", f"revision-info -d {TRUNK}", same=True, cold=True),
+    Row("revision-info -r", f"revision-info -d {TRUNK} -r 7", same=True, cold=True),
+    Row("version-info", f"version-info {TRUNK}", says="revision-id: ", cold=True),
+    Row("revno, first contact", f"revno {TRUNK}", same=True, cold=True),
+    Row("revno -r TAG", f"revno -r tag:v1 {TRUNK}", same=True, cold=True, before=(TAGGED,)),
+    Row("revno --tree", "revno --tree", "light", same=True, cold=True),
+    Row("find-merge-base", f"find-merge-base {TRUNK} {{project}}/old", same=True, cold=True),
+    Row("ancestry", f"ancestry {TRUNK}", says="@", cold=True),
+    Row("tags, first contact", f"tags -d {TRUNK}", same=True, cold=True, before=(TAGGED,)),
+    Row("cat-revision", f"cat-revision -d {TRUNK} -r -1", same=True, cold=True),
+    Row(
+        "diff --old", f"diff --old {{project}}/old --new {TRUNK}", status=1, same=True, cold=True, budget=2,
+    ),
+    Row("log -n0 -l", f"log -n0 -l 10 {TRUNK}", same=True, cold=True),
+    Row("log --forward -l", f"log --forward -l 5 {TRUNK}", same=True, cold=True),
+    Row("log -r TAG", f"log -r tag:v1 {TRUNK}", same=True, cold=True, before=(TAGGED,)),
+    Row("log -r TAG, not there", f"log -r tag:none {TRUNK}", status=3, says="No such tag: none", cold=True),
 )  # fmt: skip

@@ -55,5 +55,5 @@ def excesses(row: Row, ours: Figures, stock: Figures | None) -> Iterator[str]:
         yield f"{ours.handshakes} handshakes"
     if ours.vfs:
         yield plural(ours.vfs, "VFS call")
-    if row.cold and stock is not None and ours.bytes > stock.bytes:
+    if row.cold and stock is not None and ours.bytes > stock.bytes * row.times:
         yield f"{size(ours.bytes)}, stock {size(stock.bytes)}"

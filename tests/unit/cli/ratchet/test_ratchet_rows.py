@@ -19,6 +19,22 @@ from smartserver.cli.ratchet.sides import Side
 
 BUDGETS: dict[str, int] = tomllib.loads(Path("tests/budgets.toml").read_text(encoding="utf-8"))["brz"]
 AS = {
+    "branch, first contact": "branch",
+    "branch -r, from the server to the server, first contact": "branch, beside, not remembered",
+    "checkout, first contact": "checkout",
+    "diff --old": "diff, two branches",
+    "log --forward -l": "log",
+    "log -n0 -l": "log",
+    "log -r TAG": "log",
+    "log -r TAG, not there": "log",
+    "push, first contact": "push, first contact, large",
+    "push, new branch, first contact": "push, first contact, large",
+    "push, new repository, first contact": "push, new repository",
+    "revision-info -r": "revision-info",
+    "revno --tree": "revno",
+    "revno -r TAG": "revno",
+    "revno, first contact": "revno",
+    "tags, first contact": "tags",
     "branch, from the server to the server": "branch, beside",
     "commit, of a lightweight checkout": "commit, lightweight",
     "log -l": "log",

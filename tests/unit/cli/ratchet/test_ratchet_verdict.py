@@ -51,6 +51,10 @@ def test_bytes_have_a_bound_where_nothing_was_remembered_and_stock_is_known() ->
     much = replace(OURS, bytes_down=10_000)
     assert list(excesses(row("pull"), much, STOCK)) == []
     assert list(excesses(row("cat"), much, None)) == []
+    history = row("branch, first contact")
+    assert 1 < history.times < 2
+    assert list(excesses(history, replace(OURS, bytes_down=600), STOCK)) == []
+    assert list(excesses(history, replace(OURS, bytes_down=700), STOCK)) == ["800 B, stock 500 B"]
 
 
 def test_a_budget_is_the_commands_own() -> None:
