@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from brz_sides import Users, copy_start
+from brz_sides import SHIM, Users, copy_start
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -101,6 +101,42 @@ def test_two_branches_are_compared(both: Both) -> None:
 def test_a_tag_that_is_not_there(both: Both) -> None:
     both.ask("log", "log -r tag:none URL", 3)
     both.ask("revno", "revno -r tag:none URL", 3)
+
+
+NOBODY_THOUGHT_OF_IT = """
+from breezy.branch import Branch
+from breezy.commands import Command, register_command
+
+
+class cmd_all_trees(Command):
+    __doc__ = "Show the files of all revisions."
+    takes_args = ["location"]
+
+    def run(self, location):
+        branch = Branch.open(location)
+        with branch.lock_read():
+            for number in range(1, branch.revno() + 1):
+                tree = branch.repository.revision_tree(branch.get_rev_id(number))
+                with tree.lock_read():
+                    names = sorted(path for path, _ in tree.iter_entries_by_dir())
+                    self.outf.write(f"{number} {names} {tree.get_file_text('one')!r}\\n")
+
+
+register_command(cmd_all_trees)
+"""
+
+
+def test_a_command_that_nobody_thought_of_gets_the_whole_history_at_last(history: Users) -> None:
+    """What is missing is not asked for one by one."""
+    (history.folder / "plugin").mkdir()
+    (history.folder / "plugin" / "__init__.py").write_text(NOBODY_THOUGHT_OF_IT)
+    history.forget("empty")
+    plugins = f"hpss@{SHIM}:all_trees@{history.folder / 'plugin'}"
+    done = history.run("empty", "all-trees", history.url("side"), plugin=plugins)
+    assert done.status == 0, done.said
+    assert done.out == history.run("empty", "all-trees", str(history.path("side")), plugin=plugins).out
+    assert done.out.count("b'one") == 6
+    assert done.counts.rounds <= 5 + 1
 
 
 def test_a_branch_is_made_of_an_older_revision(history: Users) -> None:
