@@ -23,6 +23,7 @@ from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
+from smartserver.client.plain import plain
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
 from smartserver.client.store_url import VFS
@@ -395,7 +396,11 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
         raise CommandError(f"{both}: only one of the same kind can be copied into it")
     calls: list[tuple[AnyVerb, Arguments]] = []
     if made:
-        kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS_OF[copied.vcs]]
+        known = KINDS_OF.get(copied.vcs)
+        if known is None:
+            why = f"{source.place} is a repository of {plain(copied.vcs)}, a system that this release does not know"
+            raise CommandError(f"{why}: it cannot create {target.place}; use a newer one")
+        kinds = [KindField(kind.name, kind.check, kind.base) for kind in known]
         calls.append((repository_create, CreateRequest(copied.vcs, kinds, dict(copied.settings))))
     body: BodySource | None = None
     flags = RequestFlag.NONE

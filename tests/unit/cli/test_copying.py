@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import MAIN, History, push
+from builders import KINDS, MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
@@ -278,6 +278,30 @@ def test_another_kind_is_refused_by_name(
     kinds = f"{folder} is a repository of git sha1, {bazaar} one of bzr 2a"
     assert why(run("pull", str(folder), str(bazaar))) == f"{kinds}: only one of the same kind can be copied into it"
     assert refs(there) == before
+
+
+def test_a_repository_of_an_unknown_system_is_pulled_only_into_one_that_exists(
+    target: tuple[str, Path], tmp_path: Path
+) -> None:
+    """A pull does not learn the kinds of its records. A push reads them, and copies such a repository."""
+    history = History()
+    line = history.line(3)
+
+    def create(transaction: RepositoryTransaction) -> None:
+        transaction.create("svn 1", KINDS, {})
+
+    odd, mine = tmp_path / "odd", tmp_path / "mine"
+    odd.mkdir()
+    push(PackRepository(LocalTransport(odd)), history, line[:2], {MAIN: line[1]}, first=create)
+    place, there = target
+    assert run("push", str(odd), place).exit_code == 0
+    said = f"{place} is a repository of svn 1, a system that this release does not know: it cannot create {mine}"
+    assert why(run("pull", place, str(mine))) == f"{said}; use a newer one"
+    assert not mine.exists()
+    assert run("push", str(there), str(mine)).exit_code == 0
+    push(PackRepository(LocalTransport(there)), history, line[2:], {MAIN: line[2]}, first=create)
+    assert run("pull", place, str(mine)).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
+    assert refs(mine) == refs(there)
 
 
 def test_a_ref_with_several_tips_is_not_copied(source: tuple[Path, History], tmp_path: Path) -> None:
