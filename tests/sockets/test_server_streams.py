@@ -197,7 +197,7 @@ def test_a_pipe_to_a_served_folder_may_do_what_its_user_may(tmp_path: Path) -> N
         assert [done.outcome for done in remote.push(updates, Source(history), NEW)] == [Outcome.DONE] * 2
         assert push_none(remote, history) is Outcome.DONE
         assert remote.pull(ids=[line[3]], refs=[]).result.segments == 4
-    assert pipes[0]._process.returncode == 0
+    assert pipes[0]._process.wait(PATIENCE) == 0
     assert server_refs(tmp_path, "p") == {MAIN.decode(): line[0].hex()}
     check_store(tmp_path, "p")
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
@@ -13,7 +14,7 @@ from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
 
 TIME_TO_END = 5.0
-"""Seconds the subprocess has to end once its input is closed, or it has closed its output."""
+"""Seconds a subprocess that is waited for has to end once its input is closed, or it has closed its output."""
 
 HOLDS = 1 << 16
 """Bytes a pipe takes that nobody reads."""
@@ -105,9 +106,17 @@ class PipeMedium:
             raise CannotConnect(self._where, said[-1] if said else f"{self._program} ended with status {status}")
 
     def close(self) -> None:
-        """Close its input and wait for it; end it when it does not."""
+        """Close its input. A program that has answered ends by itself (ssh needs another round trip for it); one that
+        never did, or whose words are quoted, is waited for, and ended when it does not end."""
+        if self._in.closed:
+            return
         self._in.close()
         self._out.close()
+        if self._heard and self._said is None:
+            # In a thread, so that no zombie is left in a process that goes on; as a daemon it delays no exit.
+            name = f"end of process {self._process.pid}"
+            threading.Thread(target=self._process.wait, name=name, daemon=True).start()
+            return
         try:
             self._process.wait(TIME_TO_END)
         except subprocess.TimeoutExpired:

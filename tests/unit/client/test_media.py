@@ -444,15 +444,34 @@ def test_pipe_takes_only_what_fits() -> None:
     taken = sum(medium.write_some(block) for _ in range(3))
     assert 0 < taken <= 3 << 20
     medium.close()
-    assert medium._process.returncode == 0
+    assert medium._process.returncode == 0  # It never answered, and was waited for.
 
 
 def test_pipe_to_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it never answered, or its words are kept: they are to be shown."""
     monkeypatch.setattr("smartserver.client.media.pipe.TIME_TO_END", 0.0)
-    medium = python("import signal; print('here', flush=True); signal.pause()")
+    silent = python("import signal; signal.pause()")
+    quoted = PipeMedium([sys.executable, "-c", "import signal; print('here', flush=True); signal.pause()"], quotes=True)
+    assert read_all(quoted, 5) == b"here\n"
+    for medium in (silent, quoted):
+        medium.close()
+        assert medium._process.returncode == -signal.SIGTERM
+
+
+def test_a_command_that_answered_delays_nobody_by_its_end_and_leaves_no_zombie(tmp_path: Path) -> None:
+    """As ssh, which ends a round trip after its input."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    medium = python(f"print('here', flush=True); open({str(gate)!r}).read()")
     assert read_all(medium, 5) == b"here\n"
     medium.close()
-    assert medium._process.returncode == -signal.SIGTERM
+    medium.close()
+    assert medium._process.returncode is None
+    with open(gate, "w"):  # It still runs: this waits until it reads there.
+        pass
+    (reaper,) = [each for each in threading.enumerate() if each.name == f"end of process {medium._process.pid}"]
+    reaper.join(30)
+    assert medium._process.returncode == 0
 
 
 def test_pipe_to_a_served_folder(tmp_path: Path) -> None:
@@ -469,7 +488,7 @@ def test_pipe_to_a_served_folder(tmp_path: Path) -> None:
         with pytest.raises(NoSuchRepository, match="no repository at 'absent'"):
             client.call(repository_verify, VerifyRequest(), "absent")
     (only,) = medium
-    assert only._process.returncode == 0
+    assert only._process.wait(30) == 0
 
 
 def test_what_a_pipe_says_that_began_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
