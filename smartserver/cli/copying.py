@@ -78,16 +78,13 @@ class Shown:
         self._next = clock() + QUIET
         self._said = False
 
-    def __call__(self, done: int, total: int) -> None:
-        """So much of so much is done."""
-        if self._terminal and self._clock() >= self._next:
-            self._next, self._said = self._clock() + OFTEN, True
-            click.echo(f"\r{self._what}: {100 * done // max(total, 1)} %", err=True, nl=False)
-
-    def end(self) -> None:
-        """It is done."""
-        if self._said:
-            click.echo(f"\r{self._what}: 100 %", err=True)
+    def __call__(self, size: int, done: int, total: int) -> None:
+        """So many bytes are moved, and so much of so much is done."""
+        ends = done >= total
+        if self._said if ends else self._terminal and self._clock() >= self._next:
+            self._next, self._said = self._clock() + OFTEN, not ends
+            share = f"{100 * done // max(total, 1)} %, {size / 1e6:.1f} MB"
+            click.echo(f"\r{self._what}: {share}", err=True, nl=ends)
 
 
 @contextmanager
@@ -252,27 +249,25 @@ class Stored:
     """A `PushSource`: whatever lies there is sent as it lies. What goes wrong with it is a `CommandError` that names
     the place, so that it is not taken for an error of the other side."""
 
-    def __init__(self, repository: PackRepository, place: str, progress: Shown) -> None:
+    def __init__(self, repository: PackRepository, place: str) -> None:
         self.snapshot = repository.snapshot()
         self._transaction = RepositoryTransaction(repository.path, self.snapshot)
         self._place = place
-        self._progress = progress
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StoredPlan:
         """What lies there of `tips` and not of `haves`."""
         with one_line(self._place):
             plan = self._transaction.plan_pull(list(tips), list(haves))
-            return StoredPlan(self.snapshot, plan, self._place, self._progress)
+            return StoredPlan(self.snapshot, plan, self._place)
 
 
 class StoredPlan:
     """The revisions of a push."""
 
-    def __init__(self, snapshot: Snapshot, plan: PullPlan, place: str, progress: Shown) -> None:
+    def __init__(self, snapshot: Snapshot, plan: PullPlan, place: str) -> None:
         self._snapshot = snapshot
         self._plan = plan
         self._place = place
-        self._progress = progress
         ordinals = [ordinal for start, stop in plan.ranges for ordinal in range(start, stop)]
         self.graph: Sequence[Announced] = [
             Announced(snapshot.revision(ordinal), snapshot.parents(ordinal)) for ordinal in ordinals
@@ -280,7 +275,6 @@ class StoredPlan:
 
     def segments(self) -> Iterator[bytes]:
         """Each as it lies, many of them read at a time."""
-        done = 0
         for start, stop in self._plan.ranges:
             while start < stop:
                 sizes = [self._snapshot.size(((start, start + 1),))]
@@ -292,10 +286,7 @@ class StoredPlan:
                 for size in sizes:
                     yield bytes(whole[:size])
                     whole = whole[size:]
-                    done += 1
-                    self._progress(done, self._plan.segments)
                 start += len(sizes)
-        self._progress.end()
 
     def without_bases(self, keys: Collection[Key]) -> StoredPlan:
         """There is no such plan: what lies in a repository rests on what its ancestors brought.
@@ -459,6 +450,5 @@ class Passed:
                     yield held, 0
                 held = chunk
                 done += len(chunk)
-                self._progress(done, self._pulled.result.size)
-        self._progress.end()
+                self._progress(done, done, self._pulled.result.size)
         yield held, self._pulled.result.segments

@@ -41,13 +41,14 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     from smartserver.errors import NoSuchRepository
 
     with repository_in(source, flags) as repository:
-        stored = Stored(repository, source, on_terminal("push"))
+        stored = Stored(repository, source)
         root = stored.snapshot.root
         copied = of_snapshot(stored.snapshot).only(refs)
     with one_line(target), repository_at(target, flags) as remote:
         if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
             with contextlib.suppress(NoSuchRepository):
                 remote.learn_refs()
+        remote.sent = on_terminal("push")
         with sent_from(source):
             pushed = remote.push_all(
                 copied.ref_updates(force=force),

@@ -6,7 +6,7 @@ A body is made anew for each sending. It comes in pieces: some bytes, and how ma
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from smartserver.client.request import BodySource
@@ -22,6 +22,10 @@ HELD = 64 * 1024
 """Bytes of segments after which a bulk stream holds nothing back, so that the server has work while the next are made:
 zstd by itself holds back 128 KiB, the last of which nobody worked on meanwhile. Of 5.3 MB it costs no byte; each 32 KiB
 0.1 %."""
+
+
+Sent = Callable[[int, int, int], None]
+"""Called with the bytes and the revisions sent so far, and the revisions in all."""
 
 
 class Plan(Protocol):
@@ -76,6 +80,22 @@ def sending(plan: Plan, *, bulk: bool, announced: bool = True) -> tuple[RequestF
     form = RequestFlag.GRAPH_FIRST if announced else RequestFlag.NONE
     body = _Body(plan, itertools.chain(first, rest), whole=not announced)
     return (form | RequestFlag.BULK, _Packed(body)) if bulk else (form, body)
+
+
+def reported(body: BodySource, total: int, sent: Sent) -> BodySource:
+    """The same body; `sent` is called after each piece, and at the end with all of the `total` revisions."""
+
+    def pieces() -> Iterator[tuple[bytes, int]]:
+        size = done = 0
+        for piece, ended in body():
+            yield piece, ended
+            size += len(piece)
+            done += ended
+            if done < total:
+                sent(size, done, total)
+        sent(size, total, total)
+
+    return pieces
 
 
 def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:

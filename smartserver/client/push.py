@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from smartserver.client.body import Plan, announcing, sending
+from smartserver.client.body import Plan, announcing, reported, sending
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
@@ -177,6 +177,7 @@ class Push:
                 body = announcing(plan)
             else:
                 of_body, body = sending(plan, bulk=self._bulk, announced=announced)
+                body = reported(body, len(plan.graph), self._remote.sent)
                 flags |= of_body
         if self._check_only:
             flags |= RequestFlag.CHECK_ONLY

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
 from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy_progress import counted
+from smartserver.plugins.breezy_progress import moving
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
@@ -75,7 +75,7 @@ class History:
 
     def _spool_all(self, body: Iterator[bytes]) -> None:
         outside: set[RevisionId] = set()
-        for segment in counted("Receiving revisions", self._segments(body), self.count):
+        for segment in self._segments(body):
             header = decode_revision(segment, 0)  # The rest is read by whoever inserts it.
             outside.update([parent.id for parent in header.parents if parent.id not in self._places])
             if header.revision in outside:
@@ -92,9 +92,13 @@ class History:
 
     def _segments(self, body: Iterator[bytes]) -> Iterator[bytes]:
         stream = SegmentStream(self._kinds, graph_first=False, limit=MAX_TAKEN)
-        for chunk in body:
-            stream.feed(chunk)
-            yield from stream.segments()
+        came = 0
+        with moving("Receiving revisions") as moved:
+            for chunk in body:
+                stream.feed(chunk)
+                came += len(chunk)
+                yield from stream.segments()
+                moved(came, len(self._places), self.count)
         stream.finish()
 
     def segments(self, revisions: Collection[RevisionId]) -> Iterator[bytes]:

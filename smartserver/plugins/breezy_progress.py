@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from breezy import ui
 
+from smartserver.client.body import Sent
 from smartserver.client.plain import plain
 
 SHOWN_AFTER = 1.0
 """Seconds."""
 
 
-def counted(what: str, segments: Iterator[bytes], total: int) -> Iterator[bytes]:
-    """Pass segments on, showing how many of them."""
+@contextmanager
+def moving(what: str) -> Iterator[Sent]:
+    """A function that shows how many bytes and revisions were moved."""
     start = time.monotonic()
-    bar = None
+    bar: ui.ProgressTask | None = None
+
+    def moved(size: int, done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() - start > SHOWN_AFTER:
+            bar = ui.ui_factory.nested_progress_bar()
+        if bar is not None:
+            bar.update(f"{what}, {size / 1e6:.1f} MB", done, total)
+
     try:
-        for done, segment in enumerate(segments, 1):
-            yield segment
-            if bar is None and time.monotonic() - start > SHOWN_AFTER:
-                bar = ui.ui_factory.nested_progress_bar()
-            if bar is not None:
-                bar.update(what, done, total)
+        yield moved
     finally:
         if bar is not None:
             bar.finished()

@@ -23,6 +23,7 @@ from smartserver.plugins.breezy_beside import learn_beside, makes_elsewhere
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_fetched import KINDS, Fetched
 from smartserver.plugins.breezy_guess import copies_there, is_running, wants_history
+from smartserver.plugins.breezy_progress import moving
 from smartserver.plugins.breezy_remembered import CONFIG, tags_of
 from smartserver.plugins.breezy_server import cache_folder
 from smartserver.plugins.breezy_specs import what_to_look_at
@@ -343,9 +344,10 @@ class Remote:
         `RemoteRepository.push_all`.
         """
         self.server.settle()
-        return self.repository.push_all(
-            updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew, is_likely=is_likely
-        )
+        with moving("Sending revisions") as self.repository.sent:
+            return self.repository.push_all(
+                updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew, is_likely=is_likely
+            )
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None

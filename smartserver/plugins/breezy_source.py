@@ -1,12 +1,11 @@
-"""`Source`: what a push sends of a local repository, its progress shown."""
+"""`Source`: what a push sends of a local repository."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from smartserver.plugins.breezy_progress import counted
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import RevisionId
 from smartserver.vcs.base import Plan
 from smartserver.vcs.brz import BrzRepository
 
@@ -20,9 +19,9 @@ class Source:
 
     planning: Planning
 
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
         """What is sent."""
-        return _ShownPlan(self.planning(tips, haves))
+        return self.planning(tips, haves)
 
 
 def of_repository(repository: BrzRepository, only: Collection[RevisionId] | None = None) -> Source:
@@ -34,20 +33,3 @@ def of_repository(repository: BrzRepository, only: Collection[RevisionId] | None
         return plan(repository, tips if only is None else only, haves)
 
     return Source(planning)
-
-
-@dataclass(frozen=True, slots=True)
-class _ShownPlan:
-    """A plan whose segments are counted as they are sent."""
-
-    plan: Plan
-
-    @property
-    def graph(self) -> Sequence[Announced]:
-        return self.plan.graph
-
-    def segments(self) -> Iterator[bytes]:
-        return counted("Sending revisions", self.plan.segments(), len(self.plan.graph))
-
-    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
-        return _ShownPlan(self.plan.without_bases(keys))

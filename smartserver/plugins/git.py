@@ -7,6 +7,7 @@ git's command line cannot be read the server is asked, for one more round trip.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import IO, TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class GitRemote:
         self._commands = commands
         self._answers = answers
         self.terminal = Terminal(say)
+        repository.sent = functools.partial(self.terminal.moved, "Writing objects")
         self._options = Options()
         self._fetched = Fetch(path_in_words(location), repository, self.terminal)
         self._opened: GitRepository | None = None
@@ -237,7 +239,7 @@ class GitRemote:
         # Git sends a ref whose lease differs from what was listed only if force overrides the lease.
         leases = self._options.leases.items()
         self._options.leases = {ref: tip for ref, tip in leases if self._listed.get(ref, NO_TIP) == tip}
-        lines = push(self._location, self._repository, local, self._options, batch, self.terminal.count)
+        lines = push(self._location, self._repository, local, self._options, batch)
         self._check_vcs()
         if removes_others(self._hint, self._remote, local):
             self._tell_of_others({line.rpartition(b":")[2] for line in batch})

@@ -79,32 +79,34 @@ class Fetch:
         vcs = self._repository.knowledge.vcs
         if vcs != local.vcs:
             raise WrongVcs(self._path, vcs, local.vcs)
-        total = pulled.result.segments
-        segments = self._terminal.count("Receiving objects", _segments(pulled, local.kinds), total)
+        segments = self._segments(pulled, local.kinds)
         try:
             Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack).insert(segments)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
 
+    def _segments(self, pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
+        """The whole segments of a body as they come, its progress shown.
 
-def _segments(pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
-    """The whole segments of a body as they come.
-
-    Raises:
-        Malformed: it does not end where a segment does.
-        CannotGoOn: there are fewer or more than were announced.
-    """
-    stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
-    count = 0
-    for chunk in pulled.body:
-        stream.feed(chunk)
-        for segment in stream.segments():
-            count += 1
-            yield segment
-    stream.finish()
-    if count != pulled.result.segments:
-        raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
+        Raises:
+            Malformed: it does not end where a segment does.
+            CannotGoOn: there are fewer or more than were announced.
+        """
+        stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
+        count = size = 0
+        for chunk in pulled.body:
+            stream.feed(chunk)
+            size += len(chunk)
+            for segment in stream.segments():
+                yield segment
+                count += 1
+            if count < pulled.result.segments:
+                self._terminal.moved("Receiving objects", size, count, pulled.result.segments)
+        stream.finish()
+        if count != pulled.result.segments:
+            raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
+        self._terminal.moved("Receiving objects", size, count, count)
 
 
 def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:

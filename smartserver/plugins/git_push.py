@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +15,7 @@ from smartserver.plugins.git_names import HEAD, HEADS, TAGS
 from smartserver.plugins.git_options import Options
 from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import in_words
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import RevisionId
 from smartserver.vcs.base import Plan, VcsError
 from smartserver.vcs.git import GitRepository
 from smartserver.vcs.git_objects import COMMIT, TAG, GitObject
@@ -30,9 +30,6 @@ NOT_ATOMIC = b"atomic push failed"
 FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
-Count = Callable[[str, Iterator[bytes], int], Iterator[bytes]]
-"""Passes segments on and shows how many; see `Terminal.count`."""
-
 
 def push(
     location: Place,
@@ -40,7 +37,6 @@ def push(
     local: GitRepository,
     options: Options,
     refspecs: Sequence[bytes],
-    count: Count,
 ) -> list[bytes]:
     """Push; the lines that say what became of each refspec.
 
@@ -58,8 +54,7 @@ def push(
         return lines
     new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
     try:
-        source = _Source(local, count)
-        done = repository.push(updates, source, new, atomic=options.atomic, check_only=options.dry_run)
+        done = repository.push(updates, _Source(local), new, atomic=options.atomic, check_only=options.dry_run)
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
     return lines + [line for updated in done for line in _report(location, repository.knowledge, local, updated)]
@@ -158,29 +153,11 @@ def _why(location: Place, local: GitRepository, updated: Updated) -> bytes:
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """The local repository as a push reads it, its progress shown."""
+    """The local repository as a push reads it."""
 
     local: GitRepository
-    count: Count
 
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> _ShownPlan:
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
         from smartserver.vcs.git_read import plan
 
-        return _ShownPlan(plan(self.local, tips, haves), self.count)
-
-
-class _ShownPlan(msgspec.Struct, frozen=True):
-    """A plan whose segments are counted as they are sent."""
-
-    plan: Plan
-    count: Count
-
-    @property
-    def graph(self) -> Sequence[Announced]:
-        return self.plan.graph
-
-    def segments(self) -> Iterator[bytes]:
-        return self.count("Writing objects", self.plan.segments(), len(self.plan.graph))
-
-    def without_bases(self, keys: Collection[Key]) -> _ShownPlan:
-        return _ShownPlan(self.plan.without_bases(keys), self.count)
+        return plan(self.local, tips, haves)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from smartserver.client.plain import plain
 
@@ -24,26 +24,14 @@ class Terminal:
         """What git last set with `option progress`."""
         self._told = 0.0
 
-    def count(self, what: str, segments: Iterator[bytes], total: int) -> Iterator[bytes]:
-        """Pass segments on and show how many: now and then, and at the end however quick it was, like git."""
-        if not self.shows_progress:
-            yield from segments
+    def moved(self, what: str, size: int, done: int, total: int) -> None:
+        """Show how many bytes and revisions were moved: now and then, and at the end however quick it was, like git."""
+        now = time.monotonic()
+        if not self.shows_progress or (done < total and now - self._told <= INTERVAL):
             return
-        done = size = 0
-        for segment in segments:
-            yield segment
-            done += 1
-            size += len(segment)
-            now = time.monotonic()
-            if now - self._told > INTERVAL:
-                self._told = now
-                self._counted(what, done, total, size, end="\r")
-        if done:
-            self._counted(what, done, total, size, end="\n")
-
-    def _counted(self, what: str, done: int, total: int, size: int, end: str) -> None:
-        percent = 100 * done // total if total else 0
-        self.say(f"{what}: {percent:3d}% ({done}/{total} revisions), {size / 1e6:.2f} MB{end}")
+        self._told = now
+        end = "\r" if done < total else "\n"
+        self.say(f"{what}: {100 * done // total:3d}% ({done}/{total} revisions), {size / 1e6:.2f} MB{end}")
 
     def server_progress(self, phase: str, done: int, total: int) -> None:
         """Show what the server says of itself."""

@@ -440,12 +440,14 @@ def test_how_far_it_is_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixtu
     shown = Shown("push", True, lambda: now[0])
     for seconds in (0.0, QUIET, QUIET + OFTEN / 2, QUIET + OFTEN):
         now[0] = seconds
-        shown(int(seconds * 10), 100)
-    shown.end()
-    assert capsys.readouterr().err == "\rpush: 10 %\rpush: 12 %\rpush: 100 %\n"
-    hidden = Shown("push", False, lambda: QUIET)
-    hidden(1, 2)
-    hidden.end()
+        shown(int(seconds * 10_000_000), int(seconds * 10), 100)
+    shown(72_000_000, 100, 100)
+    assert capsys.readouterr().err == "\rpush: 10 %, 10.0 MB\rpush: 12 %, 12.0 MB\rpush: 100 %, 72.0 MB\n"
+    quick, hidden = Shown("push", True, lambda: 0.0), Shown("push", False, lambda: now[0])
+    for each in (quick, hidden):
+        now[0] += QUIET
+        each(1, 1, 2)
+        each(2, 2, 2)
     assert capsys.readouterr().err == ""
 
 

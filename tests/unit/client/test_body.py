@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 
-from smartserver.client.body import PIECE, Nothing, Plan, announcing, sending, unpacked
+from smartserver.client.body import PIECE, Nothing, Plan, announcing, reported, sending, unpacked
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import Announced, Key
@@ -149,3 +149,23 @@ def test_no_body_says_nothing() -> None:
     assert list(unpacked(iter(()))) == []
     _, body = sending(Made(SMALL), bulk=True)
     assert b"".join(unpacked(iter([said(body)]))) == b"".join(SMALL)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_bytes_are_reported_within_a_large_segment(bulk: bool) -> None:
+    """As they are sent, however few the revisions are; all of them at the end alone."""
+    plan = Made([NOISE.randbytes(GRAPH_FIRST_THRESHOLD + 8 * PIECE), b"two", b"three"])
+    told: list[tuple[int, int, int]] = []
+    _, body = sending(plan, bulk=bulk)
+    body = reported(body, 3, lambda *sent: told.append(sent))
+    for _ in range(2):  # It may be sent again.
+        told.clear()
+        sizes = [0]
+        for piece, _ in body():
+            assert len(told) == len(sizes) - 1
+            sizes.append(sizes[-1] + len(piece))
+        assert len(told) > 8
+        assert [size for size, _, _ in told[:-1]] == sizes[1 : len(told)]
+        assert {done for _, done, _ in told[:8]} == {0}
+        assert told[-1] == (sizes[-1], 3, 3)
+        assert [done for _, done, _ in told].count(3) == 1

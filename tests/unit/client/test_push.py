@@ -72,6 +72,14 @@ def test_what_is_known_is_not_sent_and_nothing_is_made() -> None:
     assert requests(server) == [["Branch.set_last_revision"]]
 
 
+def test_what_is_sent_is_reported_in_bytes() -> None:
+    there = remote(Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))]), state(OLD))
+    told: list[tuple[int, int, int]] = []
+    there.sent = lambda *sent: told.append(sent)
+    there.push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    assert told == [(len(b"segment of " + TIP), 1, 1)]
+
+
 def test_known_revisions_are_planned_around() -> None:
     server, source = Server([saying((KnownRevisions([TIP]), state(OLD)), MOVED)]), Source()
     (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)

@@ -8,6 +8,7 @@ from typing import cast
 
 from git_local import FakeLocal
 
+from smartserver.client.body import Sent
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate, Updated
@@ -41,6 +42,7 @@ class FakeRemote:
         self.knowledge = Knowledge(None, "hpss://h:1/x")
         self.asked: list[object] = []
         self.pushed: list[RefUpdate] = []
+        self.sent: Sent = lambda size, done, total: None
         self._refs = refs
         self._vcs = vcs
         self._pull = pull or Pulled(PullResult(), iter(()))
@@ -72,6 +74,8 @@ class FakeRemote:
 
     def push(self, updates: Sequence[RefUpdate], source: object, new: object, **flags: bool) -> list[Updated]:
         self.asked.append(flags)
+        self.sent(36_000_000, 0, 1)
+        self.sent(72_000_000, 1, 1)
         self.pushed = list(updates)
         if isinstance(self._answers, Exception):
             raise self._answers

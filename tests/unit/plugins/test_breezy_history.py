@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 
 from smartserver.client.medium import ConnectionLost
 from smartserver.errors import CorruptRecord
+from smartserver.plugins import breezy_history
 from smartserver.plugins.breezy_history import History
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.check import KINDS_OF
@@ -120,3 +122,13 @@ def test_what_broke_off_is_never_taken_for_all_of_it() -> None:
 def test_a_body_that_is_cut_off_is_refused() -> None:
     with pytest.raises(Malformed):
         history(b"".join(segments().values())[:-1]).receive()
+
+
+def test_a_large_revision_is_shown_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is whole."""
+    told: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(breezy_history, "moving", lambda what: contextlib.nullcontext(lambda *sent: told.append(sent)))
+    body = b"".join(segments().values())
+    assert len(history(body).parents) == 4
+    assert told[0] == (7, 0, 4)
+    assert told[-1] == (len(body), 4, 4)

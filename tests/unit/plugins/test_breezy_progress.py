@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
 from breezy import ui
 
-from smartserver.plugins.breezy_progress import ServerProgress, counted
+from smartserver.plugins.breezy_progress import ServerProgress, moving
 
 
 class Bar:
@@ -37,27 +38,29 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
     return begun
 
 
-def test_segments_are_counted_after_a_second(monkeypatch: pytest.MonkeyPatch, bars: list[Bar]) -> None:
+def test_bytes_and_revisions_are_shown_after_a_second(monkeypatch: pytest.MonkeyPatch, bars: list[Bar]) -> None:
     times = iter(range(10**6))
     monkeypatch.setattr(time, "monotonic", lambda: next(times) * 0.4)
-    segments = [b"1", b"2", b"3", b"4"]
-    assert list(counted("Sending", iter(segments), 4)) == segments
+    with moving("Sending") as moved:
+        for size in range(1, 5):
+            moved(size * 1_000_000, size // 4, 1)
     (bar,) = bars
-    assert bar.told == [("Sending", 3, 4), ("Sending", 4, 4), ("finished",)]
+    assert bar.told == [("Sending, 3.0 MB", 0, 1), ("Sending, 4.0 MB", 1, 1), ("finished",)]
 
 
 def test_nothing_is_shown_of_what_is_quick(bars: list[Bar]) -> None:
-    assert list(counted("Sending", iter([b"1", b"2"]), 2)) == [b"1", b"2"]
+    with moving("Sending") as moved:
+        moved(1, 0, 2)
+        moved(2, 2, 2)
     assert not bars
 
 
-def test_the_bar_ends_where_the_reader_does(monkeypatch: pytest.MonkeyPatch, bars: list[Bar]) -> None:
+def test_the_bar_ends_with_an_error(monkeypatch: pytest.MonkeyPatch, bars: list[Bar]) -> None:
     times = iter(range(10**6))
     monkeypatch.setattr(time, "monotonic", lambda: next(times) * 2)
-    sent = counted("Sending", iter([b"1", b"2", b"3"]), 3)
-    next(sent)
-    next(sent)
-    sent.close()  # type: ignore[attr-defined]
+    with contextlib.suppress(ConnectionError), moving("Sending") as moved:
+        moved(1, 0, 3)
+        raise ConnectionError
     assert bars[0].told[-1] == ("finished",)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
+from builders import KINDS, History
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
@@ -99,3 +101,20 @@ def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFacto
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(CannotGoOn):
             fetched.bring(here, {key(9)})
+
+
+def test_one_large_commit_is_shown_by_its_bytes() -> None:
+    """Before it is whole."""
+    history = History()
+    tip = history.commit({"large": random.Random(1).randbytes(40_000)})
+    body = history.body([tip])
+    chunks = iter([body[:30_000], body[30_000:]])
+    said: list[str] = []
+    terminal = Terminal(said.append)
+    terminal.shows_progress = True
+    fetched = Fetch("x", cast("RemoteRepository", FakeRemote()), terminal)
+    assert b"".join(fetched._segments(Pulled(PullResult(1, len(body)), chunks), KINDS)) == body
+    assert said == [
+        "Receiving objects:   0% (0/1 revisions), 0.03 MB\r",
+        "Receiving objects: 100% (1/1 revisions), 0.04 MB\n",
+    ]

@@ -215,3 +215,16 @@ def test_what_cannot_be_sent() -> None:
         Conversation("push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
     with pytest.raises(CannotGoOn, match="refs/heads/none is not an object of this repository"):
         Conversation("push refs/heads/none:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
+
+
+def test_one_large_commit_is_shown_by_its_bytes() -> None:
+    pushing = Conversation(
+        "list for-push\noption progress true\npush refs/heads/main:refs/heads/main\n\n",
+        FakeRemote({}),
+        local_with(main=key(1)),
+    )
+    pushing.run()
+    assert pushing.said == [
+        "Writing objects:   0% (0/1 revisions), 36.00 MB\r",
+        "Writing objects: 100% (1/1 revisions), 72.00 MB\n",
+    ]
