@@ -6,7 +6,36 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
+
+LINES, PERIOD = 10, 60.0
+"""Warnings and errors of one kind that are logged in so many seconds."""
+
+
+class Bounded(logging.Filter):
+    """Passes at most `LINES` warnings of a kind (a message without its arguments) in `PERIOD`, and counts the others:
+    neither a flood of clients nor a disk that stays full fills a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[str, tuple[float, int]] = {}
+        """For each kind when its period began, and how many came in it."""
+        self._guard = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is logged."""
+        if record.levelno < logging.WARNING:
+            return True
+        with self._guard:
+            began, count = self._kinds.get(record.msg, (record.created, 0))
+            unsaid = 0
+            if not began <= record.created < began + PERIOD:
+                began, count, unsaid = record.created, 0, max(0, count - LINES)
+            self._kinds[record.msg] = (began, count + 1)
+        if unsaid:
+            record.msg += f" (and {unsaid} others like it since the last such line)"
+        return count < LINES
 
 
 class Journal(logging.Formatter):
@@ -30,5 +59,8 @@ def log_to_stderr(verbose: bool, *, journal: bool) -> None:
     """Send what is logged there, in lines of its kind."""
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(Journal() if journal else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    stream.addFilter(Bounded())
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
-    logging.getLogger("paramiko").propagate = False  # What it complains of, at length, is raised too (`sftp_login`).
+    paramiko = logging.getLogger("paramiko")
+    paramiko.propagate = False  # What it complains of, at length, is raised too (`sftp_login`).
+    paramiko.addHandler(logging.NullHandler())  # Without a handler Python itself would print it.

@@ -10,7 +10,7 @@ import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 from click.core import ParameterSource
@@ -26,6 +26,9 @@ from smartserver.records.faults import Level, Policy
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
 from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
+
+if TYPE_CHECKING:
+    from twisted.logger import ILogObserver
 
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
@@ -168,7 +171,8 @@ def command(
     in it after /~/.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
-    What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention.
+    What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention
+    (a full disk, ...), no more than ten lines of a kind a minute.
 
     \b
     smartserver serve ~/repositories
@@ -197,6 +201,7 @@ def command(
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
     from twisted.internet import reactor as untyped
+    from twisted.logger import globalLogPublisher
 
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
@@ -257,6 +262,7 @@ def command(
         return sessions.stop(STOP_AFTER)
 
     if stdio:
+        logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)  # Standard error is the user's: it is told.
         session = stdio_shell.serve(sessions, on_streams(user(), Anonymous(anonymous) if anonymous else None))
         session.when_lost = stop
     else:
@@ -266,6 +272,7 @@ def command(
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
+        globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if fast_open else ""
         if unopened:
             click.echo(f"--fast-open has no effect: {unopened}", err=True)

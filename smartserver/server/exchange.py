@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from smartserver.errors import Cancelled, InternalError, LimitExceeded, Unsupported
+from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, Unsupported, error_from_wire
 from smartserver.server.access import Access
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
 from smartserver.server.executor import Executor, Lane, Strand
@@ -23,17 +23,21 @@ from smartserver.server.work import Answer, RequestWork, log_bug
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
-from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode
+from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode, named
 from transports.decorators.counted import Counts
-from transports.errors import CodedError
+from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 log = logging.getLogger("smartserver")
+refusals = logging.getLogger("smartserver.refusals")
+"""Of refusals that administrators have to know; a server with one user does not repeat them to it."""
 
 T = TypeVar("T")
 
 LARGE_REQUEST = 64 * 1024
 """Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
 
+FOR_ADMINISTRATORS = {each.code for each in (AccessDenied, NoSpace, PermissionDenied, TransportFailed)}
+"""Refusals that are logged however little is: a client that may not do what it wants, and a store that fails."""
 
 MANY_CALLS = 16
 """Calls of a request that reads from which it runs apart: one call walks the graph for milliseconds, hundreds do for
@@ -288,7 +292,7 @@ class Exchange:
         if isinstance(answer.message, Failure):
             self._answer = None
             self._session.send(Error(self.id, payload))
-            self._log(answer.message.fault.code)
+            self._log_refusal(answer.message)
             self._over()
             return
         if answer.body is None:
@@ -350,6 +354,17 @@ class Exchange:
         log.info(
             "%s: %s: %s, %.1f ms%s", self._session.peer or "a client", what, outcome, self._busy * 1000, _io(spent)
         )
+
+    def _log_refusal(self, refusal: Failure) -> None:
+        """Log what an administrator has to know; the other refusals only where all requests are logged."""
+        error, work = refusal.fault, self._work
+        if error.code not in FOR_ADMINISTRATORS:
+            self._log(error.code)
+            return
+        what = work.description if work is not None else "a request"
+        why = str(error_from_wire(error.code, named(error)))
+        why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
+        refusals.warning("%s: %s: %s", self._session.peer or "a client", what, why)
 
     def _over(self) -> None:
         self._session.finished(self)

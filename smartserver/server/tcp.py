@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from typing import Protocol as Interface
 from typing import cast
@@ -10,11 +11,17 @@ from typing import cast
 from twisted.internet import protocol
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress
+from twisted.logger import LogEvent
 
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.limits import NOTSENT_LOWAT
+
+log = logging.getLogger("smartserver")
+
+ACCEPTING = "twisted.internet.tcp.Port"
+"""Where Twisted logs what became of an accept."""
 
 BACKLOG = 511
 """Connections the kernel may hold before they are accepted; it takes no more than net.core.somaxconn."""
@@ -97,6 +104,18 @@ class TcpProtocol(SessionProtocol):
             if number is not None:
                 handle.setsockopt(socket.IPPROTO_TCP, number, value)
         super().connectionMade()
+
+
+def log_unaccepted(event: LogEvent) -> None:
+    """Log what Twisted observes of connections that could not be accepted: there is no file descriptor left, or no
+    memory. Its own log goes nowhere."""
+    address, error = event.get("address"), event.get("acceptError")
+    if event.get("log_namespace") != ACCEPTING:
+        return
+    if address is not None:
+        log.warning("%s: closed at once: too many open files (`ulimit -n`)", shown(*address[:2]))
+    elif error is not None:
+        log.warning("a connection could not be accepted: %s", error)
 
 
 def is_loopback(host: str) -> bool:

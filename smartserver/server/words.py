@@ -22,13 +22,13 @@ def in_words(error: CodedError, found: Found | None, served: str) -> CodedError:
     `served`: what the folder that is served is called.
 
     No repository: with what is there instead, or that the served folder itself is gone. A file a root names and that is
-    gone: as the damage that is. Damage is logged, since a client can only be told of it.
+    gone: as the damage that is. Damage is logged, since a client can only be told of it. Other failures of
+    the store are logged with the refusal (`exchange`).
     """
     if found is None:
         return error
     repository = found.repository
     if isinstance(error, (NoSuchFile, NoSuchRepository)) and not repository.has_place():
-        log.warning("%s: %s %s", repository.path, served, GONE)
         return TransportFailed("", f"{served} {GONE}")
     if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
         return NoSuchRepository(error.path, repository.instead())

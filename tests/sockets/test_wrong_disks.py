@@ -144,6 +144,7 @@ def test_a_full_disk(user: User, root: Path) -> None:
         with Server(root) as server:
             user.git("push", "-q", server.url("p"), f"{old}:{MAIN}", folder="w").worked()
             check_full(user, root, server, "no space left to write", old, bulk)
+            wait_until(lambda: "no space left to write" in "".join(server.log), "it is in the log")
             filling = root / "filling"
             with pytest.raises(OSError, match="No space"):
                 filling.write_bytes(bytes(4 << 20))

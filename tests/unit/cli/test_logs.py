@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli.logs import is_journal, log_to_stderr
+from smartserver.cli.logs import LINES, PERIOD, Bounded, is_journal, log_to_stderr
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,28 @@ def test_only_the_file_systemd_named_is_the_journal(tmp_path: Path) -> None:
         assert not is_journal(journal.fileno(), {})
         closed = journal.fileno()
     assert not is_journal(closed, environment)
+
+
+def test_a_flood_of_lines_of_a_kind_is_bounded_and_counted() -> None:
+    passed: list[str] = []
+
+    def log(level: int, kind: str, number: int, at: float) -> None:
+        record = logging.LogRecord("smartserver", level, "", 0, kind, (number,), None)
+        record.created = at
+        if bounded.filter(record):
+            passed.append(record.getMessage())
+
+    bounded = Bounded()
+    for number in range(LINES + 5):
+        log(logging.WARNING, "full: %d", number, 0.0)
+    assert passed == [f"full: {number}" for number in range(LINES)]
+    passed.clear()
+    log(logging.ERROR, "wrong: %d", 1, 0.0)
+    for number in range(2 * LINES):
+        log(logging.INFO, "said: %d", number, 0.0)  # Who asks for these wants all of them.
+    assert len(passed) == 1 + 2 * LINES
+    passed.clear()
+    log(logging.WARNING, "full: %d", 1, PERIOD)
+    log(logging.WARNING, "full: %d", 2, PERIOD)
+    log(logging.WARNING, "full: %d", 3, 0.0)  # The clock was set back.
+    assert passed == ["full: 1 (and 5 others like it since the last such line)", "full: 2", "full: 3"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from carriers import TcpCarrier, sessions_of
+from twisted.internet import tcp as twisted_tcp
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
+from twisted.logger import globalLogPublisher
 
 from smartserver.server import tcp
 from smartserver.server.access import Access, Anonymous
@@ -176,3 +180,49 @@ def test_fast_open_and_who_does_not_let_us(
         assert tcp.fast_open(port) == why
         if sys.platform == "linux":
             assert port.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN) > 0
+
+
+def test_connections_that_cannot_be_accepted_are_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Twisted itself observes them."""
+
+    class Listener:
+        """Has no descriptor left, or one connection that takes the last, or no memory."""
+
+        def __init__(self) -> None:
+            self.coming: list[OSError | tuple[object, tuple[str, int]]] = [
+                OSError(errno.EMFILE, "Too many open files"),
+                (Closed(), ("192.0.2.7", 4000)),
+                BlockingIOError(errno.EAGAIN, "nobody"),
+            ]
+
+        def accept(self) -> tuple[object, tuple[str, int]]:
+            come = self.coming.pop(0)
+            if isinstance(come, OSError):
+                raise come
+            return come
+
+    class Closed:
+        def close(self) -> None:
+            pass
+
+    port: Any = twisted_tcp.Port(0, cast("Any", Factory()))
+    port.numberAccepts = 10
+    port.socket = Listener()
+    reserved: Any = twisted_tcp._FileDescriptorReservation(lambda: open(os.devnull))  # noqa: SIM115  # Closed below.
+    reserved.reserve()
+    monkeypatch.setattr(twisted_tcp, "_reservedFD", reserved)
+    publisher: Any = globalLogPublisher
+    publisher.addObserver(tcp.log_unaccepted)
+    try:
+        port.doRead()
+        port.socket.coming = [OSError(errno.ENOMEM, "no memory")]
+        port.doRead()
+    finally:
+        publisher.removeObserver(tcp.log_unaccepted)
+        reserved._fileDescriptor.close()
+    assert caplog.messages == [
+        "192.0.2.7:4000: closed at once: too many open files (`ulimit -n`)",
+        "a connection could not be accepted: ENOMEM",
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.messages import Failure, Reply, named
-from transports.errors import CodedError, NoSpace, NoSuchFile
+from transports.errors import CodedError, NoSpace, NoSuchFile, TransportFailed
 from transports.local import LocalTransport
 
 PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
@@ -89,6 +91,30 @@ def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.Lo
     assert not caplog.text
 
 
+def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line each; other refusals are not."""
+    (pack,) = [path for path in served.files() if path.endswith(".pack")]
+    for error in (NoSpace(pack), TransportFailed(pack, os.strerror(errno.EMFILE))):
+
+        def fail(*_: object, wrong: CodedError = error) -> None:
+            raise wrong
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PackRepository, "begin", fail)
+            assert refused(Dialog(served.site).ask(message(PULL))).code == error.code
+        assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {error}"]
+        caplog.clear()
+    nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    why = "read: this server admits no anonymous users (`serve --anonymous none`)"
+    assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {why}"]
+    caplog.clear()
+    assert refused(Dialog(served.site).ask(message(PULL, path="absent"))).code == "no-such-repository"
+    assert not caplog.messages
+
+
 def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
     damage = CorruptFile("root", 0, "the content does not match its check")
     assert in_words(damage, Served().site.find(""), "it") is damage
@@ -104,5 +130,6 @@ def test_a_served_folder_that_is_gone(tmp_path: Path, caplog: pytest.LogCaptureF
     for call in (PULL, create):
         error = refused(dialog.ask(message(call, path=path)))
         assert str(error) == words
-        assert f"{path}: {words}" in caplog.text
+        assert caplog.text.count(words) == 1
+        assert f"on '{path}': {words}" in caplog.text
         caplog.clear()
