@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History
+from builders import push as store_push
 from dialogs import message
 from pushing import NEW, Source, connected, push
 from serving import NOISE, PATIENCE, Server, check_store, server_refs
@@ -23,12 +24,15 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.store.repack import FEW_PACKS, MOST_PACKS
+from smartserver.store.repository import PackRepository
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, End, Error, Event, PeerClosed, Reply, Request
 from smartserver.wire.messages import RequestFlag, decode_failure, encode
+from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
 
@@ -199,6 +203,23 @@ def test_a_pipe_to_a_served_folder_may_do_what_its_user_may(tmp_path: Path) -> N
         assert remote.pull(ids=[line[3]], refs=[]).result.segments == 4
     assert pipes[0]._process.wait(PATIENCE) == 0
     assert server_refs(tmp_path, "p") == {MAIN.decode(): line[0].hex()}
+    check_store(tmp_path, "p")
+
+
+def test_packs_are_joined_by_a_server_of_one_push_after_its_client_left(tmp_path: Path) -> None:
+    """Its process lasts until they are, so that the packs of a site that is reached by ssh alone are as few."""
+    history = History()
+    line = history.line(MOST_PACKS + 1)
+    repository = PackRepository(LocalTransport(tmp_path), "p")
+    for number, revision in enumerate(line[:-1]):
+        store_push(repository, history, [revision], {MAIN: revision}, age=number)
+    assert len(repository.snapshot().root.packs) == MOST_PACKS
+    pipe = PipeMedium([sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--stdio"])
+    with Client(lambda: pipe) as client:
+        remote = RemoteRepository(client, "p", Knowledge(None, "x"))
+        assert push(remote, Source(history), MAIN, line[-1]).outcome is Outcome.DONE
+    assert pipe._process.wait(PATIENCE) == 0
+    assert len(PackRepository(LocalTransport(tmp_path), "p").snapshot().root.packs) <= FEW_PACKS
     check_store(tmp_path, "p")
 
 
