@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
-from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository, NoSuchRepository
+from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
 from smartserver.server.due import Due
@@ -23,6 +23,7 @@ from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, Discipline, is_marked
 from smartserver.store.model import Listed, Seen
 from smartserver.store.repository import PackRepository
+from smartserver.store.root import RootView
 from smartserver.store.states import Look
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
@@ -67,6 +68,13 @@ def _is_behind(path: str, after: str) -> bool:
 
 def _below(place: str, name: str) -> str:
     return f"{place}/{name}".strip("/")
+
+
+def folders_below(folder: str, names: Sequence[str]) -> list[str]:
+    """The paths of all that may be folders with repositories, the last one first, of the names that are in a folder."""
+    if "HEAD" in names and "objects" in names:
+        return []  # A git repository has many folders, and none of ours.
+    return [f"{folder}/{name}".lstrip("/") for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 
 def _may_be_format(asked: GetStat, *, unless_known: bool = False) -> bool:
@@ -225,25 +233,24 @@ class Site:
                 if _is_behind(folder, after):
                     found.append(Listed(folder, "", (), wrong.why))
                 continue
-            if "HEAD" in names and "objects" in names:
-                continue  # A git repository has many folders, and none of ours.
             if FORMAT in names:
                 listed = self._listed(folder)
                 if listed.vcs or self._is_marked(folder):
                     if (listed.vcs or listed.problem) and _is_behind(folder, after):
                         found.append(listed)
                     continue  # Nothing lies in a repository but what is its own.
-            below = [f"{folder}/{name}".lstrip("/") for name in sorted(names, reverse=True) if jail.is_name(name)]
+            below = folders_below(folder, names)
             folders += [each for each in below if not _order(each) < _order(after)[: each.count("/") + 1]]
         return found
 
     def _listed(self, path: str) -> Listed:
         """A repository in a listing; without VCS and problem where there is none, or no more."""
         try:
-            view = self._look(path).repository.snapshot().view
+            found = self._look(path)
+            if not found.exists or found.look is None or found.look.root is None:
+                return Listed(path, "", ())
+            view = RootView(found.look.root, found.repository.folder)  # Its refs are in no pack, nor in an index.
             return Listed(path, view.root.vcs, tuple(view.refs()))
-        except NoSuchRepository:
-            return Listed(path, "", ())
         except CodedError as wrong:
             return Listed(path, "", (), str(wrong))
 

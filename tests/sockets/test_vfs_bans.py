@@ -33,13 +33,13 @@ STOPS: dict[str, dict[str, str]] = {
     "rpc:Repository.pack": {},
     "*:*:secret/*": {"list": "", "secret": "get"},
     "read-back": {"pack": "list_dir"},
-    "duplicate": {"create": "get", "list": "get", "verify": "get"},
+    "duplicate": {"create": "get", "verify": "get"},
     "reopen": {},
-    "per-item": {"list": "list_dir"},
+    "per-item": {},
     "late-refusal": {},
     "resend": {},
     "extra-connection": {},
-    "silly": dict.fromkeys(("create", "list", "pack", "verify"), ""),
+    "silly": dict.fromkeys(("create", "pack", "verify"), ""),
 }
 """Rule -> the commands it stops, and the verb that is named. `tests/house/test_bans_in_step.py` sees that every rule is
 here."""

@@ -1,0 +1,78 @@
+"""transports.decorators.ahead: what was read ahead answers once, and what was not is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from transports.base import Transport
+from transports.decorators.ahead import AheadTransport
+from transports.decorators.passing import PassingTransport
+from transports.errors import NoSuchFile, PermissionDenied
+from transports.memory import MemoryTransport
+from transports.steps import Get, GetStat, ListDirectory, Step
+
+
+class Trips(PassingTransport):
+    """Counts them, and lets nobody read `secret`."""
+
+    def __init__(self, inner: Transport, trips: list[list[str]], *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self.trips = trips
+
+    def wrap(self, inner: Transport, prefix: str) -> Trips:
+        return Trips(inner, self.trips, prefix=prefix)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        self.trips.append([step.path for step in steps])
+        for step in steps:
+            if step.path == "secret":
+                raise PermissionDenied(step.path)
+            self.inner.perform([step])
+
+
+@pytest.fixture
+def store() -> Trips:
+    made = Trips(MemoryTransport(), [])
+    made.make_directory("a")
+    made.put("a/one", [b"1"])
+    return made
+
+
+def test_what_was_read_ahead_takes_no_trip_and_is_not_kept(store: Trips) -> None:
+    ahead = AheadTransport(store)
+    ahead.read_ahead([ListDirectory("a"), Get("a/one"), Get("a/two")])
+    assert store.trips == [["a", "a/one", "a/two"]]
+    child = ahead.child("a")
+    assert child.list_directory("") == ["one"]
+    here, absent, looked = Get("one"), Get("two"), GetStat("two")
+    child.perform([looked])
+    child.perform([here, absent])
+    assert (here.result, absent.result, looked.result) == (b"1", None, None)
+    assert len(store.trips) == 1
+    store.inner.put("a/two", [b"2"])
+    again, both = Get("two"), GetStat("one")
+    child.perform([again, both])
+    assert again.result == b"2"
+    assert both.result is not None
+    assert child.list_directory("") == ["one", "two"]
+
+
+def test_what_is_there_is_asked_for_where_a_look_wants_more(store: Trips) -> None:
+    ahead = AheadTransport(store)
+    ahead.read_ahead([Get("a/one"), ListDirectory("absent")])
+    looked = GetStat("a/one")
+    ahead.perform([looked])
+    assert looked.result is not None
+    with pytest.raises(NoSuchFile):
+        ahead.list_directory("absent")
+
+
+def test_one_that_fails_ends_nothing_and_fails_when_it_is_asked_for(store: Trips) -> None:
+    ahead = AheadTransport(store)
+    ahead.read_ahead([Get("secret"), Get("a/one"), Get("secret"), ListDirectory("a")])
+    assert len(store.trips) == 3
+    assert ahead.list_directory("a") == ["one"]
+    with pytest.raises(PermissionDenied):
+        ahead.perform([Get("secret")])

@@ -1,0 +1,65 @@
+"""`AheadTransport`: answers once, from memory, what was read ahead of it in one trip."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from transports.base import Transport
+from transports.decorators.passing import PassingTransport
+from transports.errors import CodedError
+from transports.steps import Get, GetStat, ListDirectory, Step
+
+Read = Get | ListDirectory
+
+
+class AheadTransport(PassingTransport):
+    """The tree of `inner`, for a reader that knows what it will ask next."""
+
+    def __init__(
+        self, inner: Transport, known: dict[tuple[type[Step], str], object] | None = None, *, prefix: str = ""
+    ) -> None:
+        """`known`: shared with the transport that this one is a child of."""
+        super().__init__(inner, prefix=prefix)
+        self._known = {} if known is None else known
+        """What came of reads that were performed and not asked for yet, by what was read."""
+
+    def wrap(self, inner: Transport, prefix: str) -> AheadTransport:
+        return AheadTransport(inner, self._known, prefix=prefix)
+
+    def read_ahead(self, reads: Sequence[Read]) -> None:
+        """Perform reads, in one trip where none fails; those that fail will fail when they are asked for."""
+        left = list(reads)
+        while left:
+            with contextlib.suppress(CodedError):
+                self.inner.perform(left)
+            for at, read in enumerate(left):
+                try:
+                    self._known[type(read), self.full(read.path)] = read.result
+                except LookupError:  # It failed, and ended those after it.
+                    left = left[at + 1 :]
+                    break
+            else:
+                return
+
+    def list_directory(self, path: str) -> list[str]:
+        names = self._known.pop((ListDirectory, self.full(path)), None)
+        return names if isinstance(names, list) else self.inner.list_directory(path)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        if not all(self._is_known(step) for step in steps):
+            self.inner.perform(steps)
+            return
+        for step in steps:
+            if isinstance(step, Get):
+                content = self._known.pop((Get, self.full(step.path)))
+                step.settle(content if isinstance(content, bytes) else None)
+            elif isinstance(step, GetStat):
+                step.settle(None)
+
+    def _is_known(self, step: Step) -> bool:
+        """Whether it was read ahead, or nothing was found there, which is not forgotten by a look."""
+        key = (Get, self.full(step.path))
+        if isinstance(step, GetStat):
+            return self._known.get(key, step) is None
+        return isinstance(step, Get) and key in self._known
