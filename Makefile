@@ -93,7 +93,7 @@ clean:
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # A change of setup.py makes the environment anew, so that what is no longer required is gone from it too.
-$(MADE): setup.py
+$(MADE): setup.py netem/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(PYTHON) is missing or older than 3.11; name another: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
@@ -102,7 +102,7 @@ $(MADE): setup.py
 	@touch $@
 
 $(INSTALLED): $(MADE)
-	$(PIP) --editable .
+	$(PIP) --editable ./netem --editable .
 	@touch $@
 
 # Where a tool cannot be installed the comparison names it and goes on without. Breezy reads the history by fastimport.
@@ -114,5 +114,5 @@ $(PEERS)/installed: Makefile
 	@touch $@
 
 $(TOOLS): $(MADE)
-	$(PIP) --editable '.[test]'
+	$(PIP) --editable ./netem --editable '.[test]'
 	@touch $(INSTALLED) $@

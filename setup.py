@@ -44,16 +44,10 @@ setup(
     ],
     platforms=["Linux", "macOS"],
     python_requires=">=3.11",
-    # The plugin of Breezy is a package of Breezy's: brz looks for it there in every folder Python imports from.
-    packages=[
-        *find_packages(
-            include=["smartserver", "smartserver.*", "transports", "transports.*", "netem", "netem.*"],
-            exclude=["smartserver.plugins.breezy_shim"],
-        ),
-        "breezy.plugins.hpss",
-    ],
-    package_dir={"breezy.plugins.hpss": "smartserver/plugins/breezy_shim"},
-    package_data={"smartserver": ["py.typed"], "transports": ["py.typed"], "netem": ["py.typed"]},
+    # Neither netem, which is a distribution of its own and would own the same files, nor a folder `breezy`, which would
+    # be a namespace package where Breezy is not installed: `smartserver setup brz` makes the plugin known.
+    packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*"]),
+    package_data={"smartserver": ["py.typed"], "transports": ["py.typed"]},
     zip_safe=False,
     install_requires=[
         "Twisted>=23.8",
@@ -81,11 +75,7 @@ setup(
         "console_scripts": [
             "smartserver=smartserver.cli.main:main",
             *[f"git-remote-{scheme}=smartserver.cli.git_remote:main" for scheme in SCHEMES],
-            "netem=netem.cli.main:main",
         ],
-        "pytest11": [
-            "netem.pytest_plugin=netem.pytest_plugin",
-            "smartserver.pytest_plugin=smartserver.pytest_plugin",
-        ],
+        "pytest11": ["smartserver.pytest_plugin=smartserver.pytest_plugin"],
     },
 )

@@ -43,6 +43,4 @@ def breezy_library(tools: Path | None) -> Mapping[str, str]:
 
 def plugin_at() -> str:
     """What BRZ_PLUGINS_AT says for our plugin to be loaded from here: it need not be installed beside Breezy."""
-    ours = Path(smartserver.__file__).parent
-    checkout = ours / "plugins" / "breezy_shim"
-    return f"{PLUGIN}@{checkout if checkout.is_dir() else ours.parent / 'breezy' / 'plugins' / PLUGIN}"
+    return f"{PLUGIN}@{Path(smartserver.__file__).parent / 'plugins' / 'breezy_shim'}"

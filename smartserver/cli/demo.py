@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from smartserver.cli.demo_run import Comparison, Measured, Row
 from smartserver.cli.errors import CommandError
 from smartserver.trace.text import size
+
+if TYPE_CHECKING:
+    from smartserver.cli.demo_run import Measured, Row
 
 
 @click.command(short_help="Show what round trips cost: hpss:// beside git:// on a slow link.")
@@ -28,6 +31,7 @@ def command(path: Path | None, rtt: str, rate: str | None) -> None:
     smartserver demo ~/src/project --rtt 300ms --rate 20mbit
     """
     from netem.units import parse_rate, parse_time
+    from smartserver.cli.demo_run import Comparison
     from smartserver.cli.histories import own_checkout
 
     try:

@@ -63,7 +63,7 @@ def git() -> None:
 
 @command.command()
 def brz() -> None:
-    """Let a brz that was not installed beside smartserver find its plugin (a file in Breezy's folder of plugins).
+    """Let brz find the plugin (a file in Breezy's folder of plugins).
 
     \b
     smartserver setup brz

@@ -13,7 +13,7 @@ SPEAKS_FOR_ITS_PACKAGE = ("smartserver", "netem", "netem.describe", "netem.effec
 """Packages whose `__init__` has names; every other is a docstring alone."""
 
 OF_BREEZY = "smartserver.plugins.breezy_shim"
-"""A package of Breezy's, installed as `breezy.plugins.hpss`: its `__init__` is all there is of it."""
+"""A package of Breezy's, loaded as `breezy.plugins.hpss`: its `__init__` is all there is of it."""
 
 MAX_LINES = 60
 """Of an `__init__` that has names: more than that is a module of its own."""

@@ -99,6 +99,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the rest, built likewise."""
+    place = tmp_path_factory.mktemp("whole")
+    for name in ("smartserver", "transports", "netem"):
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    for name in ("setup.py", "pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(ROOT / name, place)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    built = run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", ".", where=place)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = place.glob("smartserver-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
 def python(wheel: Path) -> Path:
     """The interpreter of an environment in which nothing but this wheel is installed."""
     place = wheel.parent / "environment"
@@ -141,13 +156,32 @@ def test_it_says_what_it_is(wheel: Path) -> None:
     assert "MIT License" in (FOLDER / "LICENSE").read_text()
 
 
-def test_both_distributions_offer_the_same() -> None:
-    """The command and the plugin have the names they have in the whole project's, so both may be installed."""
-    ours = importlib.metadata.distribution("smartserver").entry_points
-    project = SETTINGS["project"]
-    for group, offered in (("console_scripts", project["scripts"]), ("pytest11", project["entry-points"]["pytest11"])):
-        assert offered.items() <= {(point.name, point.value) for point in ours.select(group=group)}
-    assert project["requires-python"] == importlib.metadata.metadata("smartserver")["Requires-Python"]
+def test_no_other_distribution_owns_its_files(whole: Path) -> None:
+    """Nor its command or its plugin: removing one distribution would break the other. A folder `breezy` would be a
+    package where Breezy is not installed."""
+    with ZipFile(whole) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+        (points,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        offered = archive.read(points).decode()
+    assert {name.partition("/")[0] for name in names} == {"smartserver", "transports"}
+    assert "smartserver/plugins/breezy_shim/__init__.py" in names
+    assert "netem" not in offered
+    assert SETTINGS["project"]["requires-python"] == importlib.metadata.metadata("smartserver")["Requires-Python"]
+
+
+def test_without_it_commands_say_in_one_line_what_they_need(whole: Path, tmp_path: Path) -> None:
+    """And the others work."""
+    with ZipFile(whole) as archive:
+        archive.extractall(tmp_path / "site")
+    absent = "sys.modules['netem'] = None; sys.path.insert(0, 'site')"
+    program = f"import sys; {absent}; from smartserver.cli.main import main; main()"
+    helped = run(sys.executable, "-c", program, "--help", where=tmp_path)
+    assert helped.returncode == 0, helped.stderr
+    assert "serve" in helped.stdout
+    for words in (["demo"], ["baseline"], ["bench", "trips"]):
+        done = run(sys.executable, "-c", program, *words, where=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "smartserver: what is measured on emulated links needs netem: pip install ./netem\n"
 
 
 def test_its_modules_import_where_nothing_else_is(python: Path, tmp_path: Path) -> None:

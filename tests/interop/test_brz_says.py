@@ -51,7 +51,7 @@ def test_other_commands_load_nothing_of_it(users: Users) -> None:
 
 
 def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
-    """As pip puts the files of a wheel."""
+    """As pip puts the files of a wheel, once `smartserver setup brz` was run from it."""
     place = tmp_path / "site-packages"
     built = subprocess.run(
         [
@@ -71,11 +71,18 @@ def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
         check=False,
     )
     assert built.returncode == 0, built.stderr
-    assert (place / "breezy" / "plugins" / "hpss" / "__init__.py").is_file()
-    assert not (place / "breezy" / "__init__.py").exists()
-    assert not (place / "smartserver" / "plugins" / "breezy_shim").exists()
-    done = users.run("b", "pull", plugin="", PYTHONPATH=str(place))
-    assert "No revisions or tags to pull" in done.out, done.said
+    assert sorted(path.name for path in place.iterdir()) == ["smartserver", "transports"]
+    setup = "import sys; sys.argv = ['smartserver', 'setup', 'brz']; from smartserver.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", setup],
+        env={**environment(users.folder / ".home"), "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    done_there = users.run("b", "pull", plugin="")
+    assert "No revisions or tags to pull" in done_there.out, done_there.said
 
 
 def test_a_mistake_is_one_line(users: Users) -> None:

@@ -1,6 +1,7 @@
 """The plugin `hpss` of Breezy: it says that hpss:// URLs exist, and loads what they do when one is met.
 
-Installed as `breezy.plugins.hpss`; every brz command runs it, so nothing here may take time to load.
+Loaded as `breezy.plugins.hpss` (`smartserver setup brz`); every brz command runs it, so nothing here may take time to
+load.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from smartserver.cli import demo, demo_run
+from smartserver.cli import demo_run
 from smartserver.cli.histories import generate
 from smartserver.cli.main import group
 
@@ -47,7 +47,7 @@ def test_too_many_trips_and_wrong_results_are_told(
         def lose(self, side: demo_run.Side) -> None:
             self.git(side, 0, "branch", "lost")
 
-    monkeypatch.setattr(demo, "Comparison", Wrong)
+    monkeypatch.setattr(demo_run, "Comparison", Wrong)
     result = CliRunner().invoke(group, ["demo", str(source), "--rtt", "1ms"], catch_exceptions=False)
     assert (result.exit_code, list(temporary.iterdir())) == (1, [])
     assert "wrong: clone: 2 round trips, expected 1 at most" in result.stderr
