@@ -14,7 +14,8 @@ from transports.errors import NoSuchFile
 @click.command("break-lock")
 @click.argument("path")
 @click.option("--force", is_flag=True, help="Do not ask.")
-def command(path: str, force: bool) -> None:
+@click.pass_obj
+def command(flags: frozenset[str], path: str, force: bool) -> None:
     """Take the lock of the repository at PATH from who has it, so that others go on. PATH is a folder, or the URL of a
     store (sftp://, vfs://), or that by which git and brz reach it (hpss+sftp://, hpss+vfs://).
 
@@ -29,7 +30,7 @@ def command(path: str, force: bool) -> None:
     """
     if is_url(path):
         path = store_behind(path)
-    with repository_in(path) as repository:
+    with repository_in(path, flags) as repository:
         holder = repository.lock_holder()
         if holder is None:
             click.echo(f"{path}: nobody holds the lock")

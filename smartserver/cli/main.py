@@ -15,7 +15,7 @@ import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import Interrupts
 from smartserver.client.plain import plain
-from smartserver.trace.flags import VARIABLE, BadFlag, check
+from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
 
 COMMANDS = {
     "serve": "smartserver.cli.serve",
@@ -38,6 +38,9 @@ COMMANDS = {
     "docs": "smartserver.cli.docs",
 }
 """Each module has a `command`."""
+
+OF_ITSELF = ("demo", "baseline", "setup", "docs")
+"""Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
 """What a write may fail with; of a file it would have its name."""
@@ -66,8 +69,9 @@ class Commands(click.Group):
     "debug",
     multiple=True,
     metavar="FLAG",
-    help="-Dhpss prints each call of the protocol on stderr, -Dhpssvfs also where VFS calls are made; "
-    "-Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG has such flags for git and brz, too.",
+    help="-Dhpss prints each call of the protocol on stderr, -Dhpssdetail also each of a request with many, -Dhpssvfs "
+    "also where VFS calls are made; -Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG has such "
+    "flags for git and brz, too.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -78,12 +82,19 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     git push hpss://localhost/project main                the first push makes the repository
     smartserver demo                                      see what it saves on a slow link
     """
-    unknown = [flag for flag in debug if flag not in ("hpss", "hpssvfs") and not flag.startswith("hpss-ban=")]
+    unknown = [flag for flag in debug if flag not in KNOWN and not flag.startswith(BAN)]
     if unknown:
-        known = "-Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
+        known = f"{', '.join(f'-D{word}' for word in KNOWN)} and -D{BAN}RULE[,RULE]"
         raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are {known})")
+    if debug and ctx.invoked_subcommand in OF_ITSELF:
+        raise click.UsageError(f"-D{debug[0]} has no effect with {ctx.invoked_subcommand}, which makes no call to show")
+    given = os.environ.get(VARIABLE, "")
     try:
-        check(os.environ.get(VARIABLE, ""), VARIABLE)
+        check(given, VARIABLE)
+        if any(BAN in each for each in (*debug, given)):
+            from smartserver.cli.session import lasting_observers  # Loaded where something is banned.
+
+            lasting_observers(frozenset(debug))  # It refuses a rule that is none, also where no call is made.
     except BadFlag as wrong:
         raise click.UsageError(str(wrong)) from None
     ctx.obj = frozenset(debug)

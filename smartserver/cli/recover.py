@@ -24,7 +24,10 @@ DOUBT = "  (may not have been acknowledged)"
 @click.option("--all", "every", is_flag=True, help="Restore changes too that may not have been acknowledged.")
 @click.option("--list", "only_list", is_flag=True, help="Only list what there is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, yes: bool) -> None:
+@click.pass_obj
+def command(
+    flags: frozenset[str], path: str, changes: tuple[str, ...], every: bool, only_list: bool, yes: bool
+) -> None:
     """Restore the changes that are on disk and that the root of the repository at PATH does not know, as after an older
     root was put back. PATH is a folder, or the URL of a store (sftp://, vfs://).
 
@@ -42,9 +45,13 @@ def command(path: str, changes: tuple[str, ...], every: bool, only_list: bool, y
     smartserver recover --all --yes /srv/code/project
     smartserver recover /srv/code/project 3f2a9c01 77d0c5e2
     """
+    if only_list and (changes or every or yes):
+        raise click.UsageError("--list restores nothing: leave out --all, --yes and IDs")
+    if changes and every:
+        raise click.UsageError("--all restores every change: leave it out, or the IDs")
     if is_url(path):
         path = store_behind(path)
-    with repository_in(path) as repository:
+    with repository_in(path, flags) as repository:
         back = recovery.put_back(repository.file)
         if back:
             click.echo(f"{count(back, 'file')} of the root lay in lost/ and is in its place again")

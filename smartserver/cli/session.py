@@ -17,7 +17,7 @@ from smartserver.client.call import Client
 from smartserver.client.places import behind, connect, parse_place
 from smartserver.client.plain import plain
 from smartserver.trace import text
-from smartserver.trace.flags import BAN, VARIABLE, BadFlag, check
+from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
 from smartserver.trace.recorder import Recorder
 from smartserver.wire.observer import Observer
 
@@ -32,9 +32,10 @@ AGENT = f"smartserver/{smartserver.__version__}"
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[Client, Place]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, `hpssvfs`
-    also where in the program each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans. A
-    server that is started here for files behind a link is told the same.
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, `hpssdetail`
+    also each of a request with many, `hpssvfs` also where in the program each file-level (VFS) call was made;
+    `hpss-ban=RULE[,RULE]` makes none that a rule bans. A server that is started here for files behind a link is told
+    the same.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
@@ -88,8 +89,8 @@ def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.envir
     check(given, VARIABLE)
     words = {*flags, *given.split(",")}
     observers: list[Observer] = []
-    if words & {"hpss", "hpssvfs"}:
-        observers.append(text.printing(_say, stacks="hpssvfs" in words))
+    if not words.isdisjoint(KNOWN):
+        observers.append(text.printing(_say, stacks="hpssvfs" in words, in_detail="hpssdetail" in words))
     banning = [each for each in (*sorted(flags), given) if BAN in each]
     if banning:
         observers.append(_watcher(banning))

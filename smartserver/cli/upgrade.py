@@ -14,7 +14,8 @@ from smartserver.store.format import FAMILY, VERSIONS
 
 @click.command()
 @click.argument("path")
-def command(path: str) -> None:
+@click.pass_obj
+def command(flags: frozenset[str], path: str) -> None:
     """Bring the format on disk of the repository at PATH, a folder or the URL of a store (sftp://, vfs://), up to date.
 
     There is one format so far, so that there is nothing to upgrade: it says which one the repository has and changes
@@ -26,7 +27,7 @@ def command(path: str) -> None:
     """
     if is_url(path):
         raise CommandError(f"{path}: a format is upgraded where the repository lies: give its folder there")
-    with repository_in(path) as repository:
+    with repository_in(path, flags) as repository:
         repository.snapshot()  # Its root and its packs can be read.
         version = repository.format().version
     if version != VERSIONS[-1]:  # There is none.

@@ -55,16 +55,13 @@ def told(more: str) -> list[str]:
     parts = [flags.parted(each) for each in (*sorted(debug_flags()), more)]
     words = {word for each, _ in parts for word in each}
     rules = [rule for _, each in parts for rule in each]
-    shows = ["hpssvfs" if "hpssvfs" in words else "hpss"] if not words.isdisjoint(flags.KNOWN) else []
+    shows = [word for word in flags.KNOWN if word in words]
     return [*shows, *([flags.BAN + ",".join(rules)] if rules else [])]
 
 
 def _show(record: CallRecord, *, in_detail: bool) -> None:
-    for line in text.lines(record):
+    for line in text.lines(record, in_detail=in_detail):
         trace.mutter("%s", plain(line))
-    if in_detail:
-        for verb, arguments in zip(record.verbs, record.arguments, strict=True):
-            trace.mutter("    %s(%s)", verb, plain(arguments))
 
 
 def _close(recorder: Recorder, where: str, behind: str) -> None:

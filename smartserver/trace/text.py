@@ -19,9 +19,12 @@ def line(record: CallRecord) -> str:
     )
 
 
-def lines(record: CallRecord) -> Iterator[str]:
-    """One request, and below it where it was made, where that is noted."""
+def lines(record: CallRecord, *, in_detail: bool = False) -> Iterator[str]:
+    """One request; below it `in_detail` each call, and where it was made, where that is noted."""
     yield line(record)
+    if in_detail:
+        for verb, arguments in zip(record.verbs, record.arguments, strict=True):
+            yield f"    {verb}({arguments})"
     for frame in record.stack:
         yield from frame.rstrip().splitlines()
 
@@ -41,9 +44,10 @@ def summary(recorder: Recorder, now: float, behind: str = "") -> str:
     )
 
 
-def printing(write: Callable[[str], None], *, stacks: bool = False) -> Recorder:
-    """A recorder that prints each request as it is answered; `stacks`: and where each VFS call was made."""
-    return Recorder(finished=lambda record: write("\n".join(lines(record))), stacks=stacks)
+def printing(write: Callable[[str], None], *, stacks: bool = False, in_detail: bool = False) -> Recorder:
+    """A recorder that prints each request as it is answered; `stacks`: and where each VFS call was made; `in_detail`:
+    and each call of it."""
+    return Recorder(finished=lambda record: write("\n".join(lines(record, in_detail=in_detail))), stacks=stacks)
 
 
 def size(count: int) -> str:

@@ -25,7 +25,9 @@ from transports.local import LocalTransport
 pytestmark = [pytest.mark.sockets, pytest.mark.unbanned("it bans by itself, and its baseline is file-level calls")]
 
 STOPS: dict[str, dict[str, str]] = {
-    "vfs:*": dict.fromkeys(("create", "push", "nothing", "pull", "stats", "verify", "pack", "list", "secret"), ""),
+    "vfs:*": dict.fromkeys(
+        ("create", "push", "nothing", "pull", "stats", "verify", "pack", "list", "upgrade", "secret"), ""
+    ),
     "vfs:*:*/lock/*": {"push": "rename", "pack": "rename"},
     "vfs:put": {"create": "put", "push": "put", "pack": "put"},
     "rpc:*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),

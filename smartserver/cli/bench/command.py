@@ -32,7 +32,8 @@ def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 
 
 @click.group()
-def command() -> None:
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Measure: ours beside git's in one run, with the bar; exit status 1 when one is missed.
 
     Servers run on loopback, ours and `git daemon`, in a temporary folder that is removed. PATH is a git repository or
@@ -42,6 +43,8 @@ def command() -> None:
     smartserver bench trips
     smartserver bench commits ~/src/project -n 100
     """
+    if ctx.obj and ctx.invoked_subcommand != "warm":
+        raise click.UsageError("-D has no effect here: of what is measured only `bench warm` shows and bans calls")
 
 
 @command.command()

@@ -16,7 +16,7 @@ import smartserver
 from smartserver.cli import main as program
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import ENDING, Interrupts
-from smartserver.cli.main import COMMANDS, group
+from smartserver.cli.main import COMMANDS, OF_ITSELF, group
 
 
 def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException | int | None) -> int:
@@ -65,7 +65,32 @@ def test_an_unknown_command_is_named() -> None:
 def test_an_unknown_debug_flag_is_refused() -> None:
     result = CliRunner().invoke(group, ["-Dfoo", "ping", "hpss://h/"])
     assert result.exit_code == 2
-    assert "no such debug flag: -Dfoo (there are -Dhpss, -Dhpssvfs and -Dhpss-ban=RULE[,RULE])" in result.output
+    there_are = "-Dhpss, -Dhpssdetail, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
+    assert f"no such debug flag: -Dfoo (there are {there_are})" in result.output
+
+
+@pytest.mark.parametrize("command", [["list", "."], ["verify", "."], ["serve", "--stdio", "."]])
+def test_a_ban_that_is_none_is_refused_whether_the_command_makes_calls_or_not(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.delenv("SMARTSERVER_DEBUG", raising=False)
+    unmatched = CliRunner().invoke(group, ["-Dhpss-ban=rpc:Server.pin", *command])
+    assert "the rule 'rpc:Server.pin' matches no verb; near it: rpc:Server.ping" in unmatched.output
+    flagged = CliRunner().invoke(group, ["-Dhpss-ban=xx", *command])
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss-ban=xx")
+    for result in (flagged, CliRunner().invoke(group, command)):
+        assert result.exit_code == 2
+        assert "no such rule: 'xx'" in result.output
+
+
+@pytest.mark.parametrize("command", OF_ITSELF)
+def test_a_debug_flag_is_refused_where_no_call_is_made(command: str) -> None:
+    result = CliRunner().invoke(group, ["-Dhpss", command])
+    assert result.exit_code == 2
+    assert f"-Dhpss has no effect with {command}, which makes no call to show" in result.output
+    measured = CliRunner().invoke(group, ["-Dhpss", "bench", "trips"])
+    assert measured.exit_code == 2
+    assert "-D has no effect here" in measured.output
 
 
 def test_an_unknown_debug_flag_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,14 +81,20 @@ def test_a_session_is_one_connection_and_its_location(server: Server, capsys: py
             "Server.ping is banned by the rule rpc:Server.ping; called from smartserver/cli/",
         ),
         ("-Dhpss-ban=vfs:*,silly", 0, ""),
-        ("-Dhpss-ban=rpc:Server.pin", 1, "the rule 'rpc:Server.pin' matches no verb; near it: rpc:Server.ping"),
     ],
 )
 def test_what_is_banned_is_not_sent(server: Server, flag: str, status: int, said: str) -> None:
     result = run(flag, "ping", server.url(""))
     assert result.exit_code == status
     assert (str(result.exception or "").startswith(f"{server.url('')}: {said}")) == (status == 1)
-    assert result.stdout.splitlines()[:1] == ([FIRST] if "matches" not in said else [])
+    assert result.stdout.splitlines()[:1] == [FIRST]
+
+
+def test_detail_is_a_line_for_each_call(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    flagged = run("-Dhpssdetail", "ping", "-c", "1", server.url(""))
+    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpssdetail")
+    for result in (flagged, run("ping", "-c", "1", server.url(""))):
+        assert result.stderr.splitlines()[1] == "    Server.info()"
 
 
 @pytest.mark.ban("vfs:*")

@@ -92,3 +92,12 @@ def test_verify_tells_of_it(put_back: PackRepository, tmp_path: Path) -> None:
     assert "changes that were made and that it does not know: 1 (smartserver recover" in result.output
     assert result.output.endswith("2 changes on disk unknown to the root: smartserver recover lists them\n")
     assert put_back.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("--list", "--all"), ("--list", "--yes"), ("--list", "abcd1234"), ("--all", "abcd1234")]
+)
+def test_options_that_would_be_ignored_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    result = run(tmp_path, *words)
+    assert result.exit_code == 2
+    assert "leave " in result.output
