@@ -336,7 +336,7 @@ def test_what_is_done_is_shown_and_banned_wherever_it_is_done(
     folder, _ = source
     place, there = target
     mine = tmp_path / "mine"
-    assert "no such rule: 'nonsense'" in why(run("-Dhpss-ban=nonsense", "push", str(folder), place))
+    assert "no such rule: 'nonsense'" in run("-Dhpss-ban=nonsense", "push", str(folder), place).output
     assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "push", str(folder), place))
     assert not there.exists()
     assert "Repository.insert_pack" in run("-Dhpss", "push", str(folder), place).stderr
