@@ -1,0 +1,34 @@
+"""Why a case may fail over hpss:// alone: a closed list of reasons, each a line of doc/shortcomings.md."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path(__file__).parent / "reasons.toml"
+SHORTCOMINGS = Path(__file__).parents[3] / "doc" / "shortcomings.md"
+
+PREFIX = "breezy.tests."
+"""What the name of each case begins with; left out in the file."""
+
+
+class Reasons(NamedTuple):
+    """The reasons, and the cases that have one."""
+
+    texts: dict[str, str]
+    """Reason -> words of the line of doc/shortcomings.md that says so."""
+    cases: dict[str, dict[str, list[str]]]
+    """Suite -> reason -> names of cases."""
+
+    def of(self, suite: str) -> dict[str, str]:
+        """The reason of each case of a suite that has one."""
+        grouped = self.cases.get(suite, {})
+        return {PREFIX + name: reason for reason, names in grouped.items() for name in names}
+
+
+def read() -> Reasons:
+    """The reasons as they are written down."""
+    whole = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    texts = whole.pop("reasons")
+    return Reasons(texts, whole)
