@@ -76,11 +76,13 @@ def _own(words: Sequence[str], places: Places, base: Path) -> Path | None:
 
 
 def _is_standalone(path: Path | None) -> bool:
-    """Whether it is a branch with a tree, bound to no other."""
+    """Whether it is a branch with a tree and with revisions, never bound to another: one that can be moved whole."""
     if path is None or not is_branch(path) or not (path / ".bzr" / "checkout").is_dir():
         return False
-    options = path / ".bzr" / "branch" / "branch.conf"
-    return not options.exists() or "bound = True" not in options.read_text()
+    options, tip = (path / ".bzr" / "branch" / name for name in ("branch.conf", "last-revision"))
+    if not tip.exists() or tip.read_bytes().startswith(b"0 "):
+        return False
+    return not options.exists() or "bound" not in options.read_text()
 
 
 Command = Callable[[list[str]], int]

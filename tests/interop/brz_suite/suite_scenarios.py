@@ -18,7 +18,7 @@ from breezy.bzr.groupcompress_repo import RepositoryFormat2a
 from breezy.bzr.memorytree import MemoryTree
 from breezy.controldir import format_registry
 from breezy.revision import NULL_REVISION
-from breezy.tests import TestUtil, apply_scenario, iter_suite_tests, test_server
+from breezy.tests import TestCaseWithTransport, TestUtil, apply_scenario, iter_suite_tests, test_server
 from breezy.tests.per_interbranch import TestCaseWithInterBranch
 from breezy.tests.per_interrepository import TestCaseWithInterRepository
 from breezy.transport import memory
@@ -65,7 +65,7 @@ def cases(suite: str, server: Server, reader: Server | None) -> Iterator[Any]:
     """The cases of a suite on one side; `reader`: the same folder for those that may only read."""
     _HpssServer.server = server
     # Breezy asks whatever is registered what it has to be tried with.
-    breezy_transport.get_test_permutations = lambda: []
+    breezy_transport.get_test_permutations = list
     FetchFromServer._get_repo_format_to_test = staticmethod(lambda: None)
     whole = TestUtil.TestLoader().loadTestsFromModuleName(f"breezy.tests.{suite}")
     ours = None if reader is None else _ours(server, reader)
@@ -137,7 +137,8 @@ def _make_unborn() -> None:
     put_around(bzrdir.BzrDirMetaFormat1, "initialize_on_transport", _initialize)
     put_around(RepositoryFormat2a, "initialize", _initialize_repository)
     put_around(HpssDir, "create_branch", lambda stock, control, name=None, *_, **__: control.unasked(name))
-    put_around(HpssBranchFormat, "initialize", lambda stock, kind, control, name=None, *_, **__: control.unasked(name))
+    put_around(HpssBranchFormat, "initialize", _initialize_branch)
+    put_around(TestCaseWithTransport, "make_branch_and_tree", _make_tree)
     put_around(HpssDir, "create_workingtree", _create_workingtree)
     put_around(HpssBranch, "create_memorytree", lambda stock, branch: MemoryTree.create_on_branch(branch))
     put_around(Remote, "look", _read)
@@ -156,6 +157,24 @@ def _initialize_repository(stock: Any, format: Any, control: Any, *arguments: An
     if isinstance(control, HpssDir):
         return control.create_repository()
     return stock(format, control, *arguments, **options)
+
+
+def _initialize_branch(stock: Any, kind: Any, control: Any, name: str | None = None, *rest: Any, **options: Any) -> Any:
+    if isinstance(control, HpssDir):
+        return control.unasked(name)
+    return stock(kind, control, name, *rest, **options)
+
+
+def _make_tree(stock: Any, test: Any, *arguments: Any, **options: Any) -> Any:
+    """A tree of a branch on a server of ours is a lightweight checkout: no folder here is that of the branch."""
+    if not test.get_url().startswith("hpss://"):
+        return stock(test, *arguments, **options)
+    test.get_vfs_only_server()
+    factory, test.vfs_transport_factory = test.vfs_transport_factory, memory.MemoryServer
+    try:
+        return stock(test, *arguments, **options)
+    finally:
+        test.vfs_transport_factory = factory
 
 
 def _create_workingtree(stock: Any, control: Any, *arguments: Any, **options: Any) -> Any:

@@ -1,0 +1,57 @@
+"""Cases of Breezy's own tests that fail over hpss:// alone have one reason each, which the documentation says."""
+
+from __future__ import annotations
+
+import pytest
+from suite_main import Compared, Outcome, objections
+from suite_names import ARRANGEMENTS, SUITES
+from suite_reasons import SHORTCOMINGS, Reasons, read
+
+PASSED, FAILED = Outcome("pass", True, ""), Outcome("fail", True, "said")
+
+
+def _lines() -> list[str]:
+    """The lines of a list in doc/shortcomings.md, each in one."""
+    text = SHORTCOMINGS.read_text(encoding="utf-8")
+    return [" ".join(line.split()) for line in text.split("\n* ")]
+
+
+def test_each_reason_is_a_line_of_the_documentation() -> None:
+    lines = _lines()
+    assert not [name for name, words in read().texts.items() if sum(words in line for line in lines) != 1]
+
+
+def test_each_reason_is_used_and_each_used_one_is_there() -> None:
+    reasons = read()
+    used = {reason for grouped in reasons.cases.values() for reason in grouped}
+    assert used == reasons.texts.keys()
+
+
+def test_suites_are_those_of_the_run() -> None:
+    assert read().cases.keys() <= {*ARRANGEMENTS, *SUITES}
+
+
+def test_a_case_has_one_reason() -> None:
+    for suite, grouped in read().cases.items():
+        names = [name for cases in grouped.values() for name in cases]
+        assert sorted(set(names)) == sorted(names), suite
+
+
+REASONS = Reasons({"locks": ""}, {"named": {"locks": ["x.test_a"]}})
+CASE = "breezy.tests.x.test_a"
+
+
+@pytest.mark.parametrize(
+    ("case", "ours", "control", "count"),
+    [
+        (CASE, FAILED, PASSED, 0),
+        (CASE, PASSED, None, 1),
+        (CASE, FAILED, FAILED, 1),
+        ("breezy.tests.x.test_b", FAILED, PASSED, 1),
+        ("breezy.tests.x.test_b", FAILED, FAILED, 0),
+        ("breezy.tests.x.test_b", PASSED, None, 0),
+    ],
+)
+def test_objections(case: str, ours: Outcome, control: Outcome | None, count: int) -> None:
+    compared = Compared({case: ours}, {} if control is None else {case: control})
+    assert len(objections("named", compared, REASONS)) == count
