@@ -65,7 +65,7 @@ def cases(suite: str, server: Server, reader: Server | None) -> Iterator[Any]:
     """The cases of a suite on one side; `reader`: the same folder for those that may only read."""
     _HpssServer.server = server
     # Breezy asks whatever is registered what it has to be tried with.
-    breezy_transport.get_test_permutations = list
+    breezy_transport.get_test_permutations = list  # type: ignore[attr-defined]
     FetchFromServer._get_repo_format_to_test = staticmethod(lambda: None)
     whole = TestUtil.TestLoader().loadTestsFromModuleName(f"breezy.tests.{suite}")
     ours = None if reader is None else _ours(server, reader)
