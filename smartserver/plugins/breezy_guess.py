@@ -12,10 +12,10 @@ from typing import Any
 from breezy import errors, urlutils
 from breezy.controldir import ControlDir
 from breezy.directory_service import directories
-from breezy.plugins import hpss
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION
 
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import breezy
 from breezy.config import GlobalStack, Option, bool_from_store, option_registry
-from breezy.plugins import hpss
 
 import smartserver
 from smartserver.client import knowledge
@@ -14,6 +13,7 @@ from smartserver.client.call import Client
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
 from smartserver.client.url import Location
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_progress import ServerProgress

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from breezy.errors import CommandError
-from breezy.plugins import hpss
 
 from smartserver.client.plain import plain
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField

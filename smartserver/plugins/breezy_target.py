@@ -11,8 +11,8 @@ from typing import Any
 
 from breezy import errors, urlutils
 from breezy.controldir import ControlDir
-from breezy.plugins import hpss
 
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy_guess import given, is_running
 
 _checked: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from breezy.plugins import hpss
-
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy_guess import FETCHES, arguments, copies_beside, is_ours, is_running
 from smartserver.plugins.breezy_specs import TIP, Arguments, Named, Unclear, one, revision, tag_of

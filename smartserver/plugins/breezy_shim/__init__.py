@@ -6,8 +6,10 @@ load.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Mapping
+from typing import Any
 
 from breezy.commands import Command, plugin_cmds
 from breezy.controldir import ControlDirFormat, Prober
@@ -15,16 +17,18 @@ from breezy.errors import NotBranchError
 from breezy.hooks import install_lazy_named_hook
 from breezy.transport import Transport, register_lazy_transport, register_transport_proto
 
+sys.modules.setdefault("smartserver.plugins.breezy_shim", sys.modules[__name__])  # One, however it is loaded.
+
 SCHEMES = ("hpss://", "hpss+ssh://", "hpss+sftp://", "hpss+vfs://")
 
-opened: list[weakref.ref[object]] = []
+opened: list[weakref.ref[Any]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
 
 
 class Running:
     """A command that runs, and what it was given, parsed: an alias's words among it, and none of them abbreviated."""
 
-    def __init__(self, name: str, arguments: Mapping[str, object]) -> None:
+    def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         self.name = name
         self.arguments = arguments
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from breezy.plugins import hpss
 from breezy.revisionspec import RevisionSpec
+
+from smartserver.plugins import breezy_shim as hpss
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from breezy.plugins import hpss
 from brz_running import running
 
 from smartserver.plugins import breezy_beside
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy_beside import learn_beside
 from smartserver.plugins.breezy_server import Server
 from smartserver.plugins.breezy_transport import HpssTransport

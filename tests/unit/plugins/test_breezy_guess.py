@@ -12,10 +12,10 @@ import breezy.bzr
 import pytest
 from breezy.branch import Branch
 from breezy.controldir import ControlDir, format_registry
-from breezy.plugins import hpss
 from breezy.revision import NULL_REVISION
 from brz_running import running, specs
 
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy_guess import (
     copies_there,
     given,
