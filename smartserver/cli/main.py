@@ -133,7 +133,7 @@ def _say(wrong: BaseException) -> int:
         case BrokenPipeError():
             sys.stderr.close()
         case ModuleNotFoundError() if (wrong.name or "").partition(".")[0] == "netem":
-            click.echo("smartserver: what is measured on emulated links needs netem: pip install ./netem", err=True)
+            click.echo("smartserver: emulated links need netem: in a checkout, pip install ./netem", err=True)
         case OSError():
             place = wrong.filename or ("output" if wrong.errno in OF_OUTPUT else "")
             click.echo(f"smartserver: {f'{place}: ' if place else ''}{wrong.strerror or wrong}", err=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
-from smartserver.records.model import RefValue, Tip
+from smartserver.records.model import RefValue, RevisionId, Tip
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
 from smartserver.wire.messages import Known, State, entries_of
@@ -263,8 +262,12 @@ class Knowledge:
             saved.vcs, saved.settings = state.vcs, dict(state.settings)
         if capabilities:
             saved.capabilities = list(capabilities)
-        new = (tip.id for value in changed.values() for tip in value)
-        saved.tips = list(dict.fromkeys([*itertools.islice(new, MAX_TIPS_KNOWN), *saved.tips]))[:MAX_TIPS_KNOWN]
+        new: dict[RevisionId, None] = {}
+        for value in changed.values():
+            new.update(dict.fromkeys([tip.id for tip in value]))
+            if len(new) >= MAX_TIPS_KNOWN:
+                break
+        saved.tips = list(new | dict.fromkeys(saved.tips))[:MAX_TIPS_KNOWN]
         if moved or not unchanged or self.is_old:
             self._save()
             self.is_old = False

@@ -76,6 +76,13 @@ def _revisions(arguments: Arguments) -> Wanted:
     return _said_by([each for part in given for each in ([part] if isinstance(part, str) else part)])
 
 
+def _number(arguments: Arguments) -> Wanted:
+    """The same, and the number of one that is named by its id, which only the graph says."""
+    asked = _revisions(arguments)
+    by_id = asked.trees is not None and any(isinstance(each, bytes) for each in asked.trees.revisions)
+    return Wanted(ChosenField(bare=True), later=asked.later) if by_id else asked
+
+
 def _said_by(specs: Sequence[object]) -> Wanted:
     try:
         named = list(dict.fromkeys([TIP if (found := revision(each)) is None else found for each in specs]))
@@ -402,7 +409,9 @@ _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
     "info": _described,
     "ls": _ls,
     "revert": _revert,
+    "revision-info": _number,
     "revision-history": _line,
+    "revno": _number,
     "status": _status,
     "switch": _switch,
     "tags": _tags,

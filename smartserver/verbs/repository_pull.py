@@ -142,7 +142,7 @@ class PullResult(Result, frozen=True, array_like=True):
     common: bytes = b""
     trees: list[bytes] = []
     newest: bytes = b""
-    numbers: list[int] = []
+    numbers: list[Annotated[int, msgspec.Meta(ge=0)]] = []
 
 
 def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
@@ -224,7 +224,8 @@ def _tagged(transaction: Transaction, refs: Sequence[bytes] | None) -> list[Revi
     if not refs:
         return []
     before = refs[0] + b"\0"
-    return [revision for name, revision in sorted(transaction.map(TAGS).items()) if name.startswith(before)]
+    tags = transaction.map(TAGS)
+    return [tags[name] for name in sorted(name for name in tags if name.startswith(before))]
 
 
 def _heads(

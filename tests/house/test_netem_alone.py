@@ -181,7 +181,7 @@ def test_without_it_commands_say_in_one_line_what_they_need(whole: Path, tmp_pat
     for words in (["demo"], ["baseline"], ["bench", "trips"]):
         done = run(sys.executable, "-c", program, *words, where=tmp_path)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == "smartserver: what is measured on emulated links needs netem: pip install ./netem\n"
+        assert done.stderr == "smartserver: emulated links need netem: in a checkout, pip install ./netem\n"
 
 
 def test_its_modules_import_where_nothing_else_is(python: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ load_plugins()
 commands._register_builtin_commands()
 commands.install_bzr_command_hooks()
 
-from breezy.plugins import hpss
+from smartserver.plugins import breezy_shim as hpss
 from breezy.workingtree import WorkingTree
 
 def brz(*words):

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 from breezy.errors import CommandError
-from breezy.plugins import hpss
 from brz_sides import ROOT, SHIM, Users
 from git_sides import Served, Side, environment
 
+from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins import breezy_tracer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

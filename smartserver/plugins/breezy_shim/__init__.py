@@ -17,7 +17,8 @@ from breezy.errors import NotBranchError
 from breezy.hooks import install_lazy_named_hook
 from breezy.transport import Transport, register_lazy_transport, register_transport_proto
 
-sys.modules.setdefault("smartserver.plugins.breezy_shim", sys.modules[__name__])  # One, however it is loaded.
+for _name in ("breezy.plugins.hpss", "smartserver.plugins.breezy_shim"):
+    sys.modules.setdefault(_name, sys.modules[__name__])  # One module, whichever name is imported first.
 
 SCHEMES = ("hpss://", "hpss+ssh://", "hpss+sftp://", "hpss+vfs://")
 
