@@ -53,8 +53,8 @@ FOLD_AT = 48 * 1024
 """A root of more bytes is folded."""
 MAX_STATE = 60 << 20
 """Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
-1,000,000 refs of 60 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
-least, so that there are 2**20 at most: a client takes no more, as a short one costs it as much memory as a long one."""
+500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
+least, so that there are 2**19 at most: a client takes no more, as a short one costs it as much memory as a long one."""
 
 MAX_MAPS = 64
 """Maps of a repository; a client takes no more."""

@@ -33,8 +33,8 @@ INLINE = 16 * 1024
 """A table of at least this many bytes lies in a file."""
 OVERHEAD = 6
 """Bytes msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
-LEAST_ENTRY = 60
-"""Bytes an entry counts as, at least, where what a reply may carry is counted."""
+LEAST_ENTRY = 120
+"""Bytes an entry counts as, at least, where what a reply may carry is counted. The shortest ref takes a client 500."""
 
 V = TypeVar("V")
 

@@ -24,7 +24,7 @@ MAX_OPEN_REQUESTS = 128
 """Requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
 
 MAX_MESSAGE = 64 * MIB
-"""A message joined from its frames. 1,000,000 refs of 60 bytes, the largest reply in use, are 60 MB."""
+"""A message joined from its frames. 500,000 refs of 120 bytes, more than the largest reply in use, are 60 MB."""
 
 MAX_REQUEST = 8 * MIB
 """A request joined from its frames. `MAX_CALLS` calls of 80 bytes, the largest mirror in use, are 5.2 MB."""
@@ -43,7 +43,7 @@ MAX_RESULTS = 16 * MIB
 
 # What a client takes of an answer: decoded, a byte of msgpack may become 100.
 
-MAX_ENTRIES = 1 << 20
+MAX_ENTRIES = 1 << 19
 """Refs of an answer, their tips together, and entries of its maps together: a repository has no more of all these
 (`store.root.MAX_STATE` / `store.tables.LEAST_ENTRY`)."""
 
