@@ -356,15 +356,16 @@ class Exchange:
         )
 
     def _log_refusal(self, refusal: Failure) -> None:
-        """Log what an administrator has to know; the other refusals only where all requests are logged."""
+        """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which
+        is what a log bounds: one refused client hides no full disk."""
         error, work = refusal.fault, self._work
+        self._log(error.code)
         if error.code not in FOR_ADMINISTRATORS:
-            self._log(error.code)
             return
         what = work.description if work is not None else "a request"
         why = str(error_from_wire(error.code, named(error)))
         why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
-        refusals.warning("%s: %s: %s", self._session.peer or "a client", what, why)
+        refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer or "a client", what, why)
 
     def _over(self) -> None:
         self._session.finished(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 
@@ -104,15 +105,29 @@ def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
         with monkeypatch.context() as patch:
             patch.setattr(PackRepository, "begin", fail)
             assert refused(Dialog(served.site).ask(message(PULL))).code == error.code
-        assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {error}"]
+        assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {error.code}: {error}"]
+        assert error.code in caplog.records[0].msg  # It is of a kind of its own: a log bounds each.
         caplog.clear()
     nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
     assert refused(nobody.ask(message(PULL))).code == "access-denied"
-    why = "read: this server admits no anonymous users (`serve --anonymous none`)"
+    why = "access-denied: read: this server admits no anonymous users (`serve --anonymous none`)"
     assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {why}"]
     caplog.clear()
     assert refused(Dialog(served.site).ask(message(PULL, path="absent"))).code == "no-such-repository"
     assert not caplog.messages
+    caplog.set_level(logging.ERROR, "smartserver.refusals")  # As where the one user is told.
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    assert not caplog.messages
+    caplog.set_level(logging.INFO, "smartserver")
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    (line,) = caplog.messages
+    assert line.startswith(f"a test: Repository.pull on '{PATH}': access-denied, ")
+    assert " ms" in line
+    caplog.clear()
+    caplog.set_level(logging.WARNING, "smartserver.refusals")
+    caplog.set_level(logging.INFO, "smartserver")
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
 
 
 def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -131,5 +146,5 @@ def test_a_served_folder_that_is_gone(tmp_path: Path, caplog: pytest.LogCaptureF
         error = refused(dialog.ask(message(call, path=path)))
         assert str(error) == words
         assert caplog.text.count(words) == 1
-        assert f"on '{path}': {words}" in caplog.text
+        assert f"on '{path}': transport-failed: {words}" in caplog.text
         caplog.clear()
