@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +13,6 @@ from smartserver.cli.session import client_for
 from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
 from smartserver.verbs.repository_list import RepositoryField
-
-if TYPE_CHECKING:
-    from transports.decorators.ahead import AheadTransport
 
 
 @click.command(short_help="List the repositories at and below a folder or URL.")
@@ -52,7 +47,7 @@ def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repositor
 
 
 def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[RepositoryField]:
-    from smartserver.server.site import Site
+    from smartserver.server.site import Site, read_ahead
     from smartserver.server.startup import inside_of
     from smartserver.store.far import is_far
     from transports.decorators.ahead import AheadTransport
@@ -63,28 +58,6 @@ def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repo
     with one_line(path, above(path)):
         if is_far(root):
             root = AheadTransport(root)
-            _read_ahead(root)
+            read_ahead(root)
         for each in Site(root, inside=inside_of(root)).listing("", must_be=True):
             yield RepositoryField(each.path, each.vcs, len(each.refs), list(each.refs) if refs else [], each.problem)
-
-
-def _read_ahead(root: AheadTransport) -> None:
-    """Read what a listing reads of a store behind a link: of all folders of a depth in one trip."""
-    from smartserver.server.site import MAX_FOLDERS, folders_below
-    from smartserver.store.format import FORMAT, ROOT, is_ours
-    from transports.steps import Get, ListDirectory
-
-    level, looked = [""], 0
-    while level and looked < MAX_FOLDERS:
-        looked += len(level)
-        folders = [(each, ListDirectory(each), Get(_in(each, FORMAT)), Get(_in(each, ROOT))) for each in level]
-        root.read_ahead([read for _, names, line, content in folders for read in (names, line, content)])
-        level = []
-        for folder, names, line, _ in folders:
-            with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
-                if not is_ours(line.result or b""):
-                    level += folders_below(folder, names.result or ())
-
-
-def _in(folder: str, name: str) -> str:
-    return f"{folder}/{name}".lstrip("/")

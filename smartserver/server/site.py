@@ -20,7 +20,7 @@ from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
-from smartserver.store.format import FORMAT, Discipline, is_marked
+from smartserver.store.format import FORMAT, ROOT, Discipline, is_marked, is_ours
 from smartserver.store.model import Listed, Seen
 from smartserver.store.repository import PackRepository
 from smartserver.store.root import RootView
@@ -28,9 +28,10 @@ from smartserver.store.states import Look
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
+from transports.decorators.ahead import AheadTransport
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import CodedError, TransportError
-from transports.steps import GetStat
+from transports.steps import Get, GetStat, ListDirectory
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
@@ -74,7 +75,22 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
     """The paths of all that may be folders with repositories, the last one first, of the names that are in a folder."""
     if "HEAD" in names and "objects" in names:
         return []  # A git repository has many folders, and none of ours.
-    return [f"{folder}/{name}".lstrip("/") for name in sorted(names, reverse=True) if jail.is_name(name)]
+    return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
+
+
+def read_ahead(root: AheadTransport) -> None:
+    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip."""
+    level, looked = [""], 0
+    while level:
+        looked += len(level)
+        folders = [(each, ListDirectory(each), Get(_below(each, FORMAT)), Get(_below(each, ROOT))) for each in level]
+        root.read_ahead([read for _, names, line, content in folders for read in (names, line, content)])
+        level = []
+        for folder, names, line, _ in folders:
+            with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
+                if not is_ours(line.result or b""):
+                    level += folders_below(folder, names.result or ())
+        level = level[: MAX_FOLDERS - looked]
 
 
 def _may_be_format(asked: GetStat, *, unless_known: bool = False) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
-from transports.errors import CodedError
+from transports.errors import CodedError, NotADirectory, TransportFailed
 from transports.steps import Get, GetStat, ListDirectory, Step
 
 Read = Get | ListDirectory
@@ -28,11 +27,18 @@ class AheadTransport(PassingTransport):
         return AheadTransport(inner, self._known, prefix=prefix)
 
     def read_ahead(self, reads: Sequence[Read]) -> None:
-        """Perform reads, in one trip where none fails; those that fail will fail when they are asked for."""
+        """Perform reads, in one trip where none fails; those that fail will fail when they are asked for.
+
+        Raises:
+            TransportFailed: the store itself failed, and no file of it: the connection is lost.
+        """
         left = list(reads)
         while left:
-            with contextlib.suppress(CodedError):
+            try:
                 self.inner.perform(left)
+            except CodedError as wrong:
+                if isinstance(wrong, TransportFailed) and not wrong.path:
+                    raise  # To repeat the others would only take longer.
             for at, read in enumerate(left):
                 try:
                     self._known[type(read), self.full(read.path)] = read.result
@@ -43,8 +49,14 @@ class AheadTransport(PassingTransport):
                 return
 
     def list_directory(self, path: str) -> list[str]:
-        names = self._known.pop((ListDirectory, self.full(path)), None)
-        return names if isinstance(names, list) else self.inner.list_directory(path)
+        """The names in a folder. What was read ahead below the root was named in one: what is no folder is a file."""
+        full = self.full(path)
+        names = self._known.pop((ListDirectory, full), self)
+        if isinstance(names, list):
+            return names
+        if names is None and full:
+            raise NotADirectory(full)
+        return self.inner.list_directory(path)
 
     def perform(self, steps: Sequence[Step]) -> None:
         if not all(self._is_known(step) for step in steps):

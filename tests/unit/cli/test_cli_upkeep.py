@@ -107,6 +107,8 @@ def test_what_a_store_does_not_show_is_said_and_the_rest_is_listed(tmp_path: Pat
 def test_a_listing_of_a_store_asks_for_all_folders_of_a_depth_at_once(tmp_path: Path) -> None:
     for name in ("a", "b/c", "b/d", "b/e"):
         stored(tmp_path / name, 1)
+    for name in ("notes", "b/read.me"):
+        (tmp_path / name).write_text("A file.")
     with Workspace("test") as workspace:
         port = free_port()
         workspace.serve([*SERVE, str(tmp_path), "--listen", f"127.0.0.1:{port}", "--allow-vfs"], port)

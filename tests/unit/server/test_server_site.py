@@ -16,6 +16,7 @@ from smartserver.server.site import Found, Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
 from transports.base import Stat, Transport
+from transports.decorators.ahead import AheadTransport
 from transports.decorators.counted import Counts
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
@@ -331,3 +332,23 @@ def test_how_new_repositories_are_locked_is_the_sites_to_say() -> None:
         push(Site(storage, discipline=discipline).find(path).repository, history, line, {MAIN: line[0]})
     formats = [Site(storage).find(path).repository.format() for path in "ab"]
     assert formats == [Format(Discipline.FILE), Format(Discipline.FOLDER)]
+
+
+def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one folder holds more."""
+    asked: list[str] = []
+
+    class Asked(PassingTransport):
+        def list_directory(self, path: str) -> list[str]:
+            asked.append(path)
+            return super().list_directory(path)
+
+    store = MemoryTransport()
+    for name in ("a", "b", "b/c", "d", "e"):
+        store.make_directory(name)
+    site.read_ahead(AheadTransport(Asked(store)))
+    assert sorted(asked) == ["", "a", "b", "b/c", "d", "e"]
+    asked.clear()
+    monkeypatch.setattr(site, "MAX_FOLDERS", 3)
+    site.read_ahead(AheadTransport(Asked(store)))
+    assert len(asked) == 3

@@ -9,13 +9,13 @@ import pytest
 from transports.base import Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import NoSuchFile, PermissionDenied
+from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 from transports.steps import Get, GetStat, ListDirectory, Step
 
 
 class Trips(PassingTransport):
-    """Counts them, and lets nobody read `secret`."""
+    """Counts them, lets nobody read `secret`, and loses its connection at `lost`."""
 
     def __init__(self, inner: Transport, trips: list[list[str]], *, prefix: str = "") -> None:
         super().__init__(inner, prefix=prefix)
@@ -29,6 +29,10 @@ class Trips(PassingTransport):
         for step in steps:
             if step.path == "secret":
                 raise PermissionDenied(step.path)
+            if step.path == "lost":
+                raise TransportFailed("", "the connection is lost")
+            if step.path == "odd":
+                raise TransportFailed(step.path, "too many links")
             self.inner.perform([step])
 
 
@@ -61,12 +65,31 @@ def test_what_was_read_ahead_takes_no_trip_and_is_not_kept(store: Trips) -> None
 
 def test_what_is_there_is_asked_for_where_a_look_wants_more(store: Trips) -> None:
     ahead = AheadTransport(store)
-    ahead.read_ahead([Get("a/one"), ListDirectory("absent")])
+    ahead.read_ahead([Get("a/one")])
     looked = GetStat("a/one")
     ahead.perform([looked])
     assert looked.result is not None
     with pytest.raises(NoSuchFile):
         ahead.list_directory("absent")
+
+
+def test_what_was_listed_and_is_no_folder_is_a_file(store: Trips, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = AheadTransport(store)
+    ahead.read_ahead([ListDirectory("a"), ListDirectory("a/one")])
+    with monkeypatch.context() as patch:
+        patch.setattr(Trips, "list_directory", lambda *_: pytest.fail("it was read ahead"))
+        with pytest.raises(NotADirectory, match="'a/one'"):
+            ahead.child("a").list_directory("one")
+    with pytest.raises(NotADirectory):
+        ahead.list_directory("a/one")  # It is asked for: once read, once known.
+
+
+def test_of_the_root_alone_nobody_knows_that_it_was_there(store: Trips) -> None:
+    root = store.child("absent")
+    ahead = AheadTransport(root)
+    ahead.read_ahead([ListDirectory("")])
+    with pytest.raises(NoSuchFile):
+        ahead.list_directory("")
 
 
 def test_one_that_fails_ends_nothing_and_fails_when_it_is_asked_for(store: Trips) -> None:
@@ -76,3 +99,12 @@ def test_one_that_fails_ends_nothing_and_fails_when_it_is_asked_for(store: Trips
     assert ahead.list_directory("a") == ["one"]
     with pytest.raises(PermissionDenied):
         ahead.perform([Get("secret")])
+
+
+def test_a_lost_connection_ends_all_and_a_file_that_fails_only_itself(store: Trips) -> None:
+    ahead = AheadTransport(store)
+    with pytest.raises(TransportFailed, match="the connection is lost"):
+        ahead.read_ahead([Get("a/one"), Get("lost"), ListDirectory("a")])
+    assert len(store.trips) == 1
+    ahead.read_ahead([Get("odd"), ListDirectory("a")])
+    assert ahead.list_directory("a") == ["one"]
