@@ -16,6 +16,10 @@ from smartserver.client.medium import CannotConnect, ConnectionLost
 TIME_TO_END = 5.0
 """Seconds a subprocess that is waited for has to end once its input is closed, or it has closed its output."""
 
+TIME_TO_END_UNNOTICED = 600.0
+"""The same for one that has answered, which delays nobody. It is long, since ssh may lead others, too: as a master with
+ControlPersist it forks, and what was started here ends; as one without, it stays for the sessions that share it."""
+
 HOLDS = 1 << 16
 """Bytes a pipe takes that nobody reads."""
 
@@ -113,16 +117,24 @@ class PipeMedium:
         self._in.close()
         self._out.close()
         if self._heard and self._said is None:
-            # In a thread, so that no zombie is left in a process that goes on; as a daemon it delays no exit.
-            name = f"end of process {self._process.pid}"
-            threading.Thread(target=self._process.wait, name=name, daemon=True).start()
+            # In a thread, so that a process that goes on keeps no zombie, and no server that ignores the end of its
+            # input; as a daemon it delays no exit.
+            name, seconds = f"end of process {self._process.pid}", (TIME_TO_END_UNNOTICED,)
+            try:
+                threading.Thread(target=self._end, args=seconds, name=name, daemon=True).start()
+            except RuntimeError:  # The interpreter shuts down, and starts none.
+                self._end(TIME_TO_END)
             return
+        self._end(TIME_TO_END)
+        sys.stderr.write(self._take_words())
+
+    def _end(self, seconds: float) -> None:
+        """Wait for its end; one that takes longer is ended."""
         try:
-            self._process.wait(TIME_TO_END)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.terminate()
             self._process.wait()
-        sys.stderr.write(self._take_words())
 
     def _take_words(self) -> str:
         """What it wrote to standard error, where that is kept, and was not taken before."""

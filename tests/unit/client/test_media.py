@@ -474,6 +474,25 @@ def test_a_command_that_answered_delays_nobody_by_its_end_and_leaves_no_zombie(t
     assert medium._process.returncode == 0
 
 
+def test_a_command_that_answered_and_does_not_end_is_ended_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no thread can be started any more, as the interpreter shuts down."""
+    monkeypatch.setattr("smartserver.client.media.pipe.TIME_TO_END", 0.0)
+    monkeypatch.setattr("smartserver.client.media.pipe.TIME_TO_END_UNNOTICED", 0.0)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    for start in (threading.Thread.start, refuse):
+        medium = python("import signal; print('here', flush=True); signal.pause()")
+        assert read_all(medium, 5) == b"here\n"
+        monkeypatch.setattr(threading.Thread, "start", start)
+        medium.close()
+        for each in threading.enumerate():
+            if each.name == f"end of process {medium._process.pid}":
+                each.join(30)
+        assert medium._process.returncode == -signal.SIGTERM
+
+
 def test_pipe_to_a_served_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--stdio"]
     medium: list[PipeMedium] = []
