@@ -69,9 +69,9 @@ class Commands(click.Group):
     "debug",
     multiple=True,
     metavar="FLAG",
-    help="-Dhpss prints each call of the protocol on stderr, -Dhpssdetail also each of a request with many, -Dhpssvfs "
-    "also where VFS calls are made; -Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG has such "
-    "flags for git and brz, too.",
+    help="-Dhpss prints a line for each request on stderr, -Dhpssdetail also each call of one with more than four, "
+    "-Dhpssvfs also where VFS calls are made; -Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG "
+    "has such flags for git and brz, too.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:

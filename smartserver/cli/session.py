@@ -32,10 +32,10 @@ AGENT = f"smartserver/{smartserver.__version__}"
 def client_for(
     url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[Client, Place]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows each call on stderr, `hpssdetail`
-    also each of a request with many, `hpssvfs` also where in the program each file-level (VFS) call was made;
-    `hpss-ban=RULE[,RULE]` makes none that a rule bans. A server that is started here for files behind a link is told
-    the same.
+    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows a line for each request on stderr,
+    `hpssdetail` also each call of one with more than four, `hpssvfs` also where in the program
+    each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans. A server that is started
+    here for files behind a link is told the same.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.

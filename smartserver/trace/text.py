@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 
 from smartserver.trace.recorder import CallRecord, Recorder
 
+MOST = 4
+"""Calls of a request that its line shows; of more, the first."""
+
 
 def line(record: CallRecord) -> str:
     """One request: its verbs and arguments in short, bytes each way, milliseconds in all and in the server."""
     calls = "; ".join(f"{verb}({arguments})" for verb, arguments in zip(record.verbs, record.arguments, strict=True))
-    if len(record.verbs) > 4:
+    if len(record.verbs) > MOST:
         calls = f"{record.verbs[0]}(...) and {len(record.verbs) - 1} more"
     elapsed = (record.ended - record.started) * 1000
     return (
@@ -20,9 +23,10 @@ def line(record: CallRecord) -> str:
 
 
 def lines(record: CallRecord, *, in_detail: bool = False) -> Iterator[str]:
-    """One request; below it `in_detail` each call, and where it was made, where that is noted."""
+    """One request; below it `in_detail` each call of one with more than its line shows, and where it was made, where
+    that is noted."""
     yield line(record)
-    if in_detail:
+    if in_detail and len(record.verbs) > MOST:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
             yield f"    {verb}({arguments})"
     for frame in record.stack:
@@ -46,7 +50,7 @@ def summary(recorder: Recorder, now: float, behind: str = "") -> str:
 
 def printing(write: Callable[[str], None], *, stacks: bool = False, in_detail: bool = False) -> Recorder:
     """A recorder that prints each request as it is answered; `stacks`: and where each VFS call was made; `in_detail`:
-    and each call of it."""
+    and each call of one with more than its line shows."""
     return Recorder(finished=lambda record: write("\n".join(lines(record, in_detail=in_detail))), stacks=stacks)
 
 

@@ -90,7 +90,11 @@ def test_what_is_banned_is_not_sent(server: Server, flag: str, status: int, said
     assert result.stdout.splitlines()[:1] == [FIRST]
 
 
-def test_detail_is_a_line_for_each_call(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detail_is_a_line_for_each_call_that_its_line_leaves_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(run("-Dhpssdetail", "ping", "-c", "1", server.url("")).stderr.splitlines()) == 3
+    monkeypatch.setattr("smartserver.trace.text.MOST", 0)
     flagged = run("-Dhpssdetail", "ping", "-c", "1", server.url(""))
     monkeypatch.setenv("SMARTSERVER_DEBUG", "hpssdetail")
     for result in (flagged, run("ping", "-c", "1", server.url(""))):

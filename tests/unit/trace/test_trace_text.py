@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.trace.recorder import CallRecord, Recorder
-from smartserver.trace.text import line, printing, size, summary
+from smartserver.trace.text import line, lines, printing, size, summary
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,10 @@ def test_printing_writes_each_line_when_it_is_answered() -> None:
     assert finished is not None
     finished(record(["Branch.delete"]))
     assert written == [line(record(["Branch.delete"]))]
+
+
+def test_detail_lists_the_calls_that_the_line_leaves_out() -> None:
+    for count, listed in ((1, 0), (4, 0), (5, 5)):
+        made = record(["A.b"] * count)
+        assert list(lines(made, in_detail=True)) == [line(made), *["    A.b(refs/heads/main)"] * listed]
+        assert list(lines(made)) == [line(made)]
