@@ -160,7 +160,7 @@ class Served:
             shutil.copytree(self.root / path, self.root / to)
 
     def close(self) -> str:
-        """Stop it; what it logged besides where it serves."""
+        """Stop it; what it logged besides where it serves and what it refused to whom."""
         self.proxy.close()
         self.process.terminate()
         try:
@@ -169,7 +169,8 @@ class Served:
             self.process.kill()
             self.process.wait()
             raise
-        return "".join(self.log.read_text().splitlines(keepends=True)[1:])
+        lines = self.log.read_text().splitlines(keepends=True)[1:]
+        return "".join([line for line in lines if ": access-denied: " not in line])
 
 
 class Side:
