@@ -7,17 +7,17 @@ What is missing is asked for when Breezy asks for it: trees by themselves, the g
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from breezy import trace
-from breezy.revision import is_reserved_id
+from breezy.revision import NULL_REVISION, is_reserved_id
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_texts import Texts, give_stores
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
-from smartserver.records.model import Record
+from smartserver.records.model import Record, RevisionId
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.brz import STORES
 from smartserver.vcs.brz_compat import (
@@ -92,7 +92,7 @@ class Store(Texts):
             if not missing:
                 return
         trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))
-        if self._content.lets_ask():
+        if self._asks_alone() and self._content.lets_ask():
             with self._words():
                 try:
                     self._fetch_alone(missing)
@@ -106,6 +106,8 @@ class Store(Texts):
             store = getattr(whole, self._name)
             if self._kind == TEXT:  # `brz log FILE` asks in which of all revisions the file has a text.
                 missing = store.get_parent_map(missing)
+            if self._kind in (REVISION, INVENTORY):
+                self._take_parents(whole.get_parent_map([revision for (revision,) in missing]))
             for each in store.get_record_stream(missing, "unordered", True):
                 if each.storage_kind == "absent":
                     continue
@@ -117,6 +119,15 @@ class Store(Texts):
                 text = each.get_bytes_as("fulltext")
                 self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
 
+    def _take_parents(self, found: Mapping[RevisionId, Sequence[RevisionId]]) -> None:
+        """Add the parents of revisions, as Breezy's repositories name them, to those that the server sent."""
+        for revision, parents in found.items():
+            self._content.parents.setdefault(revision, tuple([each for each in parents if each != NULL_REVISION]))
+
+    def _asks_alone(self) -> bool:
+        """Whether missing records can be asked for by themselves: all texts of a file would take a request each."""
+        return self._kind != TEXT or not self._content.reads_versions
+
     def _fetch_alone(self, missing: Collection[StoreKey]) -> None:
         if self._kind == INVENTORY:
             self._content.fetch_trees([revision for (revision,) in missing])
@@ -124,7 +135,7 @@ class Store(Texts):
             self._content.fetch_revisions([revision for (revision,) in missing])
         elif self._kind == CHK:
             self._content.fetch_pages()
-        elif not self._content.reads_versions:  # Else it would ask for one after the other.
+        else:
             self._content.fetch_texts([b"\0".join(key) for key in missing])
 
     # -- what Breezy asks of a store

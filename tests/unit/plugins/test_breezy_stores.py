@@ -10,16 +10,22 @@ from typing import Any
 import pytest
 
 from smartserver.plugins.breezy_stores import Store
-from smartserver.records.check_bzr import TEXT
+from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.brz_compat import FulltextContentFactory, StoreKey
 
 KEY = (b"f", b"r2")
 
 
-def store(parents: Sequence[StoreKey], patience: int = 9, asked: list[Sequence[bytes]] | None = None) -> Store:
+def store(
+    parents: Sequence[StoreKey],
+    patience: int = 9,
+    asked: list[Sequence[bytes]] | None = None,
+    *,
+    reads_versions: bool = False,
+) -> Store:
     """A store of texts that has none; in the whole repository is one, with these parents. `patience`: times it may be
-    asked for alone; `asked`: which were.
+    asked for alone; `asked`: which were; `reads_versions`: whether all texts of a file are read.
     """
 
     def stream(keys: Sequence[StoreKey], ordering: str, include_delta_closure: bool) -> list[Any]:
@@ -31,7 +37,7 @@ def store(parents: Sequence[StoreKey], patience: int = 9, asked: list[Sequence[b
     content: Any = SimpleNamespace(
         records={},
         complete=set(),
-        reads_versions=False,
+        reads_versions=reads_versions,
         fetch_texts=[].append if asked is None else asked.append,
         lets_ask=lambda: bool(left and left.pop() is not None),
     )
@@ -53,3 +59,29 @@ def test_what_is_missing_again_and_again_is_read_from_the_whole_repository() -> 
     for number in range(5):
         assert list(texts.get_parent_map([(b"f", b"r%d" % number)]).values()) == [()]
     assert asked == [[b"f\0r0"], [b"f\0r1"]]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(REVISION, "revisions"), (INVENTORY, "inventories")])
+def test_revisions_of_the_whole_repository_have_their_parents(kind: int, name: str) -> None:
+    """Where no request for them alone is allowed any more."""
+    parents = {b"r1": (b"null:",), b"r2": (b"r1", b"ghost")}
+
+    def stream(keys: Sequence[StoreKey], ordering: str, include_delta_closure: bool) -> list[Any]:
+        return [FulltextContentFactory(key, None, None, b"text\n") for key in keys]
+
+    whole = SimpleNamespace(
+        lock_read=nullcontext,
+        get_parent_map=lambda revisions: {each: parents[each] for each in revisions},
+        **{name: SimpleNamespace(get_record_stream=stream)},
+    )
+    content: Any = SimpleNamespace(records={}, parents={}, is_absent=lambda revision: False, lets_ask=lambda: False)
+    found = Store(kind, name, content, nullcontext, lambda: whole).get_record_stream(
+        [(b"r1",), (b"r2",)], "unordered", True
+    )
+    assert [each.parents for each in found] == [(), ((b"r1",), (b"ghost",))]
+
+
+def test_patience_is_spent_on_requests_alone() -> None:
+    texts = store([], 1, reads_versions=True)
+    texts.get_parent_map([KEY])
+    assert texts._content.lets_ask()
