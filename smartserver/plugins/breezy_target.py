@@ -35,7 +35,7 @@ def check_target() -> None:
         return
     control = _control(place)
     if is_running("checkout"):
-        if control is not None:
+        if control is not None and control.has_branch():
             raise errors.AlreadyControlDirError(control.user_url)
     elif control is not None:
         if control.has_branch():

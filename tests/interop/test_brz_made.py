@@ -3,6 +3,7 @@ and what they refuse."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -40,6 +41,14 @@ def test_a_folder_that_may_be_used(users: Users) -> None:
     users.path("folder").mkdir()
     assert users.run("", "branch", "--use-existing-dir", users.url(), "folder").status == 0
     assert users.tip("folder") == users.served_tip()
+
+
+def test_a_checkout_into_a_control_directory_without_a_branch(users: Users) -> None:
+    assert users.run("", "init-shared-repository", "-q", "shared").status == 0
+    for where, target in (("", "shared"), ("shared", "below")):
+        done = users.run(where, "checkout", users.url(), target)
+        assert done.status == 0, done.said
+        assert users.tip(os.path.join(where, target)) == users.served_tip()
 
 
 def test_a_new_branch_records_its_parent(users: Users) -> None:
