@@ -1,7 +1,7 @@
 """Revisions that Breezy inserts into a repository on a server by themselves: from a bundle, or from another repository.
 
 One request sends them, and leaves the tip of the branch where it is: the commit, merge or pull that needs them follows.
-What Breezy writes in a write group is collected in memory, so that the request has all of it or nothing is sent.
+A write group collects revisions in memory: its request sends all of them, or fails and stores none.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ class WriteGroup:
         try:
             with instead_of_breezys_look(self.repository):  # The server looks for what is missing.
                 self.repository.commit_write_group()
-        finally:
-            self.repository.unlock()
+        except BaseException:
+            self.abort()
+            raise
+        self.repository.unlock()
         with self.repository.lock_read():
             keys = self.repository.revisions.without_fallbacks().keys()
             parents = self.repository.get_parent_map([revision for (revision,) in keys])

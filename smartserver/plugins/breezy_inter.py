@@ -17,7 +17,7 @@ from smartserver.plugins.breezy_checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy_guess import given, is_running
 from smartserver.plugins.breezy_push import push
 from smartserver.plugins.breezy_remote import GONE
-from smartserver.plugins.breezy_repository import HpssRepository
+from smartserver.plugins.breezy_repository import HpssRepository, heads_of
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import load_formats, overwritten
@@ -211,7 +211,7 @@ class FetchFromServer(InterRepository):
         with ExitStack() as locks:
             locks.enter_context(self.target.lock_write())
             if fetch_spec is not None:
-                heads = list(getattr(fetch_spec, "heads", None) or fetch_spec.get_keys())
+                heads = heads_of(fetch_spec)
             elif revision_id is None:
                 heads = list(self.source.remote.fetched.history().parents)
             else:

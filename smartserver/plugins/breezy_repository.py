@@ -53,6 +53,11 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
         self.named = shown(revision)
 
 
+def heads_of(fetch_spec: Any) -> list[RevisionId]:
+    """The revisions whose history a search of Breezy's names."""
+    return [] if fetch_spec.is_empty() else list(getattr(fetch_spec, "heads", None) or fetch_spec.get_keys())
+
+
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
@@ -140,8 +145,8 @@ class HpssRepository:
         return False
 
     def is_in_write_group(self) -> bool:
-        """As `is_write_locked`."""
-        return False
+        """Whether a write group was started and has not ended."""
+        return self._in_group
 
     def lock_read(self) -> LogicalLockResult:
         """Lock this object: the server needs no lock."""
@@ -253,17 +258,23 @@ class HpssRepository:
         source: Repository,
         revision_id: RevisionId | None = None,
         find_ghosts: bool = False,
-        fetch_spec: object = None,
+        fetch_spec: Any = None,
         lossy: bool = False,
     ) -> FetchResult:
         """Have what another repository has, and the server too, where a command does not only compare.
 
-        The revision's history is sent, all of the repository where none is named.
+        The request sends the history that `fetch_spec` or else `revision_id` names, or else the whole repository.
+
+        Raises:
+            NotBranchError: there is no branch here, only a repository.
         """
         is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
         if not is_there and not is_running(*COMPARES):
             with source.lock_read():
-                wanted = BrzRepository(source).heads() if revision_id is None else [revision_id]
+                if fetch_spec is not None:
+                    wanted = heads_of(fetch_spec)
+                else:
+                    wanted = BrzRepository(source).heads() if revision_id is None else [revision_id]
             send_beside(self.remote, source, [revision for revision in wanted if revision != NULL_REVISION])
         self.rest_on(source)
         return FetchResult(0)
@@ -352,12 +363,12 @@ class HpssRepository:
             group.abort()
 
     def commit_write_group(self) -> None:
-        """Send what was written, in one request."""
-        self._signatures.send()
+        """Send what was written: one request for the revisions, then one for signatures of revisions that are there."""
         group = self._end_group()
         if group is not None:
             group.send(self.remote)
             self.rest_on(group.repository)
+        self._signatures.send()
 
     def _end_group(self) -> WriteGroup | None:
         group, self._group, self._in_group = self._group, None, False
