@@ -10,7 +10,7 @@ from breezy import urlutils
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy_guess import arguments, given, is_ours, is_running
-from smartserver.plugins.breezy_specs import Named
+from smartserver.plugins.breezy_specs import TIP, Named
 from smartserver.plugins.breezy_wanted import Wanted, compared_branches, pulled_into
 from smartserver.verbs.repository_pull import TreesField
 
@@ -45,14 +45,19 @@ def learn_beside(remote: Remote) -> None:
 
 
 def _compare(remote: Remote, places: Sequence[str]) -> None:
-    """Read what differs between the trees of two branches of one repository."""
-    remote.look_again()
+    """Read what differs between the trees of two branches of one repository; of others the tree of this one's tip."""
     branches = [_on_server_of(remote, place) for place in places]
+    if any(each is None or (each.is_known and each is not remote) for each in branches):
+        return  # The other one was asked, and is in another repository.
+    remote.look_again()
+    if remote.remembered_tip() is None:
+        return
     tips: list[Named] = []
     for each in branches:
         known = None if each is None else remote.knowledge.beside(each.path)
         value = None if known is None or known.at != remote.knowledge.at else known.ref(known.named or b"")
         if each is None or known is None or value is None:
+            remote.read_for(Wanted(trees=TreesField([TIP])))
             return
         if each is not remote:
             each.knowledge = each.repository.knowledge = known

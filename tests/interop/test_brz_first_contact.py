@@ -98,6 +98,23 @@ def test_two_branches_are_compared(both: Both) -> None:
     both.ask("diff, two branches", "diff --old SIDE --new SIDE")
 
 
+def test_two_branches_of_two_repositories_are_compared(both: Both) -> None:
+    """A tree of each branch comes, and no text that only an earlier revision has."""
+    users = both.users
+    elsewhere = users.served.url("brz-first-contact-2/apart")
+    assert users.run("", "branch", "-q", "side", "apart").status == 0
+    users.commit("apart", "beside", random.Random("before").randbytes(LARGE))
+    users.commit("apart", "beside", b"beside\n")
+    assert users.run("apart", "push", "-q", elsewhere).status == 0
+    here = {elsewhere: str(users.path("apart")), users.url(): str(users.path("a"))}
+    for old, new in ((elsewhere, users.url()), (users.url(), elsewhere)):
+        users.forget("empty")
+        done = users.run("empty", "diff", "--old", old, "--new", new)
+        assert done.status == 1, done.said
+        assert done.out == users.run("empty", "diff", "--old", here[old], "--new", here[new]).out
+        assert done.counts.bytes_down < 4 * LARGE + LITTLE, "two large files in each tree"
+
+
 def test_a_tag_that_is_not_there(both: Both) -> None:
     both.ask("log", "log -r tag:none URL", 3)
     both.ask("revno", "revno -r tag:none URL", 3)
