@@ -20,7 +20,10 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import BrzRepository
 
-NEED_NO_HISTORY = ("bind", "commit")
+READS_OPTIONS = "bind"
+"""A command that asks what a branch is and no more; `commit` reads trees, too, in a lightweight checkout."""
+
+NEED_NO_HISTORY = (READS_OPTIONS, "commit")
 """Of those that fetch, commands that read of a branch its tip, tags and configuration alone."""
 
 FETCHES = (
@@ -74,7 +77,7 @@ def reads_options() -> Iterator[None]:
         return
     command = hpss.running[-1]
     before = command.name, command.arguments
-    command.name, command.arguments = NEED_NO_HISTORY[0], {}
+    command.name, command.arguments = READS_OPTIONS, {}
     try:
         yield
     finally:

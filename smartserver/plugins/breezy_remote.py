@@ -94,7 +94,7 @@ class Remote:
 
     def again(self) -> Remote:
         """The same branch, as one that was not asked yet."""
-        return Remote(*self._opened)
+        return Remote(*self._opened, inside=self._may_be_inside)
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""

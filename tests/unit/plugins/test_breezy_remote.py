@@ -1,0 +1,20 @@
+"""plugins.breezy_remote: the branch a URL leads to, or into."""
+
+from __future__ import annotations
+
+import pytest
+from breezy.errors import NotBranchError
+
+from smartserver.plugins.breezy_remote import Remote, State
+from smartserver.plugins.breezy_transport import HpssTransport
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_same_branch_again_may_be_led_into_as_before(inside: bool) -> None:
+    again = Remote(HpssTransport("hpss://remote.example.org/trunk/folder"), inside=inside).again()
+    again._state = state = State("trunk", "folder", b"r1")
+    if inside:
+        assert again.state() is state
+        return
+    with pytest.raises(NotBranchError):
+        again.state()
