@@ -29,7 +29,7 @@ from smartserver.verbs.repository_pull import TAGS, ChosenField, InsideField, Tr
 from smartserver.verbs.repository_stats import StatsResult
 
 PATIENCE = 2
-"""Times that something is asked for which nobody thought of; then the whole history is."""
+"""Requests for records that the first request did not name; the next one asks for the whole history."""
 
 FEW = 2
 """Times that revisions are asked for by name: `-r date:` looks at one after the other."""

@@ -61,7 +61,7 @@ class Wanted:
 def wanted() -> Wanted | None:
     """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none.
 
-    A command that nothing is said of reads what the branch is, and the revisions that it names.
+    A command that is not in `_COMMANDS` reads what the branch is, and the revisions that its arguments name.
     """
     if not hpss.running or is_running(*HISTORY):
         return None

@@ -120,7 +120,7 @@ def test_a_tag_that_is_not_there(both: Both) -> None:
     both.ask("revno", "revno -r tag:none URL", 3)
 
 
-NOBODY_THOUGHT_OF_IT = """
+UNKNOWN_COMMAND = """
 from breezy.branch import Branch
 from breezy.commands import Command, register_command
 
@@ -143,10 +143,10 @@ register_command(cmd_all_trees)
 """
 
 
-def test_a_command_that_nobody_thought_of_gets_the_whole_history_at_last(history: Users) -> None:
+def test_a_command_that_is_unknown_gets_the_whole_history_at_last(history: Users) -> None:
     """What is missing is not asked for one by one."""
     (history.folder / "plugin").mkdir()
-    (history.folder / "plugin" / "__init__.py").write_text(NOBODY_THOUGHT_OF_IT)
+    (history.folder / "plugin" / "__init__.py").write_text(UNKNOWN_COMMAND)
     history.forget("empty")
     plugins = f"hpss@{SHIM}:all_trees@{history.folder / 'plugin'}"
     done = history.run("empty", "all-trees", history.url("side"), plugin=plugins)

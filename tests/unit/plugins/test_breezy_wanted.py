@@ -29,11 +29,11 @@ def test_who_runs_no_command_or_one_that_reads_whole_revisions_wants_nothing_les
         assert asked(command, location=URL) is None
 
 
-def test_a_command_that_nobody_thought_of_reads_the_revisions_it_names() -> None:
+def test_a_command_that_is_unknown_reads_the_revisions_it_names() -> None:
     def later(said: list[bytes | int]) -> Wanted:
         return Wanted(trees=TreesField(said, paths=[], texts=False) if said else None, later=TreesField())
 
-    assert asked("nobody-thought-of-it", location=URL) == later([])
+    assert asked("unknown-command", location=URL) == later([])
     assert asked("revno", location=URL, revision=None) == later([])
     assert asked("revision-info", directory=URL, revision=specs("7", "-1")) == later([7, TIP])
     assert asked("revision-info", directory=URL, revision=None, revision_info_list=["7"]) == later([7])
