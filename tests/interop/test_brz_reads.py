@@ -262,7 +262,7 @@ def test_info(users: Users) -> None:
     assert "7 revisions\n" in said, "those of the repository"
 
 
-def test_what_nobody_thought_of(users: Users) -> None:
+def test_what_is_not_foreseen(users: Users) -> None:
     """A command that is not in the table asks for little; what it says is right all the same."""
     said = users.run("empty", "cat-revision", "-d", users.url(), "-r", "2").said
     assert said == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").said
