@@ -20,7 +20,7 @@ from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, TreesField
 
-HISTORY = ("fast-export", "grep", "re-sign", "sign-my-commits", "verify-signatures")
+HISTORY = ("fast-export", "grep", "re-sign", "remerge", "sign-my-commits", "verify-signatures")
 """Commands that read whole revisions, one after the other."""
 
 NUMBERED = ChosenField(bare=True, numbers=True)
