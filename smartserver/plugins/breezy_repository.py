@@ -17,7 +17,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy_checkouts import parents_over
-from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_guess import is_running, reads_here
 from smartserver.plugins.breezy_inserted import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy_listing import path_of
 from smartserver.plugins.breezy_refusals import PAGES, NotOnServer
@@ -390,8 +390,12 @@ class HpssRepository:
         return self._shadow
 
     def _bring_parents(self) -> None:
-        """Have what the tree of a lightweight checkout rests on and the branch does not reach: what was merged."""
-        for revision in parents_over(self):
+        """Have what the tree of a lightweight checkout rests on and the branch does not reach: what was merged.
+
+        A command that only reads and has nothing merged does without, as what it rests on may be nowhere any more.
+        """
+        parents = parents_over(self)
+        for revision in parents if len(parents) > 1 or not reads_here() else ():
             beside = None if self.has_revision(revision) else HpssRepository(self.controldir, self.remote.again())
             if beside is not None and beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)
