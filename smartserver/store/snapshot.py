@@ -195,7 +195,7 @@ class Snapshot:
         said, digest = pack.index.at(location.row), pack.index.digest(location.row)
         entry, frame = self._load(location.pack, location.row, said, digest)
         kind = self.root.kinds[entry.kind]
-        key = self._text_key(digest) if kind.base else None
+        key = self._text_key(location.pack, location.row) if kind.base else None
         cached = self.texts.get(key) if key is not None else None
         text = cached.text if cached is not None else self._decode(location.pack, location.row, said, entry, frame)
         proved = cached is not None and cached.proved
@@ -249,7 +249,7 @@ class Snapshot:
                     size += stop - start
                 based = self._base(number, row, found)
                 place = None if based is None else based[:2]
-                if place is not None and self.texts.get(self._text_key(self.packs[place[0]].index.digest(place[1]))):
+                if place is not None and self.texts.get(self._text_key(*place)):
                     break
         self._fetched.read(wanted)
 
@@ -353,9 +353,10 @@ class Snapshot:
         ordinal = self.graph.parts[number].first + segment
         return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
-    def _text_key(self, digest: bytes) -> bytes:
-        # One text a key, where records of the kind may be bases: so the key will do for all copies.
-        return self.root.incarnation + digest
+    def _text_key(self, number: int, row: int) -> bytes:
+        # By its pack: a copy of the repository has its incarnation, and may be given other texts under the same keys.
+        pack = self.packs[number]
+        return pack.entry.name + pack.index.digest(row)
 
     def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
         """Pack and row of the lowest copy in the packs in front of pack `before`."""
@@ -426,7 +427,7 @@ class Snapshot:
         while (found := self._base(number, row, said)) is not None:
             number, row, said = found
             digest = self.packs[number].index.digest(row)
-            key = self._text_key(digest)
+            key = self._text_key(number, row)
             cached = self.texts.get(key)
             if cached is not None:
                 text = cached.text

@@ -100,6 +100,16 @@ def test_copies_of_a_kind_without_bases_may_differ() -> None:
         assert [snapshot.record(location) for location in locate(snapshot, 2, b"s")] == [one, other]
 
 
+def test_another_text_under_the_key_in_a_copy_of_the_repository() -> None:
+    texts, places = TextCache(), []
+    for number, text in enumerate((b"what was written here\n", b"what was written in the copy\n")):
+        made, record = Stored(), note(b"k", text)
+        made.entries.append(write_pack(made.transport, [Revision(b"a", (), [(record, None)])], bytes([number]) * 16))
+        places.append((opened(made, texts), record))
+    for snapshot, record in places * 2:
+        assert snapshot.record(locate(snapshot, 1, b"k")[0]) == record
+
+
 def test_a_header_longer_than_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_module, "NEAR", 100)
     monkeypatch.setattr(snapshot_module, "HEADER", 8)
@@ -203,7 +213,7 @@ def test_wrong_text_in_the_cache_is_never_given_as_a_record() -> None:
     snapshot = opened(made)
     first, second = (revision.records[0][0] for revision in made.revisions[:2])
     digest = snapshot.packs[0].index.digest(locate(snapshot, 0, first.key)[0].row)
-    snapshot.texts.put(made.root().incarnation + digest, b"x" * len(first.text), proved=False)
+    snapshot.texts.put(made.entries[0].name + digest, b"x" * len(first.text), proved=False)
     with pytest.raises(CorruptFile, match=f"record {first.key.hex()}: the text hashes to"):
         snapshot.record(locate(snapshot, 0, first.key)[0])
     with pytest.raises(CorruptFile, match=f"record {second.key.hex()}"):
