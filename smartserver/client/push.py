@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from smartserver.verbs.map_update import MapUpdateRequest
 
 PLANS = 4
-"""Times a push is planned: at first, after `known`, and after `missing-base`. The fourth is for a remote made anew, or
-where others push some of the same."""
+"""Times a push is planned: at first, after `known`, and after `missing-base`. The fourth is for a remote that was
+made again, or where others push some of the same."""
 
 
 Changes = tuple[Sequence[RefUpdate], "Sequence[MapUpdateRequest]"]
