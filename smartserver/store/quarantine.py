@@ -271,6 +271,24 @@ def _sweep_dead(folder: Transport, place: str) -> bool:
     return False
 
 
+def is_at_work(folder: Transport, request: bytes) -> bool:
+    """Whether a living writer has a folder for this request, where its writers hold locks.
+
+    Raises:
+        TransportError: the store failed.
+    """
+
+    def lives(place: str) -> bool:
+        try:
+            with folder.try_lock(f"{place}/{LOCK}") as dead:
+                return not dead
+        except NoSuchFile:
+            return False
+
+    names = folder.list_directory(INCOMING)
+    return any(lives(f"{INCOMING}/{name}") for name in names if name.startswith(f"{request.hex()}-"))
+
+
 def _sweep_old(folder: Transport, places: Sequence[str], old: Callable[[float], bool]) -> int:
     """Remove the folders in which nothing was done for long; how many. They are looked at together, or one by one where
     one of them may not be looked at, which stays."""

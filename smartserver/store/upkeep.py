@@ -17,10 +17,11 @@ from smartserver.store import recovery, strays
 from smartserver.store import repack as packs
 from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
+from smartserver.store.far import is_far
 from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, LOST, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import CLOCK_MARGIN
-from smartserver.store.quarantine import Quarantine, sweep
+from smartserver.store.quarantine import Quarantine, is_at_work, sweep
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
@@ -55,7 +56,7 @@ def repack(
         CorruptFile, TransportError: nothing changed.
     """
     span = packs.plan(snapshot.root.packs, whole=whole)
-    if span is None:
+    if span is None or (not whole and _is_left_to_another(file, len(snapshot.packs))):
         return None
     chosen = snapshot.packs[span]
     old = tuple(pack.entry for pack in chosen)
@@ -89,6 +90,13 @@ def repack(
             swap.settle(new, files, undo, place.leave)
     place.leave()
     return new
+
+
+def _is_left_to_another(file: RootFile, count: int) -> bool:
+    """Whether another process joins packs of this repository and is in time with it."""
+    if count >= packs.BEHIND or is_far(file.folder) or file.in_folder():
+        return False
+    return is_at_work(file.folder, REPACK)
 
 
 def collect(

@@ -11,7 +11,8 @@ from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, LOG, LOST, PACKS, TABLES
-from smartserver.store.repack import AHEAD, MOST_PACKS
+from smartserver.store.quarantine import Quarantine
+from smartserver.store.repack import AHEAD, BEHIND, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.decorators.faulty import FaultyTransport
@@ -179,7 +180,7 @@ def test_a_repack_that_lost_drops_its_output(
     def late(*arguments: Any, **named: Any) -> PackEntry:
         monkeypatch.setattr(repack, "run", run)
         made = run(*arguments, **named)
-        assert other.repack_if_needed()
+        assert other.repack().after == 1
         return made
 
     monkeypatch.setattr(repack, "run", late)
@@ -194,6 +195,26 @@ def test_one_repack_at_a_time(repository: PackRepository, history: History) -> N
     push_each(repository, history, MOST_PACKS + 1)
     with repository._repacking:
         assert not repository.repack_if_needed()
+    assert repository.repack_if_needed()
+
+
+@pytest.mark.parametrize("more", [1, BEHIND - MOST_PACKS])
+def test_a_repack_is_left_to_another_that_is_at_it_and_in_time(
+    repository: PackRepository, history: History, storage: MemoryTransport, more: int
+) -> None:
+    push_each(repository, history, MOST_PACKS + more)
+    place = Quarantine(storage, "", upkeep.REPACK, Repeatable(2))
+    assert PackRepository(storage, randomness=Repeatable(1)).repack_if_needed() is (more > 1)
+    place.leave()
+    assert repository.repack_if_needed() is (more == 1)
+
+
+def test_a_repack_is_not_left_to_one_that_died(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    push_each(repository, history, MOST_PACKS + 1)
+    place = Quarantine(storage, "", upkeep.REPACK, Repeatable(2))
+    place._locked.close()
     assert repository.repack_if_needed()
 
 
