@@ -117,7 +117,7 @@ class Announced(NamedTuple):
     parents: tuple[Parent, ...]
 
 
-class Tip(NamedTuple):
+class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """One tip of a ref with its opaque attributes (brz: revno); `closed` is the one attribute the store reads."""
 
     id: RevisionId

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Annotated
 
 import msgspec
@@ -191,7 +192,7 @@ def encode_value(value: RefValue) -> bytes:
     """A ref's value as a table holds it; its tips are sorted here."""
     if not value:
         raise ValueError("a ref without tips")
-    return _encode(encode_ref(sorted(value)))
+    return _encode(encode_ref(sorted(value, key=attrgetter("id"))))
 
 
 def decode_value(value: bytes) -> RefValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from operator import attrgetter
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -28,7 +29,7 @@ LONG = st.integers(1, 3).map(lambda number: b"v" * 20_000 * number)
 IDS = st.integers(0, 50).map(lambda number: number.to_bytes(20, "big"))
 VALUES = st.lists(
     st.builds(Tip, IDS, st.binary(max_size=5), st.booleans()), min_size=1, max_size=3, unique_by=lambda tip: tip.id
-).map(lambda tips: tuple(sorted(tips)))
+).map(lambda tips: tuple(sorted(tips, key=attrgetter("id"))))
 
 
 class RootMachine(RuleBasedStateMachine):
