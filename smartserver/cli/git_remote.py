@@ -33,7 +33,9 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
     from smartserver.cli.git_remote_run import serve
 
-    serve(sys.argv[1], sys.argv[2], os.environ)
+    # A URL is UTF-8 in every locale, or it would lead elsewhere in another.
+    remote, url = [os.fsencode(word).decode("utf-8", "surrogateescape") for word in sys.argv[1:]]
+    serve(remote, url, os.environ)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ The path is that machine's own: `/srv/code/project`, or `/~/code/project` below 
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import NamedTuple
 
@@ -69,7 +70,8 @@ class SshLocation(NamedTuple):
             words += ["-p", str(self.port)]
         if self.user:
             words += ["-l", self.user]
-        return [*words, "--", self.host, f"smartserver serve {shlex.quote(self.root)} --stdio"]
+        root = os.fsdecode(self.root.encode())  # UTF-8 there, whatever the locale is here.
+        return [*words, "--", self.host, f"smartserver serve {shlex.quote(root)} --stdio"]
 
 
 def parse_login(url: str, scheme: str) -> Login:

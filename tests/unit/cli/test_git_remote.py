@@ -15,10 +15,13 @@ from smartserver.cli.interrupts import ENDING
 HEAVY = ("twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport")
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def run(*arguments: str, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "smartserver.cli.git_remote", *arguments],
-        input="",
+        input=said,
         capture_output=True,
         text=True,
         check=False,
@@ -73,6 +76,21 @@ def test_usage(arguments: tuple[str, ...], status: int) -> None:
     done = run(*arguments)
     assert done.returncode == status
     assert done.stdout.startswith("usage: git-remote-hpss REMOTE URL\n")
+
+
+def test_a_url_is_utf_8_in_every_locale() -> None:
+    """Decoded by the locale's encoding it is no URL, or leads to another repository."""
+    done = run("origin", "hpss://127.0.0.1:1/ü", **ASCII)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_folder_of_another_machine_is_named_in_utf_8(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nfor word; do :; done; printf "%s" "$word" > "$0.command"\n')
+    ssh.chmod(0o755)
+    done = run("origin", "hpss+ssh://host/ü/x", said="list\n", SMARTSERVER_SSH=str(ssh), **ASCII)
+    assert done.returncode == 128
+    assert (tmp_path / "ssh.command").read_text("utf-8") == "smartserver serve '/ü' --stdio"
 
 
 def test_git_that_says_nothing_ends_it() -> None:
