@@ -27,8 +27,8 @@ NEED_NO_HISTORY = (READS_OPTIONS, "commit")
 """Of those that fetch, commands that read of a branch its tip, tags and configuration alone."""
 
 FETCHES = (
-    "bind", "branch", "bundle-revisions", "checkout", "commit", "fetch-ghosts", "join", "merge", "merge-directive",
-    "missing", "pull", "push", "rebase", "reconfigure", "replay", "send", "switch", "update",
+    "bind", "branch", "bundle-revisions", "checkout", "clone", "commit", "fetch-ghosts", "join", "merge",
+    "merge-directive", "missing", "pull", "push", "rebase", "reconfigure", "replay", "send", "switch", "update",
 )  # fmt: skip
 """Commands that put what they ask for into a local repository, or compare it with one."""
 
@@ -136,7 +136,7 @@ def likely_target() -> Repository | None:
     A new branch has the one that is shared and around it, or none as yet, wherever the command runs.
     """
     place, source = given("to_location"), given("from_location") or given("branch_location")
-    if is_running("branch", "checkout") and source is not None and not is_ours(place):
+    if is_running("branch", "checkout", "clone") and source is not None and not is_ours(place):
         return None if given("standalone") else _shared_around(place or urlutils.derive_to_location(source))
     for branch, _ in _opened():
         if is_usable(branch.repository):

@@ -29,7 +29,7 @@ _BEFORE = re.compile(r"before:([0-9]{1,9})")
 _TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
 """A tag, or what is likely to be one: no number, date or revision id."""
 
-UP_TO_ONE = ("branch", "checkout", "pull")
+UP_TO_ONE = ("branch", "checkout", "clone", "pull")
 """Commands that bring the history of one revision where one is named."""
 
 

@@ -1,4 +1,5 @@
-"""Whether the folder that `brz branch` or `checkout` is given can become what is made, seen before the server is asked.
+"""Whether the folder that `brz branch`, `checkout` or `clone` is given can become what is made, seen before the server
+is asked.
 
 Breezy looks when the history has come. What it would refuse then is refused in its words.
 """
@@ -25,7 +26,7 @@ def check_target() -> None:
     Raises:
         AlreadyBranchError, AlreadyControlDirError, CommandError: it cannot.
     """
-    if not is_running("branch", "checkout") or hpss.running[-1] in _checked:
+    if not is_running("branch", "checkout", "clone") or hpss.running[-1] in _checked:
         return
     _checked.add(hpss.running[-1])
     source, place = given("from_location") or given("branch_location"), given("to_location")
@@ -34,8 +35,8 @@ def check_target() -> None:
     if not isinstance(place, str) or ":" in place or "," in place:  # A URL, an alias, or a branch in a folder.
         return
     control = _control(place)
-    if is_running("checkout"):
-        if control is not None and control.has_branch():
+    if is_running("checkout", "clone"):  # A clone may go to a folder, but to no shared repository.
+        if control is not None and (is_running("clone") or control.has_branch()):
             raise errors.AlreadyControlDirError(control.user_url)
     elif control is not None:
         if control.has_branch():

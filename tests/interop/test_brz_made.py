@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
         ("branch", "folder", 'Target directory "folder" already exists.'),
         ("branch", "none/new", 'Parent of "none/new" does not exist.'),
         ("checkout", "b", 'A control directory already exists: "file://HERE/b/".'),
+        ("clone", "b", 'A control directory already exists: "file://HERE/b/".'),
     ],
 )
 def test_a_target_that_is_taken_is_refused_before_the_server_is_asked(
@@ -49,6 +50,14 @@ def test_a_checkout_into_a_control_directory_without_a_branch(users: Users) -> N
         done = users.run(where, "checkout", users.url(), target)
         assert done.status == 0, done.said
         assert users.tip(os.path.join(where, target)) == users.served_tip()
+
+
+def test_a_clone_takes_one_round_trip(users: Users) -> None:
+    users.path("folder").mkdir()
+    assert "Created new control directory.\n" in users.ask("branch", "", "clone", users.url(), "folder")
+    assert users.tip("folder") == users.served_tip()
+    assert "Created new control directory.\n" in users.ask("branch", "", "clone", "-r1", "a", users.url("cloned"))
+    assert users.run("", "revno", users.url("cloned")).out == "1\n"
 
 
 def test_a_new_branch_records_its_parent(users: Users) -> None:

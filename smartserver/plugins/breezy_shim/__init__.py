@@ -47,8 +47,8 @@ def _record(command: Command) -> None:
 
     def recorded(*positional: object, **named: object) -> object:
         running.append(Running(command.name(), named))
-        if named.get("create_branch"):
-            # `switch -b` makes a branch before it has met the URL of one.
+        if named.get("create_branch") or command.name() == "clone":
+            # They make a branch before they have met the URL of one.
             import smartserver.plugins.breezy_dir  # noqa: F401
         try:
             return run(*positional, **named)
