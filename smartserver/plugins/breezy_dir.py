@@ -20,7 +20,7 @@ from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember, reads_here
 from smartserver.plugins.breezy_listing import below, path_of, paths_below
 from smartserver.plugins.breezy_options import options_of_new
-from smartserver.plugins.breezy_refusals import ONLY_2A, STACKED, NotOnServer, NoTrees, made_by_a_push
+from smartserver.plugins.breezy_refusals import ONLY_2A, RECONFIGURED, STACKED, NotOnServer, NoTrees, made_by_a_push
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_target import check_target
@@ -74,10 +74,13 @@ class HpssDirFormat(BzrDirMetaFormat1):
         """What a URL leads to.
 
         Raises:
-            NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one.
+            NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
+                there is to be reconfigured, for which Breezy removes the branch before it asks for what replaces it.
         """
         if is_running("push") and (given("stacked") or given("stacked_on")):
             raise NotOnServer(STACKED)
+        if is_running("reconfigure") and is_ours(given("location")):
+            raise NotOnServer(RECONFIGURED)
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:

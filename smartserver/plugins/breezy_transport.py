@@ -85,6 +85,12 @@ class HpssTransport(ConnectedTransport):
 
     get_bytes = stat = readlink = get
 
+    def put_file(self, relpath: str, *arguments: object, **options: object) -> NoReturn:
+        """There are no files, so that none can be written or changed."""
+        raise errors.TransportNotPossible(f"there are no files on an hpss:// server: {self.abspath(relpath)}")
+
+    append_file = open_write_stream = rename = delete = rmdir = put_file
+
     def mkdir(self, relpath: str, mode: int | None = None) -> None:
         """Folders need not be made: what is pushed there makes them."""
 

@@ -52,6 +52,22 @@ def test_a_checkout_into_a_control_directory_without_a_branch(users: Users) -> N
         assert users.tip(os.path.join(where, target)) == users.served_tip()
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--lightweight-checkout", "--checkout", "--tree", "--branch", "--standalone", "--use-shared", "--with-trees",
+        "--unstacked",
+    ],
+)  # fmt: skip
+def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> None:
+    """Breezy removes the branch first, and finds out then that nothing can replace it."""
+    bound = [f"--bind-to={users.path('a')}"] if "checkout" in option else []
+    done = users.run("", "reconfigure", option, *bound, users.url())
+    assert (done.status, done.said) == (3, f"brz: ERROR: {breezy_refusals.RECONFIGURED}\n")
+    assert done.counts.rounds == 0
+    assert users.served_tip() == users.tip("a")
+
+
 def test_a_clone_takes_one_round_trip(users: Users) -> None:
     users.path("folder").mkdir()
     assert "Created new control directory.\n" in users.ask("branch", "", "clone", users.url(), "folder")

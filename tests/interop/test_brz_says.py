@@ -94,13 +94,18 @@ def test_a_mistake_is_one_line(users: Users) -> None:
         "'hpss://localhost:abc/x' is not a URL of a repository: 'abc' is not a port of 1 to 65535",
         ("cat", "-r", "revid:none", f"{url}/one"): "URL/ has no revision none",
         ("export", "-r", "revid:none", "e", url): "URL/ has no revision none",
-        ("reconfigure", "--tree", url): "there are no working trees on an hpss:// server: URL/trunk/",
         ("unbind", "-d", url): "Local branch is not bound",
         ("diff", "-r1..2", url, other): "Path(s) are not versioned: URL/other",
     }.items():
         refused = users.run("", *words)
         assert (refused.status, refused.out) == (3, ""), refused.said
         assert refused.err == f"brz: ERROR: {said}\n"
+
+
+def test_a_command_that_writes_files_is_told_that_there_are_none(users: Users) -> None:
+    done = users.run("", "upload", "-d", "a", users.url("up"))
+    there = "there are no files on an hpss:// server: URL/up/one"
+    assert (done.status, done.err) == (3, f"brz: ERROR: Transport operation not possible: {there} \n")
 
 
 def test_a_tag_that_is_not_utf_8(users: Users) -> None:
