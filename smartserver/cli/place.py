@@ -33,6 +33,12 @@ def is_url(place: str) -> bool:
     return True
 
 
+def between_servers(source: str, target: str) -> str:
+    """What to do where both places are on servers."""
+    steps = f"`smartserver pull {source} FOLDER`, then `smartserver push FOLDER {target}`"
+    return f"{source} and {target} are both on servers: copy by way of a folder here: {steps}"
+
+
 def is_store_url(place: str) -> bool:
     """Whether it is the URL of a store, e.g. sftp://host/path: its files are read and written over a link."""
     scheme, colon, _ = place.partition("://")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import is_url
+from smartserver.cli.place import between_servers, is_url
 
 
 @click.command(short_help="Copy a repository from another place: what is lacking here comes.")
@@ -30,6 +30,8 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
     smartserver pull --ref main hpss://example.org/project
     """
     if is_url(target):
+        if is_url(source):
+            raise CommandError(between_servers(source, target))
         raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
     # Loaded late, as in `push`.
     from smartserver.cli.copying import Side, bring, repository_at

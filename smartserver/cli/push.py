@@ -7,7 +7,7 @@ import contextlib
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import is_url, repository_in
+from smartserver.cli.place import between_servers, is_url, repository_in
 
 
 @click.command(short_help="Copy a repository to another place: what that lacks is sent.")
@@ -34,6 +34,8 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         raise click.UsageError(f"expected SOURCE and TARGET, got {len(places)} places")
     source, target = places if len(places) == 2 else (".", places[0])
     if is_url(source):
+        if is_url(target):
+            raise CommandError(between_servers(source, target))
         raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
     # Loaded late: the store and both ends of a connection cost 100 ms, which a mistyped option should not.
     from smartserver.cli.copying import Stored, of_snapshot, on_terminal, report, repository_at, sent_from

@@ -100,7 +100,9 @@ def brz() -> None:
 
 def _brz(*words: str) -> str:
     """What a command of brz says."""
-    done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False)
+    # Where its log cannot be written `brz version` ends with a traceback.
+    environment = {**os.environ, "BRZ_LOG": os.devnull}
+    done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         raise CommandError(f"brz {' '.join(words)}: {lines[-1]}")

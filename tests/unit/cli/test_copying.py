@@ -427,6 +427,8 @@ def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, _ = source
     assert "there is no ref 'nix'; there is refs/heads/main" in why(run("push", "--ref", "nix", str(folder), "/x"))
+    for command in ("push", "pull"):
+        assert "by way of a folder here" in why(run(command, "hpss://h/x", "hpss://h/y"))
     assert "push to it" in why(run("pull", str(folder), "hpss://h/x"))
     assert "pull from it" in why(run("push", "hpss://h/x", str(folder)))
     assert why(run("push", str(tmp_path), "hpss://h/x")) == f"{tmp_path} is not a repository of smartserver"

@@ -126,6 +126,13 @@ def test_a_brz_that_will_not_do(brz_home: Path, monkeypatch: pytest.MonkeyPatch,
     assert str(result.exception) == said
 
 
+def test_breezys_log_is_not_needed(brz_home: Path) -> None:
+    """Where it cannot be begun `brz version` ends with a traceback."""
+    (brz_home / ".cache").touch()
+    result = CliRunner().invoke(group, ["setup", "brz"])
+    assert result.output == f"brz has the plugin: {brz_home}/.config/breezy/plugins/hpss\n"
+
+
 def test_without_brz(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     result = CliRunner().invoke(group, ["setup", "brz"])
