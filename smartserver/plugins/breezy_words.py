@@ -27,6 +27,7 @@ from smartserver.errors import (
 from smartserver.plugins.breezy_guess import is_running
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
+from smartserver.verbs.fields import HERE
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError, TransportError
 from transports.errors import PermissionDenied as StoreDenies
@@ -52,7 +53,8 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
         there = plain(_instead(wrong.found, location)) if wrong.found else None
         raise errors.NotBranchError(path=url, detail=there) from wrong
     except NoSuchBranch as wrong:
-        raise errors.NotBranchError(path=url) from wrong
+        there = "location is a repository" if wrong.ref == HERE else None  # In Breezy's own words.
+        raise errors.NotBranchError(path=url, detail=there) from wrong
     except WrongVcs as wrong:
         use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
         other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}"))

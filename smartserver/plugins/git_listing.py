@@ -84,6 +84,16 @@ def must_ask(hint: Hint, remote: str, local: Local, known: Collection[bytes], *,
     return False
 
 
+def tip_of(written: bytes) -> RevisionId:
+    """The tip that an id in hexadecimal digits is; git writes zeros for a ref that must not exist.
+
+    Raises:
+        ValueError: it is no id.
+    """
+    tip = bytes.fromhex(written.decode("ascii"))
+    return tip if any(tip) else NO_TIP
+
+
 class Leases:
     """The leases of one push."""
 
@@ -128,7 +138,7 @@ class Leases:
             return NO_TIP
         if len(expression) in (40, 64):  # Only the server may have it.
             with contextlib.suppress(ValueError):
-                return bytes.fromhex(expression.decode("ascii"))
+                return tip_of(expression)
         found = self._local.find(expression)
         return found.key if found else NO_TIP
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from smartserver.plugins.git_listing import NO_TIP
+from smartserver.plugins.git_listing import tip_of
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 
 UNSHALLOW = "2147483647"
@@ -14,7 +14,8 @@ UNSUPPORTED = {
     "depth": "--depth is not supported: the whole history is fetched",
     "deepen-since": "--shallow-since is not supported: the whole history is fetched",
     "deepen-not": "--shallow-exclude is not supported: the whole history is fetched",
-    "filter": "--filter is not supported: all objects are fetched",
+    "filter": "--filter is not supported: all objects are fetched, again whenever there is something new: run "
+    "`git config --unset remote.NAME.promisor` and `git config --unset remote.NAME.partialclonefilter` to end that",
     "family": "-4 and -6 are not supported: every address of the host may be tried",
 }
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
@@ -57,8 +58,7 @@ class Options(msgspec.Struct):
             self.cloning = value == "true"
         elif name == "cas":
             ref, _, expected = unquote(value).rpartition(b":")
-            tip = bytes.fromhex(expected.decode("ascii"))
-            self.leases[ref] = tip if any(tip) else NO_TIP  # Git writes zeros for a ref that must not exist.
+            self.leases[ref] = tip_of(expected)
         elif name not in WITHOUT_EFFECT:
             # Git turns off depth for the tags it follows after a fetch: that needs no word.
             if name == "depth" and value == UNSHALLOW:

@@ -265,6 +265,13 @@ ROWS = [
         says=("(stale info)",),
     ),
     Row(
+        "push --force-with-lease=REF:ZEROS, which is there",
+        f"a git push --force-with-lease=main:{'0' * 40} origin main",
+        before="a commit four",
+        status=1,
+        says=("(stale info)",),
+    ),
+    Row(
         "push --force --force-with-lease=REF:ID, wrong",
         "a git push --force --force-with-lease=main:$(a git rev-parse light) origin main",
         before="a git commit -q --amend -m x",

@@ -68,6 +68,14 @@ def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> N
     assert users.served_tip() == users.tip("a")
 
 
+def test_a_repository_is_told_from_nothing(users: Users) -> None:
+    assert users.run("", "init-shared-repository", "-q", users.served.url("shared")).status == 0
+    for words in (["branch"], ["log"], ["pull", "-d", "a"], ["merge", "-d", "a"], ["checkout"], ["tags", "-d"]):
+        there = users.run("", *words, users.served.url("shared"))
+        assert there.said.endswith('/shared/": location is a repository.\n'), there.said
+        assert not users.run("", *words, users.served.url("none")).said.endswith("location is a repository.\n")
+
+
 def test_a_clone_takes_one_round_trip(users: Users) -> None:
     users.path("folder").mkdir()
     assert "Created new control directory.\n" in users.ask("branch", "", "clone", users.url(), "folder")

@@ -185,7 +185,15 @@ def test_a_partial_clone_is_a_whole_one_and_says_so(ours: Begin) -> None:
     result = side.run('as c git clone --filter=blob:none --no-checkout "$URL" c')
     assert result.status == 0, result.said
     assert result.counts.rounds == 2
-    assert result.err.splitlines().count("hpss: --filter is not supported: all objects are fetched") == 1
+    (told,) = [line for line in result.err.splitlines() if line.startswith("hpss: --filter is not supported: all")]
+    side.prepare("a commit four; a git push -q origin main")
+    again = side.run("c git fetch")
+    side.prepare("a commit five; a git push -q origin main")
+    for command in told.replace("NAME", "origin").split("`")[1::2]:
+        side.prepare(f"c {command}")
+    new = side.run("c git fetch")
+    assert (new.status, again.status) == (0, 0)
+    assert 2 * new.counts.bytes_down < again.counts.bytes_down
     assert side.git("c", "cat-file", "-p", "HEAD:one") == "one"
 
 

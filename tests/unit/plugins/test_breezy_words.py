@@ -44,7 +44,8 @@ LOCATION = Location("example.org", 4155, "project")
             "`brz push hpss://example.org:4155/ANOTHER-PATH` in it.",
         ),
         (NoSuchRepository("project", "a file\n"), errors.NotBranchError, f'Not a branch: "{URL}": there is a file .'),
-        (NoSuchBranch(b"."), errors.NotBranchError, f'Not a branch: "{URL}".'),
+        (NoSuchBranch(b"."), errors.NotBranchError, f'Not a branch: "{URL}": location is a repository.'),
+        (NoSuchBranch(b"trunk"), errors.NotBranchError, f'Not a branch: "{URL}".'),
         (
             WrongVcs("project", "git sha1", "bzr 2a"),
             errors.NotBranchError,

@@ -100,6 +100,7 @@ def test_removes_others() -> None:
         (f"git push --force-with-lease=topic:{key(9).hex()} o topic", {TOPIC: key(9)}, False),
         ("git push --force-with-lease=new: o main:new", {NEW: NO_TIP}, False),
         ("git push --force-with-lease=main: o main", {MAIN: NO_TIP}, False),
+        (f"git push --force-with-lease=main:{'0' * 40} o main", {MAIN: NO_TIP}, False),
         ("git push --force-with-lease=light: o main", {b"refs/tags/light": NO_TIP}, False),
         ("git push --force-with-lease=main:light --force-with-lease o topic", {MAIN: key(1), TOPIC: key(3)}, True),
         ("git push --force-with-lease=main:light --force-with-lease=main:topic o main", {MAIN: key(1)}, False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from git_local import key
 
-from smartserver.plugins.git_options import Options
+from smartserver.plugins.git_options import UNSUPPORTED, Options
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 
 
@@ -27,7 +27,7 @@ from smartserver.plugins.git_terminal import CannotGoOn, Terminal
         ("deepen-relative true", "unsupported", ""),
         ("deepen-since 2020", "unsupported", "hpss: --shallow-since is not supported: the whole history is fetched"),
         ("deepen-not v1", "unsupported", "hpss: --shallow-exclude is not supported: the whole history is fetched"),
-        ("filter blob:none", "unsupported", "hpss: --filter is not supported: all objects are fetched"),
+        ("filter blob:none", "unsupported", f"hpss: {UNSUPPORTED['filter']}"),
         ("family ipv6", "unsupported", "hpss: -4 and -6 are not supported: every address of the host may be tried"),
         ("pushcert true", "unsupported", ""),
         ("push-option x", "unsupported", ""),
