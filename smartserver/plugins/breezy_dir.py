@@ -313,7 +313,13 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
 
 
 def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
-    """The branch a path leads to or into, and the rest of the path."""
+    """The branch a path leads to or into, and the rest of the path.
+
+    Raises:
+        NoWorkingTree: it is to be switched. Asking would look for its tree here, and so ask again without end.
+    """
+    if is_running("switch") and is_ours(given("directory")):
+        raise errors.NoWorkingTree(place.base)
     if place.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(place), ""
     remote = Remote(place, inside=True)

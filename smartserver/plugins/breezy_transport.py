@@ -13,6 +13,7 @@ from breezy.transport import ConnectedTransport, NoSuchFile
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy_guess import is_running
+from smartserver.plugins.breezy_refusals import NoTrees
 from smartserver.plugins.breezy_server import Server, server_of
 
 
@@ -95,7 +96,13 @@ class HpssTransport(ConnectedTransport):
         """Folders need not be made: what is pushed there makes them."""
 
     def ensure_base(self, mode: int | None = None) -> bool:
-        """As `mkdir`."""
+        """As `mkdir`.
+
+        Raises:
+            NoTrees: a checkout is to be made there.
+        """
+        if is_running("checkout"):
+            raise NoTrees(self.base)
         return False
 
     def create_prefix(self, mode: int | None = None) -> None:

@@ -68,6 +68,17 @@ def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> N
     assert users.served_tip() == users.tip("a")
 
 
+def test_there_is_no_checkout_on_a_server(users: Users) -> None:
+    there, refusal = users.url("there"), "there are no working trees on an hpss:// server: URL/there/"
+    for words in (["a"], ["--lightweight", "a"], ["--lightweight", users.url()]):
+        made = users.run("", "checkout", *words, there)
+        assert (made.status, made.said) == (3, f"brz: ERROR: {refusal}\n")
+    for words in ([there], ["-b", "there"], ["--force", "a"]):
+        switched = users.run("", "switch", "-d", users.url(), *words)
+        assert (switched.status, switched.said) == (3, 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n')
+    assert users.run("", "revno", there).status == 3
+
+
 def test_a_repository_is_told_from_nothing(users: Users) -> None:
     assert users.run("", "init-shared-repository", "-q", users.served.url("shared")).status == 0
     for words in (["branch"], ["log"], ["pull", "-d", "a"], ["merge", "-d", "a"], ["checkout"], ["tags", "-d"]):
