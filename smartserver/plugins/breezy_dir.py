@@ -20,7 +20,15 @@ from smartserver.plugins.breezy_copy import copy
 from smartserver.plugins.breezy_guess import given, is_ours, is_running, may_remember, reads_here
 from smartserver.plugins.breezy_listing import below, path_of, paths_below
 from smartserver.plugins.breezy_options import options_of_new
-from smartserver.plugins.breezy_refusals import ONLY_2A, RECONFIGURED, STACKED, NotOnServer, NoTrees, made_by_a_push
+from smartserver.plugins.breezy_refusals import (
+    BOUND,
+    ONLY_2A,
+    RECONFIGURED,
+    STACKED,
+    NotOnServer,
+    NoTrees,
+    made_by_a_push,
+)
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_target import check_target
@@ -288,13 +296,15 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` of `BzrDir.clone_on_transport`: the parent is the same.
 
     Raises:
-        NotOnServer: it is to be stacked.
+        NotOnServer: it is to be stacked, or bound.
         AlreadyBranchError: there is a branch.
     """
     from smartserver.plugins.breezy_push import push
 
     if asked.get("stacked") or asked.get("stacked_on"):
         raise NotOnServer(STACKED)
+    if is_running("branch") and given("bind"):
+        raise NotOnServer(BOUND)
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url

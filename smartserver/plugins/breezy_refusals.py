@@ -9,6 +9,7 @@ ONLY_2A = "a repository on an hpss:// server has the format 2a: `brz upgrade --2
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
 LOSSY = "nothing of a branch is lost on the way to hpss://: push it without --lossy"
 HAS_A_REVISION = "a branch of an hpss server has a revision: remove it by `brz remove-branch`"
+BOUND = "a branch on an hpss:// server cannot be bound: leave out --bind"
 RECONFIGURED = "a branch on an hpss:// server cannot be reconfigured: it has neither a tree nor a repository of its own"
 PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
 

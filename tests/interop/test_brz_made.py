@@ -68,6 +68,13 @@ def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> N
     assert users.served_tip() == users.tip("a")
 
 
+def test_a_branch_on_a_server_is_not_bound(users: Users) -> None:
+    """Breezy would say so once it has made the branch."""
+    done = users.run("", "branch", "--bind", "a", users.url("bound"))
+    assert (done.status, done.said) == (3, f"brz: ERROR: {breezy_refusals.BOUND}\n")
+    assert users.run("", "revno", users.url("bound")).status == 3
+
+
 def test_there_is_no_checkout_on_a_server(users: Users) -> None:
     there, refusal = users.url("there"), "there are no working trees on an hpss:// server: URL/there/"
     for words in (["a"], ["--lightweight", "a"], ["--lightweight", users.url()]):
