@@ -278,9 +278,7 @@ class HpssDir(BzrDir):
 
         target = self.unasked(name)
         pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
-        if not isinstance(source, HpssBranch) and (
-            remember or (remember is None and source.get_push_location() is None)
-        ):
+        if remember or (remember is None and source.get_push_location() is None):
             source.set_push_location(target.base)
         result = PushResult()
         result.source_branch = source

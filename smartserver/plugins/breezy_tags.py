@@ -21,8 +21,8 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
     branch: HpssBranch
 
     def get_tag_dict(self) -> dict[str, RevisionId]:
-        """Tag to revision."""
-        return dict(self.branch.remote.state().tags)
+        """Tag to revision, in the order of the names: `brz tags --sort=time` keeps it among tags of one time."""
+        return dict(sorted(self.branch.remote.state().tags.items()))
 
     def lookup_tag(self, tag_name: str) -> RevisionId:
         """The revision of one tag."""

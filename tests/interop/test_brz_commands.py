@@ -266,6 +266,14 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
     assert said == "There are no locks to break: a push to URL/trunk/ is one request, and locks nothing.\n"
 
 
+def test_tags_of_one_time_are_listed_by_name(users: Users) -> None:
+    """In whichever order they came."""
+    for name in ("v9", "v2", "v5"):
+        assert users.run("", "tag", "-q", "-d", users.url(), name).status == 0
+    said = users.ask("tags", "", "tags", "-d", users.url(), "--sort=time")
+    assert said.split()[::2] == ["v1", "v2", "v5", "v9"]
+
+
 def test_branches_below(users: Users) -> None:
     """`-R`: those at and below the place, each by its path from there."""
     for name in ("features/search", "trunk/deep", "with blank"):

@@ -463,3 +463,14 @@ def test_update_with_changes(users: Users) -> None:
     assert "Updated to revision 1" in users.ask("update, lightweight", LIGHT, "update", "-r", "1")
     assert not (users.path(LIGHT) / "only-in-trunk").exists()
     assert mine.read_text() == "mine\n" + "1\n" * 20
+
+
+def test_push_remembers_where_to(users: Users) -> None:
+    """In the options of the branch that the checkout is of."""
+    assert users.run(LIGHT, "push", "-q", "--no-remember", users.url("new")).status == 0
+    assert "No push location known or specified." in users.run(LIGHT, "push").err
+    assert users.run(LIGHT, "push", "-q", users.url("new")).status == 0
+    assert users.run(LIGHT, "push", "-q", users.url("old")).status == 0
+    assert users.run(LIGHT, "push").said.startswith("Using saved push location: URL/new/\n")
+    assert users.run(LIGHT, "push", "-q", "--remember", users.url("old")).status == 0
+    assert users.run(LIGHT, "push").said.startswith("Using saved push location: URL/old/\n")
