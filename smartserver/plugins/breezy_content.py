@@ -60,6 +60,8 @@ class Content:
         self._beside: list[RevisionId] = []
         """What the tree of a lightweight checkout rests on, where the branch does not reach it."""
         self._has_graph = False
+        self._chosen: set[RevisionId] = set()
+        """The revisions that came for themselves, and not with a tree."""
         self.complete: set[bytes] = set()
         """The ids of files of which all texts came: one that is not here is a ghost's."""
         self._absent: set[RevisionId] = set()
@@ -133,7 +135,7 @@ class Content:
             is_part = chosen.limit or chosen.left_hand or chosen.newest is not None or chosen.oldest is not None
             self._has_graph |= not is_part and (first is not None or not chosen.numbers)
             if chosen is self.wanted.chosen and self.wanted.ends:
-                self._end_at(chosen, first)
+                self._end_at(chosen)
             if first is not None and not ids and not chosen.tag:  # Else what comes first may be one of those.
                 named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
@@ -148,6 +150,8 @@ class Content:
         first: RevisionId | None = None
         for part in parts:
             first = first or part.revision
+            if part.revision not in self.parents and all(record.kind != INVENTORY for record in part.records):
+                self._chosen.add(part.revision)  # The chosen revisions come before the trees.
             parents = tuple([parent.id for parent in part.parents])
             if self.parents.setdefault(part.revision, parents) != parents:
                 raise WrongContent(part.revision, "the graph names other parents than it did before")
@@ -160,16 +164,17 @@ class Content:
                     self.complete.add(record.key.partition(b"\0")[0])
         return first
 
-    def _end_at(self, chosen: ChosenField, first: RevisionId | None) -> None:
+    def _end_at(self, chosen: ChosenField) -> None:
         """Take what is below the oldest that was chosen for as good as absent: nothing is asked of that."""
         if chosen.bare and chosen.oldest not in self.parents:
             return
         self._below = {each for parents in self.parents.values() for each in parents} - self.parents.keys()
-        newest = self.tip()[0] if chosen.newest in (None, TIP) else first
         if chosen.oldest in self.wanted.ids:
             return  # What each side has alone was asked for.
-        if newest is not None and isinstance(chosen.oldest, bytes) and not self._reaches(newest, chosen.oldest):
-            # The branch was overwritten since: where the two part is somewhere below.
+        is_number_below = chosen.oldest == self.tip()[0] and isinstance(chosen.newest, int)
+        if isinstance(chosen.oldest, bytes) and chosen.oldest not in self._chosen and not is_number_below:
+            # The newest does not reach it, and the branch may have been overwritten: where they part is below. Or the
+            # newest is below it: its number is counted from the tip's.
             self._below, self._beside = set(), [chosen.oldest]
 
     def _number(self, named: Mapping[RevisionId, Named]) -> None:
@@ -235,8 +240,8 @@ class Content:
     def has_diverged(self, one: RevisionId, other: RevisionId) -> bool:
         """Whether neither of two revisions is an ancestor of the other, as far as that was asked for."""
         chosen = self.wanted.chosen
-        if chosen is None or chosen.oldest != other or not {one, other} <= self.parents.keys():
-            return False
+        if chosen is None or chosen.oldest != other or not {one, other} <= self._chosen:
+            return False  # A revision that is not among the chosen ones is below them: its tree alone came.
         return not (self._reaches(one, other) or self._reaches(other, one))
 
     def _reaches(self, revision: RevisionId, ancestor: RevisionId) -> bool:

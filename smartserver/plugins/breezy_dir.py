@@ -277,15 +277,24 @@ class HpssDir(BzrDir):
         from smartserver.plugins.breezy_push import push
 
         target = self.unasked(name)
-        pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
-        if remember or (remember is None and source.get_push_location() is None):
-            source.set_push_location(target.base)
+        try:
+            pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
+        except (errors.DivergedBranches, errors.AppendRevisionsOnlyViolation):
+            _remember(source, target, remember)
+            raise
+        _remember(source, target, remember)
         result = PushResult()
         result.source_branch = source
         result.target_branch = result.master_branch = target
         result.branch_push_result = None if pushed.old_revid == NULL_REVISION else pushed
         result.old_revno, result.old_revid = pushed.old_revno, pushed.old_revid
         return result
+
+
+def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
+    """Let a branch remember where it is pushed to; `remember` None: if it does not remember a place."""
+    if remember or (remember is None and source.get_push_location() is None):
+        source.set_push_location(target.base)
 
 
 def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
@@ -316,6 +325,8 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
             return made
         branch.repository.bring()
         branch._clear_cached_state()
+        if revision is not None:
+            branch.repository.bring_unreached(revision)  # A tag may be of what was taken off the branch.
     push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     return made
 

@@ -106,7 +106,7 @@ def may_remember() -> bool:
     elif is_running("config", "nick"):
         decides = not given("remove")
     else:
-        decides = is_running("uncommit")
+        decides = is_running("uncommit") and not given("dry_run")  # What only shows is refused by nobody.
     # A checkout's own branch is compared with the server's: that must be as it is.
     return decides and any(is_ours(each) for each in arguments().values())
 

@@ -212,6 +212,8 @@ class FetchFromServer(InterRepository):
             locks.enter_context(self.target.lock_write())
             if fetch_spec is not None:
                 heads = heads_of(fetch_spec)
+                if len(heads) == 1:  # Of several some are tags, which may be of what is nowhere.
+                    self._check_there(heads)
             elif revision_id is None:
                 heads = list(self.source.remote.fetched.history().parents)
             else:

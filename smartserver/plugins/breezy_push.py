@@ -18,6 +18,7 @@ from smartserver.plugins.breezy_append import is_linear, is_on_top, only_appends
 from smartserver.plugins.breezy_branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy_changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy_fetched import KINDS
+from smartserver.plugins.breezy_guess import given
 from smartserver.plugins.breezy_refusals import EMPTY, LOSSY, NotOnServer
 from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.plugins.breezy_remote import VCS
@@ -79,10 +80,16 @@ def run_hooks(result: BranchPushResult) -> None:
 
 
 def _own_revno(source: Branch, tip: RevisionId) -> int:
-    """The revno a revision has as a tip; one that was merged has another in the source's own line."""
+    """The revno a revision has as a tip; one that was merged has another in the source's own line.
+
+    Raises:
+        NoSuchRevision: the source has no such revision.
+    """
     revno, last = source.last_revision_info()
     if isinstance(source, HpssBranch) and tip in source.remote.numbers:
         return source.remote.numbers[tip]
+    if not source.repository.has_revision(tip):
+        raise errors.NoSuchRevision(source, tip)
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
@@ -117,7 +124,9 @@ class _Push:
         result.source_branch, result.local_branch = self.source, None
         result.target_branch = result.master_branch = self.target
         result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.state().revno
-        result.old_revno = _old_revno(self.source, result, revnos)
+        if given("verbose"):  # The report shows what was removed, or that nothing changed.
+            self.target.repository.bring_unreached(result.old_revid)
+        result.old_revno = _old_revno(self.target, result, revnos)
         result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
         result.tag_conflicts = {
             (name, self.tags[name], what.old) for name, what in of_tags.items() if what.verdict is Verdict.CONFLICT
@@ -222,7 +231,7 @@ def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], ho
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 
-def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
+def _old_revno(target: HpssBranch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
     """The revno of the old tip: as remembered, else counted where its history is here."""
     if result.old_revid == NULL_REVISION:
         return 0
@@ -230,7 +239,7 @@ def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[Revision
         return result.new_revno
     if known.get(result.old_revid, b"").isdigit():
         return int(known[result.old_revid])
-    graph = source.repository.get_graph()
+    graph = target.repository.get_graph()
     try:
         return graph.find_distance_to_null(result.old_revid, [(result.new_revid, result.new_revno)])
     except (errors.BzrError, GhostRevisionsHaveNoRevno):

@@ -396,8 +396,13 @@ class HpssRepository:
         """
         parents = parents_over(self)
         for revision in parents if len(parents) > 1 or not reads_here() else ():
-            beside = None if self.has_revision(revision) else HpssRepository(self.controldir, self.remote.again())
-            if beside is not None and beside.remote.fetched.ask_for(revision):
+            self.bring_unreached(revision)
+
+    def bring_unreached(self, revision: RevisionId) -> None:
+        """Have a revision that the branch may not reach, if the server has it."""
+        if not self.has_revision(revision):
+            beside = HpssRepository(self.controldir, self.remote.again())
+            if beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)
 
     def _lock(self, repository: Repository) -> Repository:

@@ -95,6 +95,9 @@ class HpssTransport(ConnectedTransport):
     def mkdir(self, relpath: str, mode: int | None = None) -> None:
         """Folders need not be made: what is pushed there makes them."""
 
+    def delete_tree(self, relpath: str) -> None:
+        """Nothing was made by `mkdir` that could be deleted."""
+
     def ensure_base(self, mode: int | None = None) -> bool:
         """As `mkdir`.
 

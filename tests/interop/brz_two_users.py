@@ -27,12 +27,13 @@ from git_sides import Served
 
 FIXED = """import os
 
-from breezy import osutils
+from breezy import lockdir, osutils
 
+lockdir._DEFAULT_TIMEOUT_SECONDS = 0
 osutils.rand_chars = lambda count: os.environ["BRZ_STEP"]
 osutils.compact_date = lambda when: "20240101000000"
 """
-"""A plugin that makes IDs of a step."""
+"""A plugin that makes IDs of a step, and waits for no lock: a command that finds one holds it itself."""
 BRANCHES = ("trunk", "side", "next")
 PLACES = tuple(f"{user}/{tree}" for user in "ab" for tree in ("own", "light", "bound"))
 """A branch with its tree, a lightweight checkout and a bound branch of each user."""
@@ -44,6 +45,9 @@ PLAIN = (
     (r"@(\w+)/?\.bzr/branch/", r"@\1"),  # Where no branch is.
     (r"\d+-\d+-\d+ \d+:\d+:\d+ \+0000", "DATE"),  # Of a file in a tree.
     (r": location is a repository", ""),
+    (r"(?<=shared repository: )HERE/shared\n", "@\n"),
+    (r"\(format: hpss\)", "(format: 2a)"),
+    (r"(?<=_location = )(?:\.\./)+shared/(\w+)/", r"@\1"),
     (r"Unable to connect to target of bound branch \S+ => @\w+: (Not a branch: )", r"\1"),
     (r"This transport does not update the working tree of: .*\n", ""),  # It is said of a folder.
     (r"Working tree .* has uncommitted changes.*\n", ""),  # Before or after a branch is found to be gone.
@@ -51,6 +55,8 @@ PLAIN = (
 """What differs by its nature, and what stands for it."""
 CRASHED = 4
 """Status of a command that fell over a bug of Breezy's: what it says is no example."""
+OWN_LOCK = "Could not acquire lock"
+"""What Breezy says of a lock that the same command holds, as a pull of tags into a bound branch does."""
 
 
 class Tip(NamedTuple):
@@ -75,10 +81,13 @@ class World:
 
     def run(self, step: int, where: str, words: Sequence[str]) -> tuple[int, str, str]:
         """Run a command; its status and streams."""
-        located = [word.replace("@", self.at) for word in words]
+        located = [re.sub(r"(?<!\w)@", self.at, word) for word in words]
         fixed = self.users.folder / ".fixed"
         done = self.users.run(where, *located, plugin=f"hpss@{SHIM}:fixed@{fixed}", BRZ_STEP=f"{step:016}")
-        return done.status, self._plain(done.out), self._plain(done.err)
+        out = self._plain(done.out)
+        if words[0] == "ancestry":  # Breezy takes revisions beside each other in the order of a set.
+            out = "".join(sorted(out.splitlines(keepends=True)))
+        return done.status, out, self._plain(done.err)
 
     def _plain(self, said: str) -> str:
         said = said.replace(self._shown, "@").replace("HpssBranch(", "BzrBranch7(")
@@ -151,12 +160,21 @@ class Model:
         self.step = 0
         self.history: list[str] = []
         self.different: list[str] = []
+        self.crashes = 0
         self.do("a", "init-shared-repository", "--no-trees", "@", compared=False)
-        for user in "ab":
-            self.do(user, "init", "-q", "own")
+        self.do("a", "init", "-q", "own")
+        for name in FILES:
+            self.write("a/own", name)
+            self.commit("a/own")
+        self.do("a", "branch", "-q", "own", "topic")
+        self.write("a/topic", FILES[0])
+        self.commit("a/topic")
+        self.write("a/own", FILES[1])
         self.commit("a/own")
+        self.do("a/own", "merge", "-q", "../topic")
+        self.do("a/own", "commit", self.time, "-m", "merge topic")
         self.do("a/own", "push", "-q", "@trunk")
-        self.do("b", "pull", "-q", "-d", "own", "@trunk")
+        self.do("b", "branch", "-q", "@trunk", "own")
         for user in "ab":
             self.do(user, "checkout", "-q", "--lightweight", "@trunk", "light")
             self.do(user, "checkout", "-q", "@trunk", "bound")
@@ -176,12 +194,39 @@ class Model:
         """Where one of the users has one of these trees."""
         return self.rng.choice("ab") + "/" + self.rng.choice(trees or ("own", "light", "bound"))
 
-    def revision(self, upto: int = 8) -> str:
-        """A revision, which may not be there."""
-        rng = self.rng
-        return rng.choice(
-            [str(rng.randint(1, upto)), str(-rng.randint(1, 4)), f"tag:{rng.choice(TAGS)}", f"1.1.{rng.randint(1, 2)}"]
-        )
+    def some(self, *options: str) -> list[str]:
+        """Few of these options."""
+        return [option for option in options if self.rng.random() < 0.2]
+
+    def specs(self, where: str, at: str) -> list[str]:
+        """Revisions of the branch that `at` is in the folder `where`."""
+        with in_process():
+            path = at.replace("@", self.local.at) if at.startswith("@") else str(self.local.users.path(where) / at)
+            try:
+                branch = Branch.open(path)
+            except NotBranchError:
+                return []
+            with branch.lock_read():
+                numbers = branch.get_revision_id_to_revno_map()
+                tags = branch.tags.get_tag_dict()
+        found = [".".join(map(str, number)) for number in sorted(numbers.values())]
+        merged = [number for number in found if "." in number]
+        return [*found, *merged, *(f"tag:{name}" for name in tags), *(f"revid:{id.decode()}" for id in sorted(numbers))]
+
+    def revision(self, where: str, at: str) -> str:
+        """A revision of a branch; at times one that is not there."""
+        rng, found = self.rng, self.specs(where, at)
+        if not found or rng.random() < 0.1:
+            return rng.choice(["99", "-99", "1.7.1", "tag:none", "revid:none", *(f"tag:{name}" for name in TAGS)])
+        found += [f"before:{rng.choice(found)}", "last:1", "last:2", "-1", "-2", "-3", f"ancestor:{self.branch()}"]
+        return rng.choice([*found, f"date:2024-01-01,00:{self.step // 120:02}:00"])
+
+    def range(self, where: str, at: str) -> str:
+        """From one revision to another, or open."""
+        rng, found = self.rng, [each for each in self.specs(where, at) if each.isdigit()]
+        if len(found) < 2 or rng.random() < 0.4:
+            return f"{self.revision(where, at)}..{rng.choice([self.revision(where, at), ''])}"
+        return "..".join(sorted(rng.sample(found, 2), key=int))
 
     @property
     def time(self) -> str:
@@ -196,7 +241,11 @@ class Model:
         self.step += 1
         said = [world.run(self.step, where, words) for world in self.worlds]
         self.history.append(f"{self.step} {where}: brz {' '.join(words)} = {said[0][0]}")
-        if compared and said[0] != said[1] and said[0][0] != CRASHED:
+        if said[0][0] == CRASHED or OWN_LOCK in said[0][2]:
+            self.crashes += 1
+            if where in PLACES:
+                self.remake(where)
+        elif compared and said[0] != said[1]:
             self.tell("says", said)
         return said[0][0]
 
@@ -217,92 +266,177 @@ class Model:
 
     # -- steps
 
-    def write(self, where: str) -> None:
+    def write(self, where: str, name: str | None = None) -> None:
         """Change a file of a tree."""
-        name, line = self.rng.choice(FILES), f"line {self.step}\n"
+        name, line = name or self.rng.choice(FILES), f"line {self.step}\n"
         for world in self.worlds:
             path = world.users.path(where) / name
             path.parent.mkdir(exist_ok=True)
             old = path.read_text() if path.exists() else ""
             path.write_text(line + old if self.step % 2 else old + line)
-
-    def commit(self, where: str) -> None:
-        """Change a file and commit it."""
-        self.write(where)
         self.do(where, "add", "-q", ".")
-        self.do(where, "commit", self.time, "-m", f"step {self.step}")
+
+    def commit(self, where: str, *options: str) -> None:
+        """Commit what is changed in a tree."""
+        self.do(where, "commit", self.time, "-m", f"step {self.step}", *options)
+
+    def commit_somewhere(self) -> None:
+        """Change a tree, which may be out of date, and commit that."""
+        where = self.place()
+        is_local = where.endswith("bound") and self.rng.random() < 0.15
+        if not where.endswith("own") and not is_local and self.rng.random() < 0.8:
+            self.settle(where, self.do(where, "update", *self.some("-q")))
+        if self.rng.random() < 0.15:
+            name = self.rng.choice(FILES)
+            self.do(where, *self.rng.choice([["remove", "-q", name], ["mv", "-q", name, f"moved-{self.step}"]]))
+        self.write(where)
+        self.commit(where, *(["--local"] if is_local else []))
+
+    def settle(self, where: str, status: int) -> None:
+        """Resolve most conflicts of a merge."""
+        if status == 1 and self.rng.random() < 0.8:
+            self.do(where, "resolve", "-q", "--all", *self.rng.choice([[], [], ["--take-this"], ["--take-other"]]))
 
     def push(self) -> None:
-        """Push somebody's branch."""
-        options = [word for word in ("--overwrite", "--remember", "-q") if self.rng.random() < 0.25]
-        self.do(self.place("own", "own", "light", "bound"), "push", *options, "@" + self.rng.choice(BRANCHES))
+        """Push somebody's branch, most often after a merge of what is there."""
+        where, name = self.place("own", "own", "light", "bound"), "@" + self.rng.choice(BRANCHES)
+        if self.local.tip(name[1:]) is not None and self.rng.random() < 0.3:
+            self.merge_into(where, name)
+        # Breezy does not heed `--no-remember` where the branch is there.
+        options = self.some("--overwrite", "--overwrite-tags", "--remember", "-q", "-v")
+        if self.rng.random() < 0.15:
+            options += ["-r", self.revision(where, ".")]
+        self.push_to(where, name, *options)
+
+    def push_to(self, where: str, name: str, *options: str) -> None:
+        """Push a branch to a place."""
+        is_new = self.local.tip(name[1:]) is None
+        self.do(where, "push", *options, name)
+        if is_new:  # A push does not record the parent on a server.
+            self.do(where, "config", "-d", name, "--scope=branch", "--remove", "parent_location", compared=False)
 
     def pull(self) -> None:
         """Pull a shared branch."""
-        options = [word for word in ("--overwrite", "--remember", "-v") if self.rng.random() < 0.25]
+        options = self.some("--overwrite", "--overwrite-tags", "--remember", "--no-remember", "-v", "-q")
         # Breezy waits for a lock of its own where a bound branch is overwritten.
-        trees = ("own", "light") if "--overwrite" in options else ("own", "own", "light", "bound")
-        self.do(self.place(*trees), "pull", *options, self.branch())
+        overwrites = any("overwrite" in option for option in options)
+        where, at = self.place("own", "light" if overwrites else "bound", "light"), self.branch()
+        if self.rng.random() < 0.15:
+            options += ["-r", self.revision(where, at)]
+        if where.endswith("bound") and self.rng.random() < 0.2:
+            options += ["--local"]
+        self.settle(where, self.do(where, "pull", *options, at))
+
+    def pull_remembered(self) -> None:
+        """Pull, push or merge where a location is remembered."""
+        where = self.place("own", "light")
+        words = self.rng.choice([["pull"], ["push"], ["missing", "--line"], ["merge", "--preview"]])
+        self.do(where, *words)
 
     def merge(self) -> None:
         """Merge a shared branch and commit that, or leave it."""
-        where = self.place()
-        status = self.do(where, "merge", "-q", self.branch())
-        if status == 0 and self.rng.random() < 0.8:
-            self.do(where, "commit", self.time, "-m", f"merge {self.step}")
+        self.merge_into(self.place(), self.branch())
+
+    def merge_into(self, where: str, at: str) -> None:
+        """Merge a shared branch and commit that, or leave it."""
+        options = ["-r", self.revision(where, at)] if self.rng.random() < 0.2 else []
+        if not where.endswith("own"):
+            self.settle(where, self.do(where, "update", "-q"))
+        status = self.do(where, "merge", *self.some("-q", "--force", "--reprocess"), *options, at)
+        self.settle(where, status)
+        if status in (0, 1) and self.rng.random() < 0.8:
+            self.commit(where)
         else:
             self.do(where, "revert", "-q", "--no-backup")
 
     def tag(self) -> None:
         """Set, move or delete a tag, here or there."""
-        where = self.branch() if self.rng.random() < 0.6 else "."
-        options = self.rng.choice([[], ["--force"], ["--delete"], ["-r", self.revision(), "--force"]])
-        self.do(self.place(), "tag", "-d", where, *options, self.rng.choice(TAGS))
+        rng, where = self.rng, self.place()
+        at = self.branch() if rng.random() < 0.6 else "."
+        set_ones = [spec[4:] for spec in self.specs(where, at) if spec.startswith("tag:")]
+        if set_ones and rng.random() < 0.3:
+            self.do(where, "tag", "-d", at, "--delete", rng.choice(set_ones))
+        else:
+            options = rng.choice([[], ["--force"], ["-r", self.revision(where, at), "--force"]])
+            self.do(where, "tag", "-d", at, *options, rng.choice(TAGS))
 
     def uncommit(self) -> None:
         """Take revisions off a branch."""
-        options = [word for word in ("--keep-tags", "--local") if self.rng.random() < 0.15]
+        options, where = self.some("--keep-tags", "-v"), self.place()
         if self.rng.random() < 0.4:
             options += ["-r", f"-{self.rng.randint(2, 3)}"]
-        where = self.branch()
-        tip = self.local.tip(where[1:])
-        if tip is not None and tip.revno > 3:  # A branch on a server has a revision.
-            self.do(self.place(), "uncommit", "--force", *options, where)
+        at = self.branch() if self.rng.random() < 0.7 else "."
+        if sum(spec.isdigit() for spec in self.specs(where, at)) > 3:  # A branch on a server has a revision.
+            self.do(where, "revno", at)  # What has changed since it was last seen is not removed.
+            self.do(where, "uncommit", "--force", *options, at)
 
     def switch(self) -> None:
         """Let a checkout be of another branch."""
-        self.do(self.place("light", "bound"), "switch", *self.rng.choice([[], ["--force"]]), self.branch())
+        where = self.place("light", "bound")
+        options = self.rng.choice([[], ["--force"]])
+        new = "@" + self.rng.choice(BRANCHES)
+        if self.local.tip(new[1:]) is None:
+            options += ["-b"]
+        self.settle(where, self.do(where, "switch", *options, new))
 
     def update(self) -> None:
         """Bring a checkout up to date."""
-        self.do(self.place("light", "bound", "own"), "update", *self.rng.choice([[], ["-q"], ["-r", self.revision()]]))
+        where = self.place("light", "bound", "own")
+        options = self.rng.choice([[], ["-q"], ["-r", self.revision(where, ".")]])
+        self.settle(where, self.do(where, "update", *options))
+
+    def revert(self) -> None:
+        """Put a tree back to what was committed."""
+        where = self.place()
+        options = ["-r", self.revision(where, ".")] if self.rng.random() < 0.4 else []
+        self.do(where, "revert", "--no-backup", *options, *self.rng.choice([[], [self.rng.choice(FILES)]]))
+
+    def bind(self) -> None:
+        """Let a bound branch be one of its own for a commit."""
+        where = self.place("bound")
+        self.do(where, "unbind")
+        self.write(where)
+        self.commit(where)
+        self.do(where, "bind", *self.rng.choice([[], [self.branch()]]))
 
     def option(self) -> None:
         """Set or delete an option."""
-        name = self.rng.choice(["nick", "append_revisions_only", "own_option"])
+        name = self.rng.choice(["nick", "append_revisions_only", "own_option", "own_option"])
         value = self.rng.choice(["true", "false", "x y"]) if name != "append_revisions_only" else "false"
         words = ["--remove", name] if self.rng.random() < 0.3 else [f"{name}={value}"]
         self.do(self.place(), "config", "-d", self.branch(), "--scope=branch", *words)
 
+    def absent(self) -> str:
+        """The location of a shared branch that is not there, if there is one."""
+        return "@" + self.rng.choice([name for name in BRANCHES if name not in self.branches] or BRANCHES[1:])
+
     def delete(self) -> None:
-        """Delete a shared branch, which no checkout may be of."""
-        self.do(self.place("own"), "remove-branch", "--force", "@" + self.rng.choice(BRANCHES[1:]))
+        """Delete a shared branch; one that is of use is made again."""
+        name = self.rng.choice([BRANCHES[1], *self.branches])
+        self.do(self.place("own"), "remove-branch", "--force", "@" + name)
+        # What needs nothing of the server (`add`, `revert`) works in a checkout of a branch that is gone.
+        lights = [self.local.users.path(f"{user}/light/.bzr/branch/location").read_text() for user in "ab"]
+        if name == BRANCHES[0] or any(light.rstrip("/").endswith(f"/{name}") for light in lights):
+            self.push_to(self.place("own"), "@" + name)
 
     def copy(self) -> None:
         """Make a shared branch of another."""
-        name = "@" + self.rng.choice(BRANCHES[1:])
-        options = self.rng.choice([[], [], ["-r", self.revision()]])
-        self.do(self.place("own"), "branch", *options, self.branch(), name)
+        where, at = self.place("own"), self.branch()
+        options = self.rng.choice([[], [], ["-r", self.revision(where, at)]])
+        self.do(where, "branch", *options, at, self.absent())
 
-    def remake(self) -> None:
+    def remake(self, where: str = "") -> None:
         """Make somebody's tree again, of a shared branch."""
-        where = self.place()
+        where = where or self.place()
         for world in self.worlds:
             shutil.rmtree(world.users.path(where), ignore_errors=True)
         user, tree = where.split("/")
         words = {"own": ["branch"], "light": ["checkout", "--lightweight"], "bound": ["checkout"]}[tree]
-        if self.do(user, *words, self.branch(), tree):
-            self.do(user, *words, "@trunk", tree)
+        at = self.branch()
+        if self.rng.random() < 0.3:
+            words += ["-r", self.revision(user, at)]
+        if self.do(user, *words, at, tree):
+            self.do(user, *words[:2] if tree == "light" else words[:1], "@trunk", tree)
 
     def read(self) -> None:
         """A command that changes nothing."""
@@ -310,40 +444,56 @@ class Model:
         at = self.branch() if rng.random() < 0.7 else "."
         file = rng.choice(FILES)
         inside = file if at == "." else f"{at}/{file}"
-        one, other = self.revision(), self.revision()
+        one, both = self.revision(where, at), self.range(where, at)
+        here, other = self.revision(where, "."), self.branch()
+        log = ["--line", "-n0", "--forward", "-v", "-p", "-l2", "--short", "--show-ids", "--long", "--omit-merges"]
+        missing = ["--mine-only", "--theirs-only", "-n0", "--reverse", "-v", "--show-ids"]
         words = rng.choice(
             [
                 ["revno", at],
                 ["revno", "-r", one, at],
-                ["revision-info", "-d", at, one],
-                ["tags", "-d", at, *rng.choice([[], ["--sort=time"], ["--show-ids"], ["-r", f"{one}..{other}"]])],
-                ["log", *rng.choice([[], ["--line"], ["-n0"], ["--forward"], ["-v"], ["-p", "-l2"], ["--short"]]), at],
-                ["log", "-r", f"{one}..{other}", *rng.choice([[], ["-n0"], ["--line"]]), at],
+                ["revision-info", "-d", at, *rng.choice([[], [one]])],
+                ["tags", "-d", at, *rng.choice([[], ["--sort=time"], ["--show-ids"], ["-r", both]])],
+                ["log", *rng.sample(log, rng.randint(0, 2)), at],
+                ["log", "-r", both, *rng.choice([[], [rng.choice(log)]]), at],
+                ["log", "-r", one, *rng.choice([[], [rng.choice(log)]]), at],
+                ["log", "-c", one, at],
                 ["log", "-l", str(rng.randint(1, 4)), "--line", inside],
+                ["log", *rng.choice([[], ["-v"], ["-n0"]]), inside],
                 ["log", "--line", f"--match-message=step {rng.randint(1, 5)}", at],
                 ["cat", "-r", one, inside],
                 ["cat", inside],
-                ["annotate", "--all", inside],
-                ["ls", "-R", *rng.choice([[], ["-r", one]]), at] if at != "." else ["ls", "-R", "-V"],
-                ["missing", "--line", *rng.choice([[], ["--mine-only"], ["--theirs-only"], ["-n0"]]), self.branch()],
+                ["annotate", "--all", *rng.choice([[], ["-r", one], ["--show-ids"]]), inside],
+                ["ls", "-R", *rng.choice([[], ["-r", one], ["--show-ids"]]), at] if at != "." else ["ls", "-R", "-V"],
+                ["missing", *rng.sample(missing, rng.randint(0, 2)), *rng.choice([[], ["--line"]]), other],
+                ["missing", "-r", both, "--line", other],
                 ["diff", "--old", at, "--new", "."] if at != "." else ["diff", "-r", one],
-                ["diff", "-r", f"{one}..{other}", at],
-                ["diff", "--old", at, "--new", self.branch()] if at != "." else ["status"],
+                ["diff", "-r", both, at],
+                ["diff", "-r", both, inside],
+                ["diff", "-c", one, at],
+                ["diff", "--old", at, "--new", other] if at != "." else ["status"],
                 ["status", "-S"],
+                ["status", "-r", here],
+                ["status", "--show-ids"],
                 ["info", "."],
-                ["version-info", at],
+                ["info", at],
+                ["version-info", *rng.choice([[], ["--include-history"], ["-r", one]]), at],
                 ["config", "-d", at, "--scope=branch"],
-                ["config", "-d", at, "own_option"],
-                ["find-merge-base", at, self.branch()],
+                ["config", "-d", at, rng.choice(["own_option", "append_revisions_only"])],
+                ["find-merge-base", at, other],
                 ["ancestry", at],
                 ["nick", "-d", at],
                 ["testament", "-r", one, at],
-                ["testament", at],
+                ["testament", *rng.choice([[], ["--long"], ["--strict"]]), at],
                 ["cat-revision", "-d", at, "-r", one],
-                ["inventory", "-r", one],
-                ["merge", "--preview", self.branch()],
+                ["inventory", "-r", here],
+                ["merge", "--preview", *rng.choice([[], ["-r", one]]), other],
+                ["uncommit", "--dry-run", "--force", at],
+                ["branches", "-R", "@"],
                 ["pack", at],
-                ["export", "--format=tar", "-", at] if at != "." else ["shelve", "--list"],
+                ["export", "--format=tar", *rng.choice([[], ["-r", one]]), "-", at] if at != "." else ["conflicts"],
+                ["deleted"],
+                ["unknowns"],
                 ["root"],
             ]
         )
@@ -353,13 +503,16 @@ class Model:
         """A random step; whether both worlds are the same after it."""
         steps = {
             self.commit_somewhere: 6,
-            self.push: 6,
-            self.pull: 5,
+            self.push: 7,
+            self.pull: 6,
+            self.pull_remembered: 2,
             self.merge: 3,
             self.tag: 4,
-            self.uncommit: 2,
-            self.switch: 2,
+            self.uncommit: 3,
+            self.switch: 3,
             self.update: 3,
+            self.revert: 1,
+            self.bind: 1,
             self.option: 2,
             self.delete: 1,
             self.copy: 2,
@@ -367,10 +520,6 @@ class Model:
         }
         self.rng.choices(list(steps), list(steps.values()))[0]()
         return self.look()
-
-    def commit_somewhere(self) -> None:
-        """Commit in somebody's tree."""
-        self.commit(self.place())
 
 
 @contextmanager

@@ -111,6 +111,29 @@ def test_a_push_that_has_diverged_is_refused(users: Users) -> None:
     assert users.served_entries("tags").keys() == {"v1"}
 
 
+def test_a_push_that_has_diverged_remembers_where_to(users: Users) -> None:
+    users.commit("a", "four")
+    users.ask("push", "a", "push")
+    users.commit("b", "other")
+    users.ask("push, diverged", "b", "push", users.url(), status=3)
+    assert users.run("b", "push").err.startswith("Using saved push location: URL/trunk/\nbrz: ERROR: These branches")
+
+
+def test_a_push_shows_what_it_removes(users: Users) -> None:
+    """Only the server has that."""
+    users.commit("a", "four")
+    users.commit("a", "five")
+    users.ask("push", "a", "push")
+    assert users.run("b", "push", "-v", users.url()).out == "Nothing seems to have changed\n"
+    users.commit("b", "other")
+    users.forget("b")
+    done = users.run("b", "push", "-v", "--overwrite", users.url())
+    removed, _, added = done.out.partition("Added Revisions:\n")
+    assert (done.status, re.findall("commit .*", removed)) == (0, ["commit four", "commit five"]), done.said
+    assert re.findall("commit .*", added) == ["commit other"]
+    assert "revno: 5\n" in removed  # Breezy numbers what is removed from the old tip on.
+
+
 def test_tags_in_conflict(users: Users) -> None:
     users.tag("a", "v1", 2)
     before = users.served_entries("tags")

@@ -200,6 +200,29 @@ def test_commit_of_nothing(users: Users) -> None:
     same_revision(users, ordinary)
 
 
+def test_update_to_a_revision_below_what_was_taken_off_the_branch(users: Users) -> None:
+    """Where the tree and the branch part is below the revision that the tree is put to, and above all that came."""
+    users.commit("a", "other")
+    users.commit("a", "another")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    assert users.run("", "uncommit", "--force", "-r", "2", users.url()).status == 0
+    done = users.run(LIGHT, "update", "-r", "1")
+    assert (done.status, "Updated to revision 1 of branch URL/trunk" in done.err) == (0, True), done.said
+    assert users.run(LIGHT, "status", "--short").out == "+N  another\n+N  other\n"
+    assert not (users.path(LIGHT) / "only-in-trunk").exists()
+
+
+def test_update_to_a_revision_by_its_id(users: Users) -> None:
+    """Its number is counted from the tip's."""
+    users.commit("a", "other")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    done = users.run(LIGHT, "update", "-q", "-r", f"revid:{users.revision('a', 1).decode()}")
+    assert (done.status, done.said) == (0, "")
+    assert users.run(LIGHT, "revno", "--tree").out == "1\n"
+
+
 def test_commit_of_named_files(users: Users) -> None:
     folder = users.path(LIGHT)
     changed(folder, users)

@@ -67,6 +67,16 @@ def test_pull_of_what_is_behind(light: Users) -> None:
     assert not (light.path("light") / "three").exists()
 
 
+@pytest.mark.parametrize("option", [(), ("-v",)])
+def test_pull_of_what_is_far_behind(light: Users, option: tuple[str, ...]) -> None:
+    """Nothing of its history comes, but its tree does."""
+    assert light.run("a", "push", "-r", "1", light.url("old")).status == 0
+    for words in ([light.url("old")], ["-r", "1", light.url("apart")]):
+        done = light.run("light", "pull", "--no-remember", *option, *words)
+        assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
+    assert light.served_tip() == light.tip("a")
+
+
 def test_pull_up_to_a_revision_and_of_what_the_branch_remembers(light: Users) -> None:
     done = light.run("light", "pull", "-r", "4", light.url("new"), "-v")
     assert "Now on revision 4." in done.said, done.said

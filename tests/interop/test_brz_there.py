@@ -48,6 +48,22 @@ def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> Non
             shutil.rmtree(users.served.root / gone, ignore_errors=True)
 
 
+@pytest.mark.parametrize("place", ["here", "there"])
+def test_branch_of_a_revision_that_the_branch_does_not_reach(users: Users, place: str) -> None:
+    """A tag of it is all that names it."""
+    users.tag("a", "v3", 3)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    before = users.served_tip()
+    assert users.run("", "uncommit", "--force", "--keep-tags", users.url()).status == 0
+    done = users.run("", "branch", "-r", "tag:v3", users.url(), users.url("made") if place == "there" else "made")
+    assert (done.status, done.err) == (0, "Branched 3 revisions.\n")
+    assert (users.served_tip("made") if place == "there" else users.tip("made")) == before
+    words = "branch", "-r", "revid:none", users.url(), users.url("more") if place == "there" else "more"
+    done = users.run("", *words)
+    assert (done.status, done.err.count("\n")) == (3, 1), done.said
+    assert "has no revision" in done.err
+
+
 def test_branches_of_a_lightweight_checkout(users: Users) -> None:
     for name in ("more", "other/one"):
         assert users.run("a", "push", users.url(name)).status == 0
