@@ -47,6 +47,7 @@ PLAIN = (
     (r": location is a repository", ""),
     (r"(?<=shared repository: )HERE/shared\n", "@\n"),
     (r"\(format: hpss\)", "(format: 2a)"),
+    (r"(?m)^(@\S+) +(?=\S+$)", r"\1 "),  # Columns as wide as a URL.
     (r"(?<=_location = )(?:\.\./)+shared/(\w+)/", r"@\1"),
     (r"Unable to connect to target of bound branch \S+ => @\w+: (Not a branch: )", r"\1"),
     (r"This transport does not update the working tree of: .*\n", ""),  # It is said of a folder.
@@ -211,7 +212,8 @@ class Model:
                 tags = branch.tags.get_tag_dict()
         found = [".".join(map(str, number)) for number in sorted(numbers.values())]
         merged = [number for number in found if "." in number]
-        return [*found, *merged, *(f"tag:{name}" for name in tags), *(f"revid:{id.decode()}" for id in sorted(numbers))]
+        ids = [f"revid:{revision.decode()}" for revision in sorted(numbers)]
+        return [*found, *merged, *(f"tag:{name}" for name in sorted(tags)), *ids]
 
     def revision(self, where: str, at: str) -> str:
         """A revision of a branch; at times one that is not there."""
