@@ -89,8 +89,8 @@ class ToServer(GenericInterBranch):
     ) -> PullResult:
         """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it."""
         content = self.target.remote.content
+        wanted = self.source.last_revision() if stop_revision is None else stop_revision
         if content is not None:
-            wanted = self.source.last_revision() if stop_revision is None else stop_revision
             revno, there = self.target.last_revision_info()
             if wanted == there and self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items():
                 return _unchanged(self.source, self.target, revno, there)
@@ -98,13 +98,13 @@ class ToServer(GenericInterBranch):
                 raise DivergedBranches(self.target, self.source)
         checkout = checkout_of(str(given("directory") or "."))
         if checkout is not None:
-            self._read_basis(checkout, overwrites=bool(overwrite))
+            self._read_basis(checkout, wanted, overwrites=bool(overwrite))
         pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
         return result
 
-    def _read_basis(self, checkout: Checkout, *, overwrites: bool) -> None:
+    def _read_basis(self, checkout: Checkout, wanted: RevisionId, *, overwrites: bool) -> None:
         """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach.
 
         Raises:
@@ -115,9 +115,9 @@ class ToServer(GenericInterBranch):
         if content is not None:
             if content.gone is not None:
                 raise BzrError(GONE.format(shown(content.gone), remote.url))
-            if overwrites and given("verbose"):  # The report goes down to where the two part.
+            if given("verbose") and not content.leads_to(wanted, self.target.last_revision()):
                 with remote.asking():
-                    content.everything()
+                    content.everything()  # The report goes down to where the two part.
             return
         if overwrites or not repository.has_revisions(basis) >= set(basis):
             repository.keep()  # Which brings what the tree rests on.

@@ -90,6 +90,13 @@ def _own_revno(source: Branch, tip: RevisionId) -> int:
         return source.remote.numbers[tip]
     if not source.repository.has_revision(tip):
         raise errors.NoSuchRevision(source, tip)
+    try:
+        return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
+    except GhostRevisionsHaveNoRevno:
+        if not isinstance(source, HpssBranch) or source.remote.content is None:
+            raise
+    with source.remote.asking():
+        source.remote.content.everything()  # It is below what was read.
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 

@@ -8,7 +8,7 @@ from breezy import errors
 from breezy.tag import Tags
 
 from smartserver.plugins import breezy_changes, breezy_remembered
-from smartserver.plugins.breezy_guess import given
+from smartserver.plugins.breezy_guess import given, is_running
 from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
@@ -25,16 +25,24 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         return dict(sorted(self.branch.remote.state().tags.items()))
 
     def lookup_tag(self, tag_name: str) -> RevisionId:
-        """The revision of one tag."""
+        """The revision of one tag.
+
+        `brz tag` compares it with the tip it was told before: where that was remembered, and is another, each of the two
+        stands for the other.
+        """
         remote = self.branch.remote
         tip = remote.state().tip
         there = remote.state().tags.get(tag_name)
         if there is not None and (there == tip or not given("force")):
             remote.confirm()
         try:
-            return self.get_tag_dict()[tag_name]
+            found = self.get_tag_dict()[tag_name]
         except KeyError:
             raise errors.NoSuchTag(tag_name) from None
+        was, now = remote.assumed, remote.state().tip
+        if was is None or was.tip is None or now is None or not is_running("tag"):
+            return found
+        return {was.tip: now, now: was.tip}.get(found, found)
 
     def set_tag(self, tag_name: str, revision: RevisionId) -> None:
         """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip.

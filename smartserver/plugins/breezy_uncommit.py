@@ -14,11 +14,15 @@ then in this one.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy_guess import given, is_ours, is_running
 from smartserver.records.model import RevisionId
+from smartserver.vcs.brz_compat import make_graph
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_branch import HpssBranch
@@ -44,8 +48,21 @@ def removed_tags(branch: HpssBranch, new_tip: RevisionId) -> list[str]:
     tags = branch.tags.get_tag_dict()
     if not tags:
         return []
+    if branch.remote.content is not None:
+        graph = make_graph([_Read(branch.remote.content.parents)])
     gone = graph.get_parent_map(graph.find_unique_ancestors(tip, kept))
     return [name for name, tag in tags.items() if tag in gone]
+
+
+class _Read:
+    """What was read of the graph. The local repository may have what a removed merge names, and not what is kept."""
+
+    def __init__(self, parents: Mapping[RevisionId, tuple[RevisionId, ...]]) -> None:
+        self._parents = parents
+
+    def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of those of `revisions` that came."""
+        return {each: self._parents[each] or (NULL_REVISION,) for each in revisions if each in self._parents}
 
 
 def _location() -> str:

@@ -331,6 +331,12 @@ def _graph(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(bare=True))
 
 
+def _ancestry(arguments: Arguments) -> Wanted:
+    """The whole graph, with that below what the tree of a lightweight checkout rests on, be it in the branch or not."""
+    checkout = checkout_of(arguments.get("location") or ".")
+    return Wanted(ChosenField(bare=True), ids=[] if checkout is None else checkout.parents()[:1])
+
+
 def _line(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(left_hand=True, bare=True))
 
@@ -396,7 +402,7 @@ def batched(limit: int) -> int:
 
 _COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
     "ancestor-growth": _graph,
-    "ancestry": _graph,
+    "ancestry": _ancestry,
     "annotate": _annotate,
     "cat": _cat,
     "checkout": _checkout,

@@ -51,6 +51,7 @@ PLAIN = (
     (r"(?<=_location = )(?:\.\./)+shared/(\w+)/", r"@\1"),
     (r"Unable to connect to target of bound branch \S+ => @\w+: (Not a branch: )", r"\1"),
     (r"This transport does not update the working tree of: .*\n", ""),  # It is said of a folder.
+    (r"(Created|Updated) (tag \w+)\.\n|(Tag \w+) already exists for that revision\.\n", r"TAG"),  # As last seen.
     (r"Working tree .* has uncommitted changes.*\n", ""),  # Before or after a branch is found to be gone.
 )
 """What differs by its nature, and what stands for it."""
@@ -86,7 +87,8 @@ class World:
         fixed = self.users.folder / ".fixed"
         done = self.users.run(where, *located, plugin=f"hpss@{SHIM}:fixed@{fixed}", BRZ_STEP=f"{step:016}")
         out = self._plain(done.out)
-        if words[0] == "ancestry":  # Breezy takes revisions beside each other in the order of a set.
+        # Breezy takes revisions beside each other in the order of a set; a tag out of the branch's reach has no time.
+        if words[0] == "ancestry" or (words[0] == "tags" and " ?\n" in out):
             out = "".join(sorted(out.splitlines(keepends=True)))
         return done.status, out, self._plain(done.err)
 

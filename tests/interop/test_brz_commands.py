@@ -134,6 +134,24 @@ def test_a_push_shows_what_it_removes(users: Users) -> None:
     assert "revno: 5\n" in removed  # Breezy numbers what is removed from the old tip on.
 
 
+@pytest.mark.parametrize("option", [(), ("--force",)])
+def test_a_tag_of_the_tip_where_that_has_moved(users: Users, option: tuple[str, ...]) -> None:
+    """What is remembered as the tip has the tag, or what is the tip now."""
+    tag = ("tag", "-d", users.url())
+    assert users.run("b", *tag, "there").status == 0
+    users.commit("a", "four")
+    assert users.run("a", "push", "-q").status == 0
+    done = users.run("b", *tag, *option, "there")
+    if not option:
+        assert (done.status, done.err) == (3, "brz: ERROR: Tag there already exists.\n")
+        assert users.run("a", *tag, "--force", "there").status == 0
+        done = users.run("b", *tag, "there")
+        assert (done.status, done.err) == (0, "Tag there already exists for that revision.\n")
+    else:
+        assert (done.status, done.err) == (0, "Updated tag there.\n")
+    assert users.served_entries("tags")["there"] == users.tip("a")[1]
+
+
 def test_tags_in_conflict(users: Users) -> None:
     users.tag("a", "v1", 2)
     before = users.served_entries("tags")
@@ -293,7 +311,7 @@ def test_tags_of_one_time_are_listed_by_name(users: Users) -> None:
     """In whichever order they came."""
     for name in ("v9", "v2", "v5"):
         assert users.run("", "tag", "-q", "-d", users.url(), name).status == 0
-    said = users.ask("tags", "", "tags", "-d", users.url(), "--sort=time")
+    said = users.run("", "tags", "-d", users.url(), "--sort=time").out
     assert said.split()[::2] == ["v1", "v2", "v5", "v9"]
 
 

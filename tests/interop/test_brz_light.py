@@ -223,6 +223,14 @@ def test_update_to_a_revision_by_its_id(users: Users) -> None:
     assert users.run(LIGHT, "revno", "--tree").out == "1\n"
 
 
+def test_ancestry_of_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
+    before = users.run(LIGHT, "ancestry").out
+    assert len(before.splitlines()) == 2
+    assert users.run("", "uncommit", "--force", users.url()).status == 0
+    done = users.run(LIGHT, "ancestry")
+    assert (done.status, done.out) == (0, before)
+
+
 def test_commit_of_named_files(users: Users) -> None:
     folder = users.path(LIGHT)
     changed(folder, users)

@@ -71,7 +71,8 @@ def test_pull_of_what_is_behind(light: Users) -> None:
 def test_pull_of_what_is_far_behind(light: Users, option: tuple[str, ...]) -> None:
     """Nothing of its history comes, but its tree does."""
     assert light.run("a", "push", "-r", "1", light.url("old")).status == 0
-    for words in ([light.url("old")], ["-r", "1", light.url("apart")]):
+    by_id = f"revid:{light.revision('a', 1).decode()}"
+    for words in ([light.url("old")], ["-r", "1", light.url("apart")], ["-r", by_id, light.url("apart")]):
         done = light.run("light", "pull", "--no-remember", *option, *words)
         assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
     assert light.served_tip() == light.tip("a")

@@ -51,6 +51,18 @@ def test_what_was_removed_and_added_is_said(light: Users, source: str) -> None:
     assert light.run("light", "status", "--short").out == ""
 
 
+def test_what_was_added_by_a_merge_of_the_branch_is_said(light: Users) -> None:
+    """The first parents of what is pulled do not lead to what the branch was."""
+    light.commit("apart", "more")
+    assert light.run("apart", "merge", "-q", light.url()).status == 0
+    light.commit_merge("apart")
+    assert light.run("apart", "push", "-q", light.url("apart")).status == 0
+    done = light.run("light", "pull", "--no-remember", "-v", light.url("apart"))
+    assert done.status == 0, done.said
+    assert done.out.partition("Added Revisions:\n")[2].count("revno: ") == 3
+    assert light.served_tip() == light.tip("apart")
+
+
 def test_what_is_ahead_of_a_branch_that_somebody_else_has_overwritten(light: Users) -> None:
     """Nothing need be overwritten, and the tree is out of reach all the same."""
     assert light.run("apart", "push", "-q", "--overwrite", light.url()).status == 0

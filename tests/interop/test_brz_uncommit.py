@@ -34,6 +34,20 @@ def test_of_a_url(merged: Users, remembered: bool) -> None:
     assert merged.served_entries("tags").keys() == {"v1"}
 
 
+def test_of_what_is_here_in_part(merged: Users) -> None:
+    """The removed merge and what is kept lead to revisions that are here, over some that are not."""
+    for name in ("five", "six"):
+        merged.commit("a", name)
+    merged.commit("b", "more")
+    merged.tag("b", "b4")
+    assert merged.run("a", "merge", "-q", "../b").status == 0
+    merged.commit_merge("a")
+    assert merged.run("a", "push", "-q", merged.url()).status == 0
+    assert merged.run("b", "revno", merged.url()).out == "7\n"
+    assert merged.run("b", "uncommit", "--force", merged.url()).status == 0
+    assert merged.served_entries("tags").keys() == {"v1", "beside", "v4"}
+
+
 def test_of_several_revisions(merged: Users) -> None:
     merged.commit("a", "five")
     merged.tag("a", "v5")
