@@ -27,8 +27,8 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
     def lookup_tag(self, tag_name: str) -> RevisionId:
         """The revision of one tag.
 
-        `brz tag` compares it with the tip it was told before: where that was remembered, and is another, each of the two
-        stands for the other.
+        `brz tag` compares it with the tip it was told before: where that was remembered, and is another, each of the
+        two stands for the other.
         """
         remote = self.branch.remote
         tip = remote.state().tip

@@ -70,9 +70,14 @@ def test_pull_of_what_is_behind(light: Users) -> None:
 @pytest.mark.parametrize("option", [(), ("-v",)])
 def test_pull_of_what_is_far_behind(light: Users, option: tuple[str, ...]) -> None:
     """Nothing of its history comes, but its tree does."""
+    for name in ("four", "five"):
+        light.commit("a", name)
+    assert light.run("a", "push", light.url()).status == 0
+    assert light.run("light", "update").status == 0
+    assert light.run("a", "push", light.url("same")).status == 0
     assert light.run("a", "push", "-r", "1", light.url("old")).status == 0
-    by_id = f"revid:{light.revision('a', 1).decode()}"
-    for words in ([light.url("old")], ["-r", "1", light.url("apart")], ["-r", by_id, light.url("apart")]):
+    by_id = f"revid:{light.revision('a', 2).decode()}"
+    for words in ([light.url("old")], ["-r", "1", light.url("apart")], ["-r", by_id, light.url("same")]):
         done = light.run("light", "pull", "--no-remember", *option, *words)
         assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
     assert light.served_tip() == light.tip("a")
