@@ -219,6 +219,8 @@ class FetchFromServer(InterRepository):
             else:
                 heads = [] if revision_id == NULL_REVISION else [revision_id]
                 self._check_there(heads)
+            for head, beside in self.source.unreached(heads):
+                self.target.fetch(beside, head)
             missing = self._missing(heads)
             if missing:
                 self.source.remote.fetched.insert(self.target, missing)

@@ -82,6 +82,8 @@ class HpssRepository:
         self._fallback_repositories: list[Repository] = []
         self._shadow: Repository | None = None
         self._beside: list[Repository] = []
+        self._named: set[RevisionId] = set()
+        """Revisions that the user named by tags: the branch may not reach them."""
         self._signatures = Signatures(self)
         self._in_group = False
         self._group: WriteGroup | None = None
@@ -172,7 +174,22 @@ class HpssRepository:
         found = self._parent_map(revisions := list(revisions))
         if self.remote.content is None and self.remote.fetched.ask_above(set(revisions) - found.keys()):
             found = self._parent_map(revisions)
+        for lost in self._named.intersection(revisions) - found.keys():
+            self._named.remove(lost)
+            self.bring_unreached(lost)
+            found = self._parent_map(revisions)
         return found
+
+    def unreached(self, revisions: Iterable[RevisionId]) -> list[tuple[RevisionId, Repository]]:
+        """Those of some revisions that came besides the branch, and where each is."""
+        return [(each, beside) for each in revisions for beside in self._beside if beside.has_revision(each)]
+
+    def named(self, revision: RevisionId) -> None:
+        """Have a revision that the user names by a tag: once it is asked for, where less than whole revisions came."""
+        if self.remote.content is None:
+            self.bring_unreached(revision)
+        else:
+            self._named.add(revision)
 
     def _parent_map(self, revisions: list[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         came = self._parents(revisions)
@@ -310,6 +327,15 @@ class HpssRepository:
             path = urlutils.escape(path_of(ref))
             found.append(type(control)(place.clone(path) if path else place, control._format).unasked(""))
         return found
+
+    def get_revision(self, revision_id: RevisionId) -> Any:
+        """What a revision says of itself."""
+        try:
+            return self.shadow().get_revision(revision_id)
+        except errors.NoSuchRevision:
+            if revision_id not in self._named or not self.has_revision(revision_id):
+                raise
+        return self.shadow().get_revision(revision_id)
 
     def revision_tree(self, revision_id: RevisionId) -> Any:
         """The tree of a revision.

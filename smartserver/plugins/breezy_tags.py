@@ -39,6 +39,8 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
             found = self.get_tag_dict()[tag_name]
         except KeyError:
             raise errors.NoSuchTag(tag_name) from None
+        if any(given(name) for name in ("revision", "change", "revision_info_list")):
+            self.branch.repository.named(found)
         was, now = remote.assumed, remote.state().tip
         if was is None or was.tip is None or now is None or not is_running("tag"):
             return found

@@ -334,7 +334,7 @@ def _graph(arguments: Arguments) -> Wanted:
 def _ancestry(arguments: Arguments) -> Wanted:
     """The whole graph, with that below what the tree of a lightweight checkout rests on, be it in the branch or not."""
     checkout = checkout_of(arguments.get("location") or ".")
-    return Wanted(ChosenField(bare=True), ids=[] if checkout is None else checkout.parents()[:1])
+    return Wanted(ChosenField(bare=True), ids=() if checkout is None else checkout.parents()[:1])
 
 
 def _line(arguments: Arguments) -> Wanted:

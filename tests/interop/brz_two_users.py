@@ -222,7 +222,8 @@ class Model:
         rng, found = self.rng, self.specs(where, at)
         if not found or rng.random() < 0.1:
             return rng.choice(["99", "-99", "1.7.1", "tag:none", "revid:none", *(f"tag:{name}" for name in TAGS)])
-        found += [f"before:{rng.choice(found)}", "last:1", "last:2", "-1", "-2", "-3", f"ancestor:{self.branch()}"]
+        above = [each for each in found if each[0].isdigit() and each != "1"]  # A branch on a server has a revision.
+        found += [*(f"before:{each}" for each in above[:3]), "last:1", "last:2", "-1", "-2", "-3", f"ancestor:{self.branch()}"]
         return rng.choice([*found, f"date:2024-01-01,00:{self.step // 120:02}:00"])
 
     def range(self, where: str, at: str) -> str:
@@ -489,7 +490,7 @@ class Model:
                 ["nick", "-d", at],
                 ["testament", "-r", one, at],
                 ["testament", *rng.choice([[], ["--long"], ["--strict"]]), at],
-                ["cat-revision", "-d", at, "-r", one],
+                ["cat-revision", "-d", at, "-r", rng.choice(["1", "2", "-1"])],
                 ["inventory", "-r", here],
                 ["merge", "--preview", *rng.choice([[], ["-r", one]]), other],
                 ["uncommit", "--dry-run", "--force", at],

@@ -3,6 +3,7 @@ plugins.breezy_checkouts, plugins.breezy_dir."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -62,6 +63,43 @@ def test_branch_of_a_revision_that_the_branch_does_not_reach(users: Users, place
     done = users.run("", *words)
     assert (done.status, done.err.count("\n")) == (3, 1), done.said
     assert "has no revision" in done.err
+
+
+@pytest.mark.parametrize("folder", ["", "light"])
+def test_a_tag_of_what_the_branch_does_not_reach_is_a_place_to_begin(users: Users, folder: str) -> None:
+    """In a range, before it, as a change; nothing here has it."""
+    users.tag("a", "v3", 3)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run("", "checkout", "-q", "--lightweight", "-r", "1", users.url(), "light").status == 0
+    assert users.run("", "uncommit", "--force", "--keep-tags", users.url()).status == 0
+    users.forget(folder or "nobody")
+    log = users.run(folder, "log", "--line", "-r", "2..tag:v3", users.url())
+    assert (log.status, re.findall("commit .*", log.out)) == (0, ["commit three", "commit two"]), log.said
+    assert "+++ new/three" in users.run(folder, "diff", "-c", "tag:v3", users.url()).out
+    assert "commit two" in users.run(folder, "log", "-c", "before:tag:v3", users.url()).out
+    assert users.run(folder, "revision-info", "-d", users.url(), "before:tag:v3").out.startswith("2 ")
+    merged = users.run("b", "merge", "-r", "tag:v3", users.url())
+    assert (merged.status, merged.said) == (0, "Nothing to do.\n")
+    assert users.run(folder, "cat", "-r", "before:tag:v3", f"{users.url()}/two").out == "two\n"
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_a_tag_of_what_the_branch_does_not_reach_is_merged_and_pulled(users: Users, met: bool) -> None:
+    for name in ("c", "d"):
+        assert users.run("", "branch", "-q", "-r", "1", "a", name).status == 0
+    users.commit("c", "own")
+    users.tag("a", "v3", 3)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    if met:
+        assert users.run("c", "revno", users.url()).status == 0
+    assert users.run("", "uncommit", "--force", "--keep-tags", users.url()).status == 0
+    done = users.run("c", "merge", "-r", "tag:v3", users.url())
+    assert (done.status, (users.path("c") / "three").exists()) == (0, True), done.said
+    users.commit_merge("c")
+    done = users.run("d", "pull", "-r", "tag:v3", users.url())
+    assert (done.status, users.tip("d")) == (0, users.tip("a")), done.said
+    for name in ("c", "d"):
+        users.check(name)
 
 
 def test_branches_of_a_lightweight_checkout(users: Users) -> None:
