@@ -223,7 +223,8 @@ class Model:
         if not found or rng.random() < 0.1:
             return rng.choice(["99", "-99", "1.7.1", "tag:none", "revid:none", *(f"tag:{name}" for name in TAGS)])
         above = [each for each in found if each[0].isdigit() and each != "1"]  # A branch on a server has a revision.
-        found += [*(f"before:{each}" for each in above[:3]), "last:1", "last:2", "-1", "-2", "-3", f"ancestor:{self.branch()}"]
+        found += [f"before:{each}" for each in above[:3]]
+        found += ["last:1", "last:2", "-1", "-2", "-3", f"ancestor:{self.branch()}"]
         return rng.choice([*found, f"date:2024-01-01,00:{self.step // 120:02}:00"])
 
     def range(self, where: str, at: str) -> str:
