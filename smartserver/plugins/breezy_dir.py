@@ -324,6 +324,8 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
         if asked.get("tag_selector") is None and copy(branch.remote, target.remote, revision, options):
             return made
         branch.repository.bring()
+        if revision is not None and not branch.repository.has_revision(revision):
+            branch.remote.fetched.ask_for(revision)  # Another branch of the repository may reach it.
         branch._clear_cached_state()
         if revision is not None:
             branch.repository.bring_unreached(revision)  # A tag may be of what was taken off the branch.

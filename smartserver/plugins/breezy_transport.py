@@ -96,7 +96,13 @@ class HpssTransport(ConnectedTransport):
         """Folders need not be made: what is pushed there makes them."""
 
     def delete_tree(self, relpath: str) -> None:
-        """Nothing was made by `mkdir` that could be deleted."""
+        """As `mkdir`, which Breezy undoes where there is no such revision as a branch is to be made of.
+
+        Raises:
+            NoSuchFile: it is something else.
+        """
+        if relpath != ".":
+            raise NoSuchFile(self.abspath(relpath))
 
     def ensure_base(self, mode: int | None = None) -> bool:
         """As `mkdir`.

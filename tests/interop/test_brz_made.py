@@ -102,6 +102,26 @@ def test_a_clone_takes_one_round_trip(users: Users) -> None:
     assert users.run("", "revno", users.url("cloned")).out == "1\n"
 
 
+@pytest.mark.parametrize("place", ["beside", "elsewhere"])
+def test_a_branch_of_a_revision_that_only_another_branch_reaches(users: Users, place: str) -> None:
+    """The repository has it, as with `bzr://`."""
+    users.commit("a", "four")
+    assert users.run("a", "push", "-q", "--no-remember", users.url("other")).status == 0
+    named = f"revid:{users.tip('a')[1].decode()}"
+    branch, at = ("made", users.place) if place == "beside" else (".", f"{users.place}-elsewhere")
+    done = users.run("", "branch", "-r", named, users.url(), users.served.url(f"{at}/{branch}".removesuffix("/.")))
+    assert (done.status, done.said) == (0, "Branched 4 revisions.\n"), done.said
+    assert users.served_tip(branch, at) == users.tip("a")
+
+
+@pytest.mark.parametrize("place", ["made", "-elsewhere/made"])
+def test_a_branch_of_a_revision_that_is_nowhere_is_refused_with_a_line(users: Users, place: str) -> None:
+    """Breezy then deletes the folder it has made, and a server has none."""
+    done = users.run("", "branch", "-r", "revid:nowhere", users.url(), users.url(place))
+    assert (done.status, "brz: ERROR: The branch URL/trunk has no revision" in done.err) == (3, True), done.said
+    assert len(done.said.splitlines()) == 1
+
+
 def test_a_new_branch_records_its_parent(users: Users) -> None:
     for source, name in ((users.url(), "copy"), ("a", "sent")):
         assert users.run("", "branch", "-q", source, users.url(name)).status == 0
