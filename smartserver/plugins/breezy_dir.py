@@ -273,7 +273,10 @@ class HpssDir(BzrDir):
         tag_selector: Selector | None = None,
         name: str | None = None,
     ) -> PushResult:
-        """Push a branch, which makes what is not there; `remember` None: the place, if none is remembered."""
+        """Push a branch, which makes what is not there.
+
+        `remember`: the place, though another is. Only `brz push` means by False that it is not to be remembered at all.
+        """
         from smartserver.plugins.breezy_push import push
 
         target = self.unasked(name)
@@ -292,8 +295,9 @@ class HpssDir(BzrDir):
 
 
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
-    """Let a branch remember where it is pushed to; `remember` None: if it does not remember a place."""
-    if remember or (remember is None and source.get_push_location() is None):
+    """Let a branch remember where it is pushed to; `remember`: though it remembers another place."""
+    is_not_to = remember is False and is_running("push")  # By False a program does not mean that.
+    if remember or (not is_not_to and source.get_push_location() is None):
         source.set_push_location(target.base)
 
 
@@ -324,11 +328,9 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
         if asked.get("tag_selector") is None and copy(branch.remote, target.remote, revision, options):
             return made
         branch.repository.bring()
-        if revision is not None and not branch.repository.has_revision(revision):
-            branch.remote.fetched.ask_for(revision)  # Another branch of the repository may reach it.
         branch._clear_cached_state()
         if revision is not None:
-            branch.repository.bring_unreached(revision)  # A tag may be of what was taken off the branch.
+            branch.repository.bring_unreached(revision)  # Another branch reaches it, or none: a tag is of what was taken off.
     push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     return made
 

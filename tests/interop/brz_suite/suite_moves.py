@@ -24,6 +24,7 @@ from suite_breezy import hpss
 from suite_servers import Server
 
 from smartserver.plugins import breezy_checkouts, breezy_server
+from smartserver.plugins.breezy_push import push
 
 REFERENCE = "Bazaar-NG Branch Reference Format 1\n"
 """What says that `.bzr/branch` is that of a lightweight checkout."""
@@ -154,7 +155,7 @@ class Places:
         if self._server.side == "hpss":
             control = ControlDir.open(self.url_of(path))
             if local is not None and local.last_revision() != NULL_REVISION:
-                control.push_branch(local, overwrite=True)
+                push(local, control.unasked(), overwrite=True, hooks=False)
             remote = ControlDir.open(self.url_of(path)).open_branch()
             try:
                 remote.last_revision()
