@@ -214,7 +214,7 @@ class HpssBranch(Branch):
 
     def _get_parent_location(self) -> str | None:
         location: str | None = self.get_config_stack().get("parent_location")
-        return location
+        return location or None  # Breezy removes a parent by an empty location.
 
     def _set_parent_location(self, url: str | None) -> None:
         with self.lock_write():
