@@ -23,7 +23,7 @@ from smartserver.plugins.breezy_listing import path_of
 from smartserver.plugins.breezy_refusals import PAGES, NotOnServer
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
-from smartserver.plugins.breezy_signatures import Signatures
+from smartserver.plugins.breezy_signatures import Signatures, add_late
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
@@ -467,6 +467,7 @@ class HpssRepository:
         if self.remote.fetched.target is not None:
             made.add_fallback_repository(self.remote.fetched.target)
         self.remote.fetched.insert(made, list(history.parents))
+        add_late(self.remote, made)
         for each in self._beside:
             made.add_fallback_repository(each)
         return made
