@@ -47,7 +47,9 @@ class FromServer(GenericInterBranch):
         with self.source.lock_read(), self.target.lock_write():
             wanted = self.source.last_revision() if stop_revision is None else stop_revision
             inter = InterRepository.get(self.source.repository, self.target.repository)
-            return inter.fetch(wanted)
+            if limit is None:
+                return inter.fetch(wanted)
+            return inter.fetch(fetch_spec=inter.search_missing_revision_ids(revision_ids=[wanted], limit=limit))
 
 
 class ToServer(GenericInterBranch):
@@ -164,6 +166,12 @@ class FetchFromServer(InterRepository):
         """From a server to here."""
         return isinstance(source, HpssRepository) and not isinstance(target, HpssRepository)
 
+    def _heads(self) -> list[RevisionId]:
+        """The tip, and whatever came: all of it may be in another local repository, and not in the target."""
+        remote = self.source.remote
+        tip, came = remote.look().tip, remote.fetched.history().parents
+        return [*came, *([] if tip is None or tip in came else [tip])]
+
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
         heads, fetched = list(heads), self.source.remote.fetched
@@ -195,10 +203,12 @@ class FetchFromServer(InterRepository):
         if_present_ids: Iterable[RevisionId] | None = None,
         limit: int | None = None,
     ) -> Search:
-        """What is missing here of the history of some revisions."""
+        """What is missing here of the history of some revisions, or of all; `limit`: the first revisions of that."""
         required = [revision for revision in revision_ids or () if revision != NULL_REVISION]
         self._check_there(required)
-        return Search(self._missing([*required, *(if_present_ids or ())]))
+        named = revision_ids is not None or if_present_ids is not None
+        heads = [*required, *(if_present_ids or ())] if named else self._heads()
+        return Search(self._missing(heads)[:limit])
 
     def fetch(
         self,
@@ -215,7 +225,7 @@ class FetchFromServer(InterRepository):
                 if len(heads) == 1:  # Of several some are tags, which may be of what is nowhere.
                     self._check_there(heads)
             elif revision_id is None:
-                heads = list(self.source.remote.fetched.history().parents)
+                heads = self._heads()
             else:
                 heads = [] if revision_id == NULL_REVISION else [revision_id]
                 self._check_there(heads)
