@@ -162,6 +162,9 @@ class HpssBranch(Branch):
         for revision, number in self.remote.numbers.items():
             if number == revno:
                 return revision
+        last = self.last_revision_info()[0]
+        if not 0 <= revno <= last:
+            raise errors.RevnoOutOfBounds(revno, (0, last))
         found: RevisionId = super().get_rev_id(revno, history)
         return found
 
@@ -285,6 +288,12 @@ class HpssBranch(Branch):
         stack = self.get_config_stack() if config_stack is None else config_stack
         self._commit = Commit(self, parents)
         return self._commit.builder(stack, timestamp, timezone, committer, revprops, revision_id, lossy)
+
+    def create_memorytree(self) -> Any:
+        """A tree of its tip in memory."""
+        from breezy.bzr.memorytree import MemoryTree
+
+        return MemoryTree.create_on_branch(self)
 
     def store_uncommitted(self, creator: object) -> NoReturn:
         """It keeps none of a tree's changes (`brz switch --store`)."""

@@ -27,6 +27,7 @@ from smartserver.plugins.breezy_refusals import (
     STACKED,
     NotOnServer,
     NoTrees,
+    deleted_by,
     made_by_a_push,
 )
 from smartserver.plugins.breezy_remote import Remote
@@ -218,6 +219,12 @@ class HpssDir(BzrDir):
         if not self.remote("").make():
             raise errors.AlreadyControlDirError(self.user_url)
         return self.open_repository()
+
+    def destroy_repository(self) -> NoReturn:
+        """It stays, as branches of other users may be in it."""
+        repository = self.open_repository()
+        repository.remote.look()  # Which tells where it begins.
+        raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
         """There is none."""

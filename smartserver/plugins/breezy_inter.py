@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import BzrError, DivergedBranches, NoSuchRevision
+from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch, NoSuchRevision
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
@@ -38,6 +38,11 @@ class FromServer(GenericInterBranch):
         """As Breezy's own."""
         self.source.remote.fetched.is_for(self.target.repository)
         return super().pull(*arguments, **options)
+
+    def push(self, *arguments: Any, **options: Any) -> BranchPushResult:
+        """As Breezy's own, which locks the source first: that may rest on the target, which it would lock to read."""
+        with self.target.lock_write():
+            return super().push(*arguments, **options)
 
     def fetch(
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
@@ -89,7 +94,23 @@ class ToServer(GenericInterBranch):
         local: bool = False,
         tag_selector: Selector | None = None,
     ) -> PullResult:
-        """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it."""
+        """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it.
+
+        Raises:
+            LocalRequiresBoundBranch: only a branch here can be bound.
+        """
+        if local:
+            raise LocalRequiresBoundBranch
+        with self.source.lock_read(), self.target.lock_read():
+            result = self._pull_there(overwrite, stop_revision, tag_selector)
+            if run_hooks:
+                for hook in Branch.hooks["post_pull"]:
+                    hook(result)
+        return result
+
+    def _pull_there(
+        self, overwrite: Overwrite, stop_revision: RevisionId | None, tag_selector: Selector | None
+    ) -> PullResult:
         content = self.target.remote.content
         wanted = self.source.last_revision() if stop_revision is None else stop_revision
         if content is not None:
@@ -142,12 +163,16 @@ class ToServer(GenericInterBranch):
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:
         """Make the server's branch one like the source."""
         push(self.source, self.target, False, revision_id, tag_selector, hooks=False)
+        parent = self.source.get_parent()
+        if parent:
+            self.target.set_parent(parent)
 
 
 def _unchanged(source: Branch, target: Branch, revno: int, tip: RevisionId) -> PullResult:
     """What a pull says that has nothing to do."""
     result = PullResult()
     result.source_branch, result.target_branch, result.master_branch = source, target, target
+    result.local_branch = None
     result.old_revno = result.new_revno = revno
     result.old_revid = result.new_revid = tip
     result.tag_updates, result.tag_conflicts = {}, set()

@@ -51,12 +51,13 @@ def push(
     Raises:
         AlreadyBranchError: there is one.
         DivergedBranches: the target has revisions that the source has not.
+        NoSuchRevision: `stop_revision` is not in the source.
         BzrError: it could not be done.
     """
     if lossy:
         raise NotOnServer(LOSSY)
     what = overwritten(overwrite)
-    with source.lock_read():
+    with source.lock_read(), target.lock_read():
         tip = stop_revision or source.last_revision()
         if tip == NULL_REVISION:
             raise NotOnServer(EMPTY)

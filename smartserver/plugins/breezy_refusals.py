@@ -11,6 +11,7 @@ LOSSY = "nothing of a branch is lost on the way to hpss://: push it without --lo
 HAS_A_REVISION = "a branch of an hpss server has a revision: remove it by `brz remove-branch`"
 BOUND = "a branch on an hpss:// server cannot be bound: leave out --bind"
 RECONFIGURED = "a branch on an hpss:// server cannot be reconfigured: it has neither a tree nor a repository of its own"
+NO_POLICY = "there are no working trees on an hpss:// server, and whether others have one is not kept there"
 PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
 
 
@@ -23,10 +24,19 @@ class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy 
         errors.BzrError.__init__(self, why=why)
 
 
+class NoTreePolicy(NotOnServer, NotImplementedError):
+    """Whether clones get working trees cannot be set; Breezy's copying goes on where this is not implemented."""
+
+
 class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]
     """A working tree is to be made where there can be none."""
 
     _fmt = "there are no working trees on an hpss:// server: %(url)s"
+
+
+def deleted_by(url: str) -> str:
+    """Why a repository stays where Breezy would delete it."""
+    return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
 
 
 def made_by_a_push(url: str) -> str:

@@ -20,7 +20,7 @@ from smartserver.plugins.breezy_checkouts import parents_over
 from smartserver.plugins.breezy_guess import is_running, reads_here
 from smartserver.plugins.breezy_inserted import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy_listing import path_of
-from smartserver.plugins.breezy_refusals import PAGES, NotOnServer
+from smartserver.plugins.breezy_refusals import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.plugins.breezy_remote import Remote
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_signatures import Signatures, add_late
@@ -81,6 +81,8 @@ class HpssRepository:
         self._format = format_2a().repository_format
         self._fallback_repositories: list[Repository] = []
         self._shadow: Repository | None = None
+        self._read: Repository | None = None
+        """What the shadow was made with. It asks for nothing: `whole` may rest on it, and would ask `whole` again."""
         self._beside: list[Repository] = []
         self._named: set[RevisionId] = set()
         """Revisions that the user named by tags: the branch may not reach them."""
@@ -128,6 +130,10 @@ class HpssRepository:
     def make_working_trees(self) -> bool:
         """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
         return not is_running("info", "init-shared-repository")
+
+    def set_make_working_trees(self, new_value: bool) -> NoReturn:
+        """There are none."""
+        raise NoTreePolicy(NO_POLICY)
 
     def get_physical_lock_status(self) -> bool:
         """There are no locks."""
@@ -224,8 +230,8 @@ class HpssRepository:
 
     def hold(self) -> None:
         """Have what was read of the branch, wherever it is moved."""
-        if self._shadow is not None and self._shadow not in self._beside:
-            self._beside.append(self._shadow)
+        if self._read is not None and self._read not in self._beside:
+            self._beside.append(self._read)
 
     def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         self.remote.look()
@@ -284,7 +290,10 @@ class HpssRepository:
 
         Raises:
             NotBranchError: there is no branch here, only a repository.
+            NoSuchRevision: the other repository has no `revision_id`.
         """
+        if revision_id not in (None, NULL_REVISION) and not source.has_revision(revision_id):
+            raise errors.NoSuchRevision(source, revision_id)
         is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
         if not is_there and not is_running(*COMPARES):
             with source.lock_read():
@@ -409,9 +418,10 @@ class HpssRepository:
             content = self.remote.content
             if content is not None:
                 over = repository_over(self.in_memory(), content, self.asking, self.whole)
+                self._read = repository_over(self.in_memory(), content, self.asking, self.whole, asks=False)
                 self._shadow = self._lock(self._over(over, *self._beside) if self._beside else over)
             else:
-                self._shadow = self._lock(self.whole())
+                self._shadow = self._read = self._lock(self.whole())
                 self._bring_parents()
         return self._shadow
 
@@ -447,7 +457,7 @@ class HpssRepository:
     def bring(self) -> None:
         """Have the whole history come, where less of it was read or the branch is as remembered: it goes elsewhere."""
         if self.remote.content is not None or self.remote.is_assumed:
-            self.remote.content = self._shadow = None
+            self.remote.content = self._shadow = self._read = None
             self.remote.fetched.ask_anew()
 
     in_memory = staticmethod(in_memory)

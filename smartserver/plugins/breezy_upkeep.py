@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from breezy import errors, trace
+from breezy.reconcile import ReconcileResult
 
 from smartserver.client.plain import plain
 from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
@@ -60,13 +61,13 @@ class Checked:
         raise_damage(found)
 
 
-class Reconciled:
+class Reconciled(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
     """The result of reconciling: nothing was to be done."""
 
     aborted = False
     inconsistent_parents = 0
     garbage_inventories = 0
-    fixed_history: Any = None
+    fixed_history = False
 
 
 def reconcile(remote: Remote) -> Reconciled:

@@ -1,0 +1,253 @@
+"""What Breezy's interfaces promise to a program that uses them as a library, kept by a branch and a repository on a
+server: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_inter, plugins.breezy_push, plugins.breezy_repository,
+plugins.breezy_upkeep."""
+
+from __future__ import annotations
+
+import pytest
+from brz_sides import Users
+from test_brz_process import program
+
+from smartserver.plugins import (  # They run in other processes.
+    breezy_branch,  # noqa: F401
+    breezy_dir,  # noqa: F401
+    breezy_inter,  # noqa: F401
+    breezy_push,  # noqa: F401
+    breezy_repository,  # noqa: F401
+    breezy_upkeep,  # noqa: F401
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+RAISED = """
+def raised(call, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except Exception as wrong:
+        return type(wrong).__name__
+    return "nothing"
+
+branch = Branch.open(url)
+"""
+
+
+def run(users: Users, source: str, where: str = "a") -> list[str]:
+    return program(users, where, RAISED + source, url=users.url(), other=users.url("other"))
+
+
+# -- reading
+
+
+def test_a_parent_that_was_removed_is_none(users: Users) -> None:
+    """Breezy removes it by an empty location, which is no location below the branch."""
+    assert run(users, "branch.set_parent('/parent'); print(branch.get_parent())") == ["file:///parent"]
+    assert run(users, "branch.set_parent(None); print(branch.get_parent(), Branch.open(url).get_parent())") == [
+        "None",
+        "None",
+    ]
+    assert users.run("", "checkout", "-q", "--lightweight", users.url(), "light").status == 0
+    done = users.run("light", "pull")
+    assert (done.status, done.err) == (3, "brz: ERROR: No pull location known or specified.\n")
+
+
+def test_a_number_beyond_the_branch_is_out_of_bounds(users: Users) -> None:
+    source = "print(branch.get_rev_id(0).decode(), raised(branch.get_rev_id, 4), raised(branch.get_rev_id, -1))"
+    assert run(users, source) == ["null:", "RevnoOutOfBounds", "RevnoOutOfBounds"]
+
+
+def test_a_clone_has_the_history_that_another_local_branch_has(users: Users) -> None:
+    """The branch opened last spares the server what it has; the clone needs that, too."""
+    source = """
+Branch.open(".")
+made = branch.controldir.clone("../clone").open_branch()
+with made.lock_read():
+    print(len(made.repository.all_revision_ids()), made.revno())
+"""
+    assert run(users, source) == ["3", "3"]
+
+
+def test_a_fetch_is_limited(users: Users) -> None:
+    source = """
+from breezy.controldir import ControlDir, format_registry
+made = ControlDir.create_branch_convenience("../made", format=format_registry.make_controldir("2a"))
+revisions = [branch.get_rev_id(revno) for revno in (1, 2, 3)]
+found = []
+for limit in (1, 1, None):
+    made.fetch(Branch.open(url), limit=limit)
+    found.append(len(made.repository.has_revisions(revisions)))
+print(*found)
+"""
+    assert run(users, source) == ["1", "2", "3"]
+
+
+def test_all_is_searched_where_no_revision_is_named(users: Users) -> None:
+    source = """
+from breezy.controldir import ControlDir, format_registry
+made = ControlDir.create_branch_convenience("../made", format=format_registry.make_controldir("2a"))
+made.fetch(branch, branch.get_rev_id(1))
+print(len(made.repository.search_missing_revision_ids(Branch.open(url).repository).get_keys()))
+"""
+    assert run(users, source) == ["2"]
+
+
+def test_what_was_read_and_is_held_asks_for_nothing(users: Users) -> None:
+    """A text that is nowhere is looked for in the whole history, which rests on what was held."""
+    source = """
+branch.remote.look_at_graph()
+repository = branch.repository
+with repository.lock_read():
+    repository.get_revision(branch.last_revision())
+    repository.hold()
+    print(*[len(repository.texts.get_parent_map([(b"none", b"revision%d" % n)])) for n in range(5)])
+"""
+    assert run(users, source) == ["0"] * 5
+
+
+# -- changes
+
+
+@pytest.mark.parametrize("to", ["new", "there"])
+def test_a_push_of_a_revision_that_is_not_here_says_so(users: Users, to: str) -> None:
+    users.commit("a", "four")
+    source = f"""
+from breezy.controldir import ControlDir
+place = ControlDir.open({"other" if to == "new" else "url"})
+print(raised(place.push_branch, Branch.open("."), revision_id=b"none"))
+"""
+    assert run(users, source) == ["NoSuchRevision"]
+
+
+@pytest.mark.parametrize("source", ["Branch.open('.').repository", "Branch.open(url).repository"])
+def test_a_fetch_of_a_revision_that_is_not_there_says_so(users: Users, source: str) -> None:
+    assert run(users, f"print(raised(branch.repository.fetch, {source}, b'none'))") == ["NoSuchRevision"]
+
+
+def test_hooks_of_a_pull_and_a_push_are_run_while_the_branch_is_locked(users: Users) -> None:
+    source = """
+said = []
+for name in ("post_pull", "post_push"):
+    def hook(result, name=name):
+        locked = result.source_branch.is_locked() and result.master_branch.is_locked()
+        said.extend([name, result.old_revno, result.new_revno, result.local_branch, locked])
+    Branch.hooks.install_named_hook(name, hook, None)
+here = Branch.open(".")
+branch.pull(here)
+branch.pull(here)
+here.push(Branch.open(other))
+print(*said)
+"""
+    users.commit("a", "four")
+    assert run(users, source) == [
+        *["post_pull", "3", "4", "None", "True"],
+        *["post_pull", "4", "4", "None", "True"],
+        *["post_push", "0", "4", "None", "True"],
+    ]
+
+
+@pytest.mark.parametrize("remember", ["False", "None", "True"])
+def test_a_push_remembers_the_place_if_none_is(users: Users, remember: str) -> None:
+    source = f"""
+from breezy.controldir import ControlDir
+here = Branch.open("../b")
+ControlDir.open(other).push_branch(here, remember={remember})
+first = here.get_push_location() == ControlDir.open(other).open_branch().base
+ControlDir.open(url).push_branch(here, remember={remember})
+print(first, here.get_push_location() == ControlDir.open(url if {remember} else other).open_branch().base)
+"""
+    assert run(users, source) == ["True", "True"]
+
+
+def test_what_is_copied_has_the_same_parent(users: Users) -> None:
+    source = """
+here = Branch.open("../b")
+made = Branch.open(other)
+here.copy_content_into(made)
+print(here.get_parent() is not None and Branch.open(other).get_parent() == here.get_parent())
+"""
+    assert run(users, source) == ["True"]
+
+
+def test_a_branch_on_a_server_is_bound_to_none(users: Users) -> None:
+    users.commit("a", "four")
+    assert run(users, "print(raised(branch.pull, Branch.open('.'), local=True))") == ["LocalRequiresBoundBranch"]
+    assert users.served_tip() == users.tip("b")
+
+
+def test_what_was_merged_from_a_local_branch_is_pushed_back_to_it(users: Users) -> None:
+    """The branch on the server rests on the local one, which the push locks to write."""
+    users.commit("b", "mine")
+    source = """
+here = Branch.open("../b")
+tree = branch.create_checkout("../light", lightweight=True)
+with tree.lock_write():
+    tree.branch.repository.rest_on(here.repository)
+    tree.branch.repository.shadow()
+result = tree.branch.push(here, overwrite=True)
+print(result.old_revno, result.new_revno)
+"""
+    assert run(users, source) == ["4", "3"]
+
+
+def test_signatures_go_from_server_to_server(users: Users) -> None:
+    """Those too that came after their revisions, which a server keeps elsewhere."""
+    source = """
+from breezy import gpg
+from breezy.repository import WriteGroup
+tip = branch.last_revision()
+with branch.lock_write(), WriteGroup(branch.repository):
+    branch.repository.sign_revision(tip, gpg.LoopbackGPGStrategy(None))
+import os
+os.chdir("/")
+elsewhere = url.replace("/trunk", "-elsewhere/trunk")
+Branch.open(url).controldir.sprout(elsewhere)
+print(Branch.open(elsewhere).repository.has_signature_for_revision_id(tip))
+"""
+    assert run(users, source) == ["True"]
+
+
+def test_a_tree_in_memory_is_committed(users: Users) -> None:
+    source = """
+tree = branch.create_memorytree()
+with tree.lock_write():
+    tree.put_file_bytes_non_atomic("one", b"other\\n")
+    revision = tree.commit("in memory", committer="m <m@example.org>")
+print(Branch.open(url).last_revision() == revision)
+"""
+    assert run(users, source) == ["True"]
+    assert users.run("b", "pull", "-q").status == 0
+    assert (users.path("b") / "one").read_text() == "other\n"
+
+
+# -- what a server does not do
+
+
+def test_a_repository_is_not_deleted_by_one_of_its_branches(users: Users) -> None:
+    source = """
+try:
+    branch.controldir.destroy_repository()
+except errors.UnsupportedOperation as wrong:
+    print(str(wrong).rpartition(": ")[2])
+"""
+    (said,) = [" ".join(run(users, "from breezy import errors\n" + source))]
+    assert said == f"`smartserver delete {users.url('')}` deletes all of it"
+
+
+def test_whether_clones_get_trees_is_not_set(users: Users) -> None:
+    """Copying to a repository goes on where that is not implemented."""
+    source = """
+from breezy import errors
+try:
+    branch.repository.set_make_working_trees(False)
+except errors.UnsupportedOperation as wrong:
+    print(isinstance(wrong, NotImplementedError))
+Branch.open(".").repository.copy_content_into(branch.repository)
+"""
+    assert run(users, source) == ["True"]
+
+
+def test_the_result_of_reconciling_is_breezys(users: Users) -> None:
+    source = """
+from breezy.reconcile import ReconcileResult
+print(isinstance(branch.reconcile(), ReconcileResult), isinstance(branch.repository.reconcile(), ReconcileResult))
+"""
+    assert run(users, source) == ["True", "True"]
