@@ -99,10 +99,10 @@ class HpssTransport(ConnectedTransport):
         """As `mkdir`, which Breezy undoes where there is no such revision as a branch is to be made of.
 
         Raises:
-            NoSuchFile: it is something else.
+            TransportNotPossible: it is another folder.
         """
         if relpath != ".":
-            raise NoSuchFile(self.abspath(relpath))
+            raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:
         """As `mkdir`.
