@@ -337,7 +337,7 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
         branch.repository.bring()
         branch._clear_cached_state()
         if revision is not None:
-            branch.repository.bring_unreached(revision)  # Another branch reaches it, or none: a tag is of what was taken off.
+            branch.repository.bring_unreached(revision)  # Another branch may reach it, or a tag name it.
     push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     return made
 
