@@ -253,13 +253,6 @@ class Content:
             left += new
         return ancestor in seen
 
-    def leads_to(self, revision: RevisionId, ancestor: RevisionId) -> bool:
-        """Whether first parents lead from one revision to another, by what came."""
-        at: RevisionId | None = revision
-        while at is not None and at != ancestor:
-            at = next(iter(self.parents.get(at, ())), None)
-        return at == ancestor
-
     def lets_ask(self) -> bool:
         """Whether what is missing is to be asked for by itself, once more."""
         self._left -= 1

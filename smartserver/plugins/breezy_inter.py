@@ -121,13 +121,13 @@ class ToServer(GenericInterBranch):
                 raise DivergedBranches(self.target, self.source)
         checkout = checkout_of(str(given("directory") or "."))
         if checkout is not None:
-            self._read_basis(checkout, wanted, overwrites=bool(overwrite))
+            self._read_basis(checkout, overwrites=bool(overwrite))
         pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
         result = PullResult()
         result.__dict__.update(pushed.__dict__)
         return result
 
-    def _read_basis(self, checkout: Checkout, wanted: RevisionId, *, overwrites: bool) -> None:
+    def _read_basis(self, checkout: Checkout, *, overwrites: bool) -> None:
         """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach.
 
         Raises:
@@ -138,9 +138,9 @@ class ToServer(GenericInterBranch):
         if content is not None:
             if content.gone is not None:
                 raise BzrError(GONE.format(shown(content.gone), remote.url))
-            if given("verbose") and not content.leads_to(wanted, self.target.last_revision()):
+            if given("verbose"):  # The report goes down from both tips to where the two part, and further.
                 with remote.asking():
-                    content.everything()  # The report goes down to where the two part.
+                    content.everything()
             return
         if overwrites or not repository.has_revisions(basis) >= set(basis):
             repository.keep()  # Which brings what the tree rests on.

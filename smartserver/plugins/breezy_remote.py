@@ -282,8 +282,12 @@ class Remote:
     @property
     def numbers(self) -> Mapping[RevisionId, int]:
         """The numbers of revisions in the line of the tip's first parents, as far as they are known without that."""
-        self.look()
-        return self.fetched.numbers if self.content is None else self.content.numbers
+        state = self.look()
+        if self.content is None:
+            return self.fetched.numbers
+        # What was read of a branch beside this one may number another line.
+        is_own = state.tip is None or self.content.numbers.get(state.tip) == state.revno
+        return self.content.numbers if is_own else {}
 
     def remembered_tags(self) -> dict[str, RevisionId]:
         """Its tags as last seen."""

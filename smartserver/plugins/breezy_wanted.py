@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from smartserver.plugins import breezy_shim as hpss
@@ -241,7 +241,7 @@ def _update(arguments: Arguments) -> Wanted | None:
         return None
     asked = _moved(checkout, arguments)
     if asked.trees is None:
-        return asked
+        return replace(asked, ids=checkout.parents()[:1])
     # What is merged with what is read off the graph between the two.
     chosen = ChosenField(bare=True, newest=asked.trees.revisions[0], oldest=checkout.parents()[0])
     return Wanted(chosen, asked.trees, ends=True)

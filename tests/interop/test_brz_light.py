@@ -223,6 +223,24 @@ def test_update_to_a_revision_by_its_id(users: Users) -> None:
     assert users.run(LIGHT, "revno", "--tree").out == "1\n"
 
 
+@pytest.mark.parametrize("spec", ["1.1.1", "tag:v1"])
+def test_update_of_a_tree_that_the_branch_does_not_reach(users: Users, spec: str) -> None:
+    """Only a look at the branch tells which revision it is to be."""
+    assert users.run("", "branch", "-q", "-r", "1", "a", "side").status == 0
+    users.commit("side", "beside")
+    users.commit("a", "other")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    assert users.run("", "uncommit", "-q", "--force", users.url()).status == 0
+    assert users.run("", "branch", "-q", users.url(), "c").status == 0
+    assert users.run("c", "merge", "-q", "../side").status == 0
+    users.commit_merge("c")
+    assert users.run("c", "push", "-q", users.url()).status == 0
+    done = users.run(LIGHT, "update", "-r", spec)
+    assert (done.status, "Updated to revision" in done.err) == (0, True), done.said
+    assert "+N  other\n" in users.run(LIGHT, "status", "--short").out
+
+
 def test_ancestry_of_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
     before = users.run(LIGHT, "ancestry").out
     assert len(before.splitlines()) == 2

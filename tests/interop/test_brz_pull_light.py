@@ -41,6 +41,12 @@ def test_pull(light: Users) -> None:
     light.check("got")
 
 
+@pytest.mark.parametrize("option", [(), ("--overwrite",)])
+def test_pull_shows_all_that_is_new(light: Users, option: tuple[str, ...]) -> None:
+    done = light.run("light", "pull", "--no-remember", "-v", *option, light.url("new"))
+    assert (done.status, done.out.count("message:\n  commit ")) == (0, 2), done.said
+
+
 def test_pull_of_what_has_diverged(light: Users) -> None:
     before = light.served_tip()
     words = ("pull", "--no-remember", light.url("apart"))

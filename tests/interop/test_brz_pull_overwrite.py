@@ -63,6 +63,16 @@ def test_what_was_added_by_a_merge_of_the_branch_is_said(light: Users) -> None:
     assert light.served_tip() == light.tip("apart")
 
 
+def test_what_was_added_of_a_merged_line_is_said(light: Users) -> None:
+    """Its revisions have other numbers where they were merged."""
+    assert light.run("a", "merge", "-q", "../apart").status == 0
+    light.commit_merge("a")
+    assert light.run("a", "push", "-q", light.url("merged")).status == 0
+    done = light.run("light", "pull", "--no-remember", "--overwrite", "-v", "-r", "2.1.1", light.url("merged"))
+    assert (done.status, "commit apart" in done.out.partition("Added Revisions:\n")[2]) == (0, True), done.said
+    assert light.served_tip() == light.tip("apart")
+
+
 def test_what_is_ahead_of_a_branch_that_somebody_else_has_overwritten(light: Users) -> None:
     """Nothing need be overwritten, and the tree is out of reach all the same."""
     assert light.run("apart", "push", "-q", "--overwrite", light.url()).status == 0

@@ -256,7 +256,7 @@ def test_in_a_checkout_only_what_it_has_not_is_read(light: Light) -> None:
     assert asked("uncommit", location=None) == Wanted(ChosenField(oldest=TIP), kept, ends=True, ids=[])
     # Which revision it is says the branch, and its tree is read then.
     assert asked("update", dir=None, revision=specs("tag:v1")) == Wanted(
-        None, None, TreesField([], had=[b"one"], files=files)
+        None, None, TreesField([], had=[b"one"], files=files), ids=[b"one"]
     )
 
 
