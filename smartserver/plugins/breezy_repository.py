@@ -84,6 +84,8 @@ class HpssRepository:
         self._read: Repository | None = None
         """What the shadow was made with. It asks for nothing: `whole` may rest on it, and would ask `whole` again."""
         self._beside: list[Repository] = []
+        self._unreached: list[Repository] = []
+        """Of those beside, what the branch may not reach."""
         self._named: set[RevisionId] = set()
         """Revisions that the user named by tags: the branch may not reach them."""
         self._signatures = Signatures(self)
@@ -188,7 +190,7 @@ class HpssRepository:
 
     def unreached(self, revisions: Iterable[RevisionId]) -> list[tuple[RevisionId, Repository]]:
         """Those of some revisions that came besides the branch, and where each is."""
-        return [(each, beside) for each in revisions for beside in self._beside if beside.has_revision(each)]
+        return [(each, beside) for each in revisions for beside in self._unreached if beside.has_revision(each)]
 
     def named(self, revision: RevisionId) -> None:
         """Have a revision that the user names by a tag: once it is asked for, where less than whole revisions came."""
@@ -440,6 +442,7 @@ class HpssRepository:
             beside = HpssRepository(self.controldir, self.remote.again())
             if beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)
+                self._unreached.append(beside.shadow())
 
     def _lock(self, repository: Repository) -> Repository:
         """Lock a repository as this object is."""
