@@ -22,6 +22,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := PYTHONPATH=tests $(BIN)/python -m bench
 MADE := $(VENV)/made
 INSTALLED := $(VENV)/installed
 TOOLS := $(VENV)/tools
@@ -75,14 +76,14 @@ docs: $(INSTALLED)
 	$(BIN)/smartserver docs --write
 
 bench: $(INSTALLED)
-	$(BIN)/smartserver bench $(or $(ARGS),trips --rtt 100ms --repeat 1)
+	$(BENCH) $(or $(ARGS),trips --rtt 100ms --repeat 1)
 
 compare: $(INSTALLED) $(PEERS)/installed
-	$(BIN)/smartserver bench compare --tools $(PEERS)/bin $(or $(ARGS),--write)
+	$(BENCH) compare --tools $(PEERS)/bin $(or $(ARGS),--write)
 
 ratchet: $(INSTALLED)
 	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
-	$(BIN)/smartserver bench ratchet --tools $(PEERS)/bin $(ARGS)
+	$(BENCH) ratchet --tools $(PEERS)/bin $(ARGS)
 
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 

@@ -20,10 +20,8 @@ from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
 COMMANDS = {
     "serve": "smartserver.cli.serve",
     "demo": "smartserver.cli.demo",
-    "bench": "smartserver.cli.bench.command",
     "push": "smartserver.cli.push",
     "pull": "smartserver.cli.pull",
-    "baseline": "smartserver.cli.baseline.command",
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",
@@ -39,7 +37,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("demo", "baseline", "setup", "docs")
+OF_ITSELF = ("demo", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
@@ -100,12 +98,12 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     ctx.obj = frozenset(debug)
 
 
-def main() -> None:
+def main(command: click.Command = group) -> None:
     """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
     interrupts = Interrupts()
     try:
         interrupts.heed()
-        code = group.main(standalone_mode=False)
+        code = command.main(standalone_mode=False)
     except BaseException as wrong:
         code = None if interrupts.number else _say(wrong)
     if interrupts.number:

@@ -1,6 +1,6 @@
 """Parts of a Bazaar history on their way to a server of ours and back to one of Breezy's, and what differs then.
 
-It is what `smartserver bench lossless` tries; of what came back nothing is taken for granted.
+It is what `bench lossless` tries; of what came back nothing is taken for granted.
 """
 
 from __future__ import annotations

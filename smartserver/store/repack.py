@@ -22,7 +22,7 @@ MOST_PACKS = 12
 """Packs that may lie about, those of more than `LARGE` apart, before any is rewritten."""
 AHEAD = 4
 """Packs that may come while others are joined at a slow pace, before that is left: with as many no more than 15 packs
-were seen in `smartserver bench pushes`, without a bound 23 (doc/performance.md). That pace takes three times as long as
+were seen in `bench pushes`, without a bound 23 (doc/performance.md). That pace takes three times as long as
 none: 17,000 records took 0.1 s and 0.4 to 1.1 s, ten million would take ten minutes."""
 BEHIND = 2 * MOST_PACKS
 """Packs with which one joins them although another does: that one may be a process that was stopped."""

@@ -98,7 +98,7 @@ PIECE = 1 * MIB
 
 NOTSENT_LOWAT = 128 * KIB
 """TCP_NOTSENT_LOWAT: what lies in the kernel unsent delays what is more urgent. One BODY piece ahead is enough:
-50 MB took as long on the link as on a bare connection, over 250 ms with 100 Mbit/s and 1 s with 20 (`smartserver bench
+50 MB took as long on the link as on a bare connection, over 250 ms with 100 Mbit/s and 1 s with 20 (`bench
 bulk`), for what is sent and not acknowledged is not counted. Buffer sizes are left to the kernel, which fits them."""
 
 INITIAL_WINDOW = 14_480

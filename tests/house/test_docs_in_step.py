@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from bench.baseline.measure import Baseline
+from bench.baseline.rows import ROWS
+from bench.baseline.table import notes
+from bench.baseline.ways import WAYS
 from sources import ROOT
 
-from smartserver.cli.baseline.measure import Baseline
-from smartserver.cli.baseline.rows import ROWS
-from smartserver.cli.baseline.table import notes
-from smartserver.cli.baseline.ways import WAYS
 from smartserver.cli.main import COMMANDS
 from smartserver.cli.reference import pages
 from smartserver.verbs.all import every_verb
@@ -100,7 +100,7 @@ def test_what_is_written_of_the_baseline_is_what_it_would_write() -> None:
     written = (ROOT / "doc" / "explanation" / "why-rpc.md").read_text(encoding="utf-8")
     *said, _circumstances = notes(Baseline(1.0, WAYS, {}))
     said += [row.saved for row in ROWS] + [f"\n| {row.name}{' *' if row.opened else ''} |" for row in ROWS]
-    assert [each for each in said if each not in written] == [], "run `smartserver baseline --write`"
+    assert [each for each in said if each not in written] == [], "run `bench baseline --write`"
     for row in ROWS:
         (line,) = [line for line in written.splitlines() if re.match(rf"\| {re.escape(row.name)}( \*)? \|", line)]
         cells = [cell.strip() for cell in line.split("|")]

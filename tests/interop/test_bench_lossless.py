@@ -1,4 +1,4 @@
-"""`smartserver bench lossless` (plugins.breezy_lossless) on a small history: what it compares, and that a difference is
+"""`bench lossless` (plugins.breezy_lossless) on a small history: what it compares, and that a difference is
 told."""
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.command import command
 from benches import bench
 from brz_histories import RandomHistory, new_repository, quiet
 from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.plugins import breezy_lossless as lossless
 
 pytestmark = [
@@ -67,13 +67,13 @@ def test_what_differs_is_told(temporary: Path, source: Path, monkeypatch: pytest
 
 
 def test_what_is_no_history_of_that_format(tmp_path: Path) -> None:
-    result = CliRunner().invoke(group, ["bench", "lossless", str(tmp_path)])
+    result = CliRunner().invoke(command, ["lossless", str(tmp_path)])
     assert isinstance(result.exception, CommandError)
     assert "Not a branch" in str(result.exception)
     with quiet():
         new_repository(str(tmp_path / "old"), "1.14")
-        result = CliRunner().invoke(group, ["bench", "lossless", str(tmp_path / "old")])
+        result = CliRunner().invoke(command, ["lossless", str(tmp_path / "old")])
         assert "`brz upgrade --2a`" in str(result.exception)
         new_repository(str(tmp_path / "void"))
-        result = CliRunner().invoke(group, ["bench", "lossless", str(tmp_path / "void")])
+        result = CliRunner().invoke(command, ["lossless", str(tmp_path / "void")])
         assert str(result.exception) == "there is no revision in it"

@@ -1,4 +1,4 @@
-"""`smartserver bench compare` with the real git: counts, outcomes, what is missing, ^C."""
+"""`bench compare` with the real git: counts, outcomes, what is missing, ^C."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.command import command
+from bench.compare.links import ProxyLine
+from bench.compare.table import BEGIN, END
+from bench.peers.base import CLONE, DIVERGED, PUSH_ONE
+from bench.peers.git import Git
+from bench.peers.hg import Hg
+from bench.process import MODULES
 from benches import bench
 from click.testing import CliRunner, Result
 
 from netem.packets.errors import Unavailable
-from smartserver.cli.compare.links import ProxyLine
-from smartserver.cli.compare.table import BEGIN, END
-from smartserver.cli.main import group
-from smartserver.cli.peers.base import CLONE, DIVERGED, PUSH_ONE
-from smartserver.cli.peers.git import Git
-from smartserver.cli.peers.hg import Hg
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
@@ -70,7 +71,7 @@ def test_a_page_without_the_marks_is_told_first(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doc").mkdir()
     (tmp_path / "doc" / "performance.md").write_text("nothing")
-    result = CliRunner().invoke(group, ["bench", "compare", *SHORT, "--write"])
+    result = CliRunner().invoke(command, ["compare", *SHORT, "--write"])
     assert "the page lacks a line" in str(result.exception)
     assert result.stderr == ""
 
@@ -91,8 +92,8 @@ def test_a_name_there_is_not_is_refused(temporary: Path) -> None:
 
 
 def test_an_interrupt_leaves_nothing(temporary: Path) -> None:
-    command = [sys.executable, "-m", "smartserver.cli.main", "bench", "compare", *SHORT, *only("git")]
-    environment = {**os.environ, "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "bench", "compare", *SHORT, *only("git")]
+    environment = {**os.environ, **MODULES, "TMPDIR": str(temporary)}
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as running:

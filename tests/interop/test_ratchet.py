@@ -1,4 +1,4 @@
-"""`smartserver bench ratchet` with the real brz on both sides: three commands, what is written, and what is wrong."""
+"""`bench ratchet` with the real brz on both sides: three commands, what is written, and what is wrong."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.command import command
+from bench.process import MODULES
+from bench.ratchet.table import BEGIN, END
 from benches import bench
 from click.testing import CliRunner
-
-from smartserver.cli.main import group
-from smartserver.cli.ratchet.table import BEGIN, END
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
@@ -47,16 +47,16 @@ def test_a_page_without_the_marks_and_a_name_there_is_not(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doc").mkdir()
     (tmp_path / "doc" / "performance.md").write_text("nothing")
-    result = CliRunner().invoke(group, ["bench", "ratchet", "--write"])
+    result = CliRunner().invoke(command, ["ratchet", "--write"])
     assert "the page lacks a line" in str(result.exception)
-    result = CliRunner().invoke(group, ["bench", "ratchet", "--only", "blame"])
+    result = CliRunner().invoke(command, ["ratchet", "--only", "blame"])
     assert (result.exit_code, "there is push, new repository" in result.stderr) == (2, True)
 
 
 ENDLESS = """
 import subprocess, sys
 from smartserver.cli import main
-from smartserver.cli.bench import command
+from bench import command
 
 at, folder, file, *sys.argv[1:] = sys.argv[1:]
 say, run = command._say, subprocess.run
@@ -74,19 +74,19 @@ def endless(words, **options):
     return run(words, **options)
 
 command._say, subprocess.run = listening, endless
-main.main()
+main.main(command.command)
 """
-"""`smartserver`, where the command that is run after a certain line of progress makes a file and does not end."""
+"""`make bench`, where the command that is run after a certain line of progress makes a file and does not end."""
 
 
 @pytest.mark.parametrize("at", ["history", "hpss:// revno"])
 def test_an_interrupt_ends_its_servers_and_leaves_nothing(temporary: Path, tmp_path: Path, at: str) -> None:
     runs = tmp_path / "runs"
     script = [sys.executable, "-c", ENDLESS, at, str(temporary), str(runs)]
-    command = [*script, "bench", "ratchet", "--only", "revno"]
-    environment = {**os.environ, "TMPDIR": str(temporary)}
+    words = [*script, "ratchet", "--only", "revno"]
+    environment = {**os.environ, **MODULES, "TMPDIR": str(temporary)}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as running:
         assert running.stderr is not None
         for line in running.stderr:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from bench.baseline.rows import ROWS
 from brz_sides import SHIM
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
 
 from netem.counter import Counts
 from netem.proxy import Proxy
-from smartserver.cli.baseline.rows import ROWS
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 from transports.sshd import Sshd

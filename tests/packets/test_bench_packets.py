@@ -1,4 +1,4 @@
-"""cli.bench.bulk, cold, held and warm: they run on small numbers, and leave nothing behind."""
+"""bench.bulk, cold and held, cli.operations: they run on small numbers, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bench import bulk, cold, link
+from bench.sides import client, server
 from benches import bench
 
 from netem.link import Link
 from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
 from netem.run import Crossing
-from smartserver.cli.bench import bulk, cold, link
-from smartserver.cli.bench.warm import Warm
 from smartserver.cli.errors import CommandError
-from smartserver.cli.sides import client, server
+from smartserver.cli.operations import Operations
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
@@ -70,7 +70,7 @@ RTTS = (0.2, 0.6)
 
 
 @pytest.mark.unbanned("a bench does the same many times, each time as an operation of its own")
-def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
+def test_operations_are_one_round_trip_by_counts_and_by_the_clock(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(Link(0.0)).close()  # or skip
@@ -89,7 +89,7 @@ def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
             for _ in range(5):  # a pause of the machine makes a run longer and never shorter
                 for rtt, found in zip(RTTS, shortest, strict=True):
                     network.change(Link(rtt))
-                    for (row,) in Warm(client, remote, network, 1).rows():
+                    for (row,) in Operations(client, remote, network, 1).rows():
                         assert row.round_trips == 1, row.operation
                         found[row.operation] = min(row.milliseconds / 1000, found.get(row.operation, 1e9))
                 short, long = shortest
@@ -100,14 +100,14 @@ def test_warm_operations_are_one_round_trip_by_counts_and_by_the_clock(
     assert slopes == dict.fromkeys(slopes, 1)
 
 
-def test_warm_leaves_out_what_the_server_allows_nobody_from_afar(start: Start, tmp_path: Path) -> None:
+def test_operations_leave_out_what_the_server_allows_nobody_from_afar(start: Start, tmp_path: Path) -> None:
     """The second time the branch is there, which could not be deleted."""
     ours = [sys.executable, "-m", "smartserver.cli.main"]
     network = start(Link(0.0))
     listen = ["--anonymous", "write", "--listen", f"{network.server_address}:4155"]
     with server(network, [*ours, "serve", str(tmp_path), *listen], tmp_path, os.environ):
         for _ in range(2):
-            words = [*ours, "bench", "warm", f"hpss://{network.server_address}/x", "-n", "1"]
+            words = [*ours, "ping", f"hpss://{network.server_address}/x", "--operations", "-c", "1"]
             with client(network, words, tmp_path, os.environ) as running:
                 ended = running.wait()
             assert ended.status == 0, ended.errors

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from bench.peers.base import CLONE, PUSH_ONE
 from benches import bench
-
-from smartserver.cli.peers.base import CLONE, PUSH_ONE
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 

@@ -15,7 +15,7 @@ from netem.link import Link
 from netem.packets.network import Packets
 from netem.run import Crossing
 from netem.tcp_model import TcpModel
-from smartserver.cli.bench.warm import BRANCH, KINDS, VCS, Commits
+from smartserver.cli.operations import BRANCH, KINDS, VCS, Commits
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.sides import client, server
 from packet_networks import Start, gone
 
 from netem.link import Link
 from smartserver.cli.errors import CommandError
-from smartserver.cli.sides import client, server
 
 pytestmark = pytest.mark.packets
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from bench.baseline.ways import serve_ours
 from builders import MAIN, History, Lockless, push
 from click.testing import CliRunner
 
-from smartserver.cli.baseline.ways import serve_ours
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import HOST, Workspace

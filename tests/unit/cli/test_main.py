@@ -88,9 +88,6 @@ def test_a_debug_flag_is_refused_where_no_call_is_made(command: str) -> None:
     result = CliRunner().invoke(group, ["-Dhpss", command])
     assert result.exit_code == 2
     assert f"-Dhpss has no effect with {command}, which makes no call to show" in result.output
-    measured = CliRunner().invoke(group, ["-Dhpss", "bench", "trips"])
-    assert measured.exit_code == 2
-    assert "-D has no effect here" in measured.output
 
 
 def test_an_unknown_debug_flag_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,0 @@
-"""`smartserver bench`: its command, one file each measurement, and what they share."""

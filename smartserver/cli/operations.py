@@ -1,0 +1,281 @@
+"""Operations on one held connection, counted on the link in front of the server."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+
+from netem.budget import Counted
+from netem.counter import Counts
+from netem.proxy import Proxy
+from smartserver.cli.errors import CommandError
+from smartserver.cli.session import observers_for
+from smartserver.client.body import Nothing
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
+from smartserver.client.url import parse
+from smartserver.errors import AccessDenied, NoSuchRepository
+from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE
+from smartserver.records.delta import compress
+from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
+from smartserver.records.segment import encode_segment
+from smartserver.trace.bans.operations import one_operation
+from smartserver.verbs.rules import Rule
+from smartserver.verbs.server_ping import PingRequest, server_ping
+
+BRANCH = b"refs/heads/smartserver-bench"
+VCS = "git sha1"
+KINDS = KINDS_OF[VCS]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCost:
+    """One operation: the most round trips and bytes of all its runs, and its median time."""
+
+    operation: str
+    round_trips: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    milliseconds: float = 0.0
+    refused: AccessDenied | None = None
+    """The server does not allow it: nothing was measured."""
+
+
+class Commits:
+    """Commits of one small file, made here: what a push brings without a version-control system."""
+
+    def __init__(self, tip: RevisionId = b"") -> None:
+        """They are made on top of `tip`, where there is one."""
+        self.tip = tip
+        self.before: RevisionId = b""
+        """The parent of the tip."""
+        self._number = 0
+
+    def next(self, content: int = 0) -> _Commit:
+        """A commit on top of the one before; its file has `content` random bytes and a line."""
+        self._number += 1
+        file = os.urandom(content) + f"{os.urandom(8).hex()} number {self._number}\n".encode()
+        blob = _object(BLOB, file)
+        tree = _object(TREE, b"100644 bench\0" + blob[0])
+        parent = b"parent %s\n" % self.tip.hex().encode() if self.tip else b""
+        who = b"Bench <bench@example.org> %d +0000" % int(time.time())
+        head = b"tree %s\n%sauthor %s\ncommitter %s\n\nCommit %d\n"
+        commit = _object(COMMIT, head % (tree[0].hex().encode(), parent, who, who, self._number))
+        made = _Commit(commit[0], (Parent(self.tip),) if self.tip else (), [commit, tree, blob])
+        self.before, self.tip = self.tip, commit[0]
+        return made
+
+
+_NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob"}
+
+
+def _object(meta: bytes, content: bytes) -> tuple[Key, bytes, bytes]:
+    key = hashlib.sha1(b"%s %d\0%s" % (_NAMES[meta], len(content), content)).digest()
+    return key, meta, content
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """One commit as a push source and as its plan."""
+
+    id: RevisionId
+    parents: tuple[Parent, ...]
+    objects: Sequence[tuple[Key, bytes, bytes]]
+
+    def plan(self, tips: object, haves: object) -> _Commit:
+        return self
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        return [Announced(self.id, self.parents)]
+
+    def segments(self) -> Iterator[bytes]:
+        frames = [compress(content) for _, _, content in self.objects]
+        entries = [
+            Entry(0, encoding, key, meta, BaseTag.NONE, b"", len(content), len(frame), b"")
+            for (key, meta, content), (encoding, frame) in zip(self.objects, frames, strict=True)
+        ]
+        yield encode_segment(self.id, self.parents, entries, [frame for _, frame in frames], KINDS)
+
+    def without_bases(self, keys: object) -> _Commit:
+        return self
+
+
+def run(
+    url: str, count: int, flags: Set[str] = frozenset(), rules: Sequence[str] = ()
+) -> Iterator[tuple[OperationCost, ...]]:
+    """Run each operation `count` times; its cost, and beside it that of a client with these bans, where there are any.
+    `flags`: as of `client_for`.
+
+    Raises:
+        BadUrl, CodedError, MediumError, ProtocolError: the server cannot be talked to.
+        BadFlag: a rule is none.
+        CommandError: an operation had a wrong result.
+    """
+    location = parse(url)
+    # Asked for without the proxy: what is wrong with the server is then said of the server.
+    TcpMedium(location.host, location.port).close()
+    with contextlib.ExitStack() as until:
+        proxy = until.enter_context(Proxy(0.0, (location.host, location.port)))
+        medium = partial(TcpMedium, proxy.host, proxy.port)
+
+        def side(branch: bytes, flags: Set[str], beside: Sequence[Operations] = ()) -> Operations:
+            observers = until.enter_context(observers_for(flags))
+            client = until.enter_context(Client(medium, observers, agent="bench"))
+            remote = RemoteRepository(client, location.path, Knowledge(None, url))
+            return Operations(client, remote, proxy, count, branch, beside)
+
+        banned = [side(BRANCH + b"-bans", {*flags, f"hpss-ban={','.join(rules)}"})] if rules else []
+        yield from side(BRANCH, flags, banned).rows()
+
+
+def _nothing(_side: Operations) -> None:
+    """What is done before or after most operations."""
+
+
+Step = Callable[["Operations"], object]
+
+
+class Operations:
+    """Operations of one client, each `count` times, on a connection that a network counts. `beside`: others do the
+    same, in turn with it."""
+
+    def __init__(
+        self,
+        client: Client,
+        remote: RemoteRepository,
+        network: Counted,
+        count: int,
+        branch: bytes = BRANCH,
+        beside: Sequence[Operations] = (),
+    ) -> None:
+        self._sides = (self, *beside)
+        self._client = client
+        self._branch = branch
+        self._topic = branch + b"-topic"
+        self._remote = remote
+        self._network = network
+        self._count = count
+        self._commits = Commits()
+
+    def rows(self) -> Iterator[tuple[OperationCost, ...]]:
+        """The operations in order, one row of each side; what connects and makes the repository is not measured.
+
+        Where no branch may be deleted, none is made for that, and the one that is pushed to stays.
+        """
+        for side in self._sides:
+            with one_operation():
+                side._begin()
+        with one_operation():
+            refused = self._deletion_refused()
+        yield self._measure("ping", Operations._ping)
+        yield self._measure("list refs", Operations._list_refs)
+        yield self._measure("push one commit", Operations._push)
+        yield self._measure("fetch one commit", Operations._fetch, before=Operations._push)
+        yield self._measure("fetch nothing", Operations._fetch_nothing)
+        yield self._measure("push nothing", Operations._push_nothing)
+        if refused is None:
+            yield self._measure("push a new branch", Operations._push_topic, after=Operations._delete_topic)
+            yield self._measure("delete a branch", Operations._delete_topic, before=Operations._push_topic)
+        else:
+            yield (OperationCost("push a new branch", refused=refused),) * len(self._sides)
+            yield (OperationCost("delete a branch", refused=refused),) * len(self._sides)
+        yield self._measure("diverged push, refused", Operations._push_diverged)
+        if refused is None:
+            for side in self._sides:
+                with one_operation():
+                    side._update(RefUpdate(side._branch, None), Nothing(), Outcome.DONE)
+
+    def _begin(self) -> None:
+        """Push to a repository that may have to be made, on top of what an earlier run had to leave there."""
+        with contextlib.suppress(NoSuchRepository):
+            self._remote.learn_refs()
+            for tip in self._remote.knowledge.ref(self._branch) or ():
+                self._commits = Commits(tip.id)
+        self._push()
+
+    def _deletion_refused(self) -> AccessDenied | None:
+        """Why no branch may be deleted; asked without deleting one."""
+        asked = self._remote.push([RefUpdate(self._branch, None)], Nothing(), check_only=True)[0]
+        return asked.error if isinstance(asked.error, AccessDenied) else None
+
+    def _measure(
+        self, operation: str, run: Step, before: Step = _nothing, after: Step = _nothing
+    ) -> tuple[OperationCost, ...]:
+        runs: list[list[tuple[Counts, float]]] = [[] for _ in self._sides]
+        for _ in range(self._count):
+            for side, found in zip(self._sides, runs, strict=True):
+                found.append(side._once(run, before, after))
+        return tuple(
+            OperationCost(
+                operation,
+                max(counts.rounds for counts, _ in found),
+                max(counts.bytes_up for counts, _ in found),
+                max(counts.bytes_down for counts, _ in found),
+                statistics.median(milliseconds for _, milliseconds in found),
+            )
+            for found in runs
+        )
+
+    def _once(self, run: Step, before: Step, after: Step) -> tuple[Counts, float]:
+        """What it did on the link, and the milliseconds it took."""
+        with one_operation():
+            before(self)
+        self._network.take()
+        with one_operation():
+            start = time.perf_counter()
+            run(self)
+            milliseconds = (time.perf_counter() - start) * 1000
+        counts = self._network.take()
+        with one_operation():
+            after(self)
+        return counts, milliseconds
+
+    def _ping(self) -> None:
+        self._client.call(server_ping, PingRequest())
+
+    def _list_refs(self) -> None:
+        self._remote.learn_refs()
+
+    def _push(self) -> None:
+        commit = self._commits.next()
+        self._update(RefUpdate(self._branch, commit.id), commit, Outcome.DONE)
+
+    def _push_nothing(self) -> None:
+        self._update(RefUpdate(self._branch, self._commits.tip), Nothing(), Outcome.UNCHANGED)
+
+    def _push_topic(self) -> None:
+        self._update(RefUpdate(self._topic, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
+
+    def _delete_topic(self) -> None:
+        self._update(RefUpdate(self._topic, None), Nothing(), Outcome.DONE)
+
+    def _push_diverged(self) -> None:
+        other = Commits().next()
+        self._update(RefUpdate(self._branch, other.id), other, Outcome.REFUSED)
+
+    def _fetch(self) -> None:
+        pulled = self._remote.pull(refs=[self._branch], haves=[self._commits.before])
+        self._expect(pulled.result.segments == 1 and sum(map(len, pulled.body)) == pulled.result.size, "fetch")
+
+    def _fetch_nothing(self) -> None:
+        pulled = self._remote.pull(refs=[self._branch], haves=[self._commits.tip])
+        self._expect(not list(pulled.body), "fetch nothing")
+
+    def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> Updated:
+        done = self._remote.push([update], source, NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"}))[0]
+        self._expect(done.outcome is expected, f"{update.ref.decode()}: {done.outcome.value}, {done.error}")
+        return done
+
+    def _expect(self, right: bool, what: str) -> None:
+        if not right:
+            raise CommandError(f"wrong result: {what}")

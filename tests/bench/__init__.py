@@ -1,0 +1,1 @@
+"""`make bench`: its command, one file each measurement, and what they share."""

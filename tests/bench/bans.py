@@ -1,0 +1,29 @@
+"""What bans cost: operations of a client that has them, in turn with those of one that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.report import Report
+from smartserver.cli.errors import one_line
+from smartserver.cli.operations import run
+from smartserver.cli.servers import Workspace
+from smartserver.trace.text import size
+
+
+def run_bans(rules: Sequence[str], count: int) -> Report:
+    """Run each operation `count` times with these bans, and without; the table.
+
+    Raises:
+        CommandError: a rule is none, or something failed.
+    """
+    report = Report(f"with {', '.join(rules)} banned; median of {count}", "no bans")
+    with Workspace("bench") as work, one_line("held connection"):
+        for row, banned in run(work.start_ours().url("bench"), count, rules=rules):
+            times = banned.milliseconds / row.milliseconds
+            trips = max(row.round_trips, banned.round_trips)
+            report.add(
+                f"{row.operation}: {size(row.bytes_up)} up, {size(row.bytes_down)} down, round trips: {trips}",
+                f"{banned.milliseconds:.2f} ms ({times:.2f} x)", f"{row.milliseconds:.2f} ms", "1 trip", trips <= 1,
+            )  # fmt: skip
+    return report

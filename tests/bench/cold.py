@@ -1,0 +1,109 @@
+"""Pushes on fresh and on held connections over real TCP: what the handshake costs, and what slow start does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.held import FRESH, HELD, PAUSED
+from bench.link import Across, across
+from bench.report import Progress, Report, median
+from bench.trips import line
+from netem.link import Link
+from netem.meter import Slope
+from netem.packets.network import CLIENT
+from netem.tcp_model import TcpModel
+from smartserver.cli.histories import add_commit, generate
+from smartserver.cli.servers import Say, Workspace
+from smartserver.trace.text import size
+
+NAME = "project"
+SOON = 0.004
+TOLERANCE = 0.05
+FAST_OPEN = ("net.ipv4.tcp_fastopen", "3")
+IDLE_RESTART = "net.ipv4.tcp_slow_start_after_idle"
+
+RTTS = (0.2, 0.5, 0.9)
+"""Seconds. Under a second: that is after how long TCP sends a SYN again."""
+
+LARGE = 1_000_000
+LARGE_RTT = 0.5
+HELD_PUSHES = 5
+PAUSE = 10.0
+"""Seconds: a connection forgets half of its window each RTO, which is somewhat more than one RTT."""
+
+
+def run_cold(repeat: int, rtts: Sequence[float], say: Say) -> tuple[Report, list[str]]:
+    """Push one revision with git `repeat` times at each RTT, then a large one by the library; the table.
+
+    Raises:
+        CommandError: something failed.
+    """
+    progress = Progress(say)
+    report = Report("pushes across a link of packets, by the clock", "")
+    with Workspace("bench") as work:
+        environment = work.environment("bench", {"gc.auto": "0"})
+        source = work.folder / "source.git"
+        generate(source, environment, count=3)
+        with across(work, Link(SOON), [FAST_OPEN]) as there:
+            _small(there, report, source, environment, repeat, rtts, progress)
+            _large(there, report, progress)
+    return report, []
+
+
+def _small(
+    there: Across, report: Report, source: Path, environment: Mapping[str, str], repeat: int, rtts: Sequence[float],
+    progress: Progress,
+) -> None:  # fmt: skip
+    count = 0
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    trips: dict[bool, int] = {False: 0, True: 0}
+
+    def push(*, fast_open: bool) -> tuple[float, int]:
+        nonlocal count
+        count += 1
+        add_commit(source, environment, "main", {"file": b"number %d\n" % count})
+        there.network.take()
+        asked = {**environment, "SMARTSERVER_FAST_OPEN": f"{fast_open:d}"}
+        seconds, _ = there.git(source, asked, "push", "--quiet", there.url(NAME), "main")
+        return seconds, there.network.take().rounds
+
+    for _ in range(2):  # The first makes the repository, and fetches the cookie.
+        push(fast_open=True)
+    for turn in range(repeat):
+        for rtt in rtts:
+            progress.step(f"one revision, RTT {rtt:g} s, {turn + 1} of {repeat}")
+            there.network.change(Link(rtt))
+            for fast_open in (False, True):
+                seconds, rounds = push(fast_open=fast_open)
+                found[fast_open].append((rtt, seconds))
+                trips[fast_open] = max(trips[fast_open], rounds)
+    for fast_open, what, expected in ((False, "", 2), (True, ", Fast Open", 1)):
+        slope = line(found[fast_open])
+        ok = trips[fast_open] == expected and (slope is None or abs(slope.rounds / expected - 1) <= TOLERANCE)
+        shown = f"{trips[fast_open]}{_shown(slope)}"
+        report.add(f"git push of one revision, fresh connection{what}", shown, "", f"{expected} +- {TOLERANCE:.0%}", ok)
+
+
+def _shown(slope: Slope | None) -> str:
+    return "" if slope is None else f", {slope.rounds:.2f} RTT + {slope.intercept:.2f} s"
+
+
+def _large(there: Across, report: Report, progress: Progress) -> None:
+    there.network.change(Link(LARGE_RTT))
+    expected = 1 + TcpModel().rounds(LARGE)
+    for restart, words in ((1, "as Linux comes"), (0, f"{IDLE_RESTART.rpartition('.')[2]} 0")):
+        there.network.setting(IDLE_RESTART, str(restart), side=CLIENT)
+        progress.step(f"pushes of {size(LARGE)}, {words}")
+        pushed = there.ask("bench.held", there.url(f"large{restart}"), str(LARGE), str(HELD_PUSHES), str(PAUSE))
+        rounds: dict[object, list[float]] = {}
+        for name, seconds in pushed:
+            assert isinstance(seconds, float)
+            rounds.setdefault(name, []).append(seconds / LARGE_RTT)
+        what = f"push of {size(LARGE)} by the library, {words}: "
+        (fresh,), held, (paused,) = rounds[FRESH], rounds[HELD], rounds[PAUSED]
+        report.add(f"{what}fresh connection", f"{fresh:.2f} RTT", "", f"{expected} +- 1", abs(fresh - expected) <= 1.5)
+        shown = ", ".join(f"{each:.2f}" for each in held)
+        report.add(f"{what}held one", f"{shown} RTT", "", "fewer", median(held) < math.floor(fresh))
+        report.add(f"{what}held one, after {PAUSE:g} s", f"{paused:.2f} RTT")

@@ -1,0 +1,282 @@
+"""Pushes of one commit each: the bytes of every one on the link, ours beside git's for the same commit.
+
+Commits go from the oldest to the newest in topological order, so a commit's parents are on the servers when its turn
+comes. Before each push the servers' refs are put where the parents are, and nowhere else, off the link: so both
+servers hold what the parents reach, and git's push cannot lean on more.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from bench.push import NOTHING, revisions_of
+from bench.report import Progress, Report, median, percentile
+from netem.proxy import Proxy
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.histories import add_commit, copy
+from smartserver.cli.servers import Say, Server, Workspace, run
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge, cache_folder
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.client.url import parse
+from smartserver.vcs.git_plan import Revision
+from smartserver.verbs.rules import Rule
+from smartserver.wire.limits import INITIAL_WINDOW
+
+BRANCH = "refs/heads/main"
+ANCHOR = "anchor"
+"""A branch with nothing to do with the history: what HEAD names, so that every other can go."""
+
+GROWTH = 16
+"""Bytes a push may take more with many refs than with one: numbers of versions grow by digits."""
+
+MANY_PUSHES = 50
+"""Pushes measured with more than one ref: every one has the same overhead."""
+
+_PER_REQUEST = 5000
+"""Refs made by one request."""
+
+_PACKED_FROM = 100
+"""Refs from which git keeps them in one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """The bytes of one push."""
+
+    up: int
+    down: int
+
+    @property
+    def both(self) -> int:
+        """Both ways."""
+        return self.up + self.down
+
+
+class _Remote(Protocol):
+    """A server whose refs can be put in place without going over the link."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def proxy(self) -> Proxy: ...
+
+    def set_refs(self, changes: Mapping[str, str | None]) -> None: ...
+
+
+class _Ours:
+    def __init__(self, work: Workspace, server: Server, name: str, environment: Mapping[str, str]) -> None:
+        self.proxy = work.enter(Proxy(0.0, server.address))
+        self.url = server.url(name, self.proxy.port)
+        # What git's pushes know of the remote, so that it stays up to date.
+        self._folder = cache_folder(environment)
+        self._client = work.enter(Client(lambda: TcpMedium(*server.address), agent="bench"))
+
+    def set_refs(self, changes: Mapping[str, str | None]) -> None:
+        updates = [
+            RefUpdate(name.encode(), None if tip is None else bytes.fromhex(tip), Rule.FORCE)
+            for name, tip in changes.items()
+        ]
+        location = parse(self.url)
+        for at in range(0, len(updates), _PER_REQUEST):
+            remote = RemoteRepository(self._client, location.path, Knowledge(self._folder, location.key))
+            for done in remote.push(updates[at : at + _PER_REQUEST], NOTHING):
+                if done.outcome is Outcome.REFUSED:
+                    raise CommandError(f"{done.update.ref.decode()}: {done.error}")
+
+
+class _Git:
+    def __init__(self, work: Workspace, server: Server, name: str, environment: Mapping[str, str]) -> None:
+        self.proxy = work.enter(Proxy(0.0, server.address))
+        self.url = server.url(name, self.proxy.port)
+        self._folder = server.served / name
+        self._environment = environment
+        run(["git", "init", "--quiet", "--bare", str(self._folder)], None, environment)
+        run(["git", "config", "receive.autogc", "false"], self._folder, environment)
+
+    def set_refs(self, changes: Mapping[str, str | None]) -> None:
+        lines = [f"delete {name}\n" if tip is None else f"update {name} {tip}\n" for name, tip in changes.items()]
+        git = partial(subprocess.run, cwd=self._folder, env=self._environment, check=True)
+        git(["git", "update-ref", "--stdin"], input="".join(lines).encode())
+        if len(lines) > _PACKED_FROM:
+            git(["git", "pack-refs", "--all"])
+
+
+class Commits:
+    """The measurement: the servers hold what is below the commits, then they are pushed one by one."""
+
+    def __init__(self, path: Path, branch: str | None, count: int, work: Workspace, progress: Progress) -> None:
+        self._progress = progress
+        self._path = path
+        # A bitmap makes pack-objects forget the bases a thin pack could use: git would look worse than it is.
+        settings = {"pack.useBitmaps": "false", "repack.writeBitmaps": "false", "gc.auto": "0"}
+        self._environment = work.environment("bench", settings)
+        self._source = work.folder / "source.git"
+        progress.step(f"copying and repacking {path.name}")
+        current = copy(path, self._source, self._environment)
+        run(["git", "repack", "-adfq"], self._source, self._environment)
+        self.branch = branch or current
+        found = revisions_of(self._source, self._environment, self.branch, "--topo-order", f"-{count}")
+        self.commits: list[Revision] = found[::-1]
+        add_commit(self._source, self._environment, ANCHOR, {"anchor": b"anchor\n"})
+        self._work = work
+
+    def start(self) -> None:
+        """Both servers.
+
+        Raises:
+            CommandError: a server did not start.
+        """
+        daemon = self._work.start_git_daemon()
+        if daemon is None:
+            raise CommandError("`git daemon` is not installed: there is nothing to compare with")
+        self._daemon, self._ours = daemon, self._work.start_ours()
+
+    def remotes(self, name: str, commits: Sequence[Revision], refs: int) -> list[_Remote]:
+        """A new repository on each server, ours first: what is below `commits`, and about `refs` refs.
+
+        Raises:
+            CommandError: a push failed.
+        """
+        remotes: list[_Remote] = [
+            _Ours(self._work, self._ours, name, self._environment),
+            _Git(self._work, self._daemon, name, self._environment),
+        ]
+        here = {revision.id for revision in commits}
+        below = dict.fromkeys(p.hex() for revision in commits for p in revision.parents if p not in here)
+        names = {f"refs/heads/below-{number}": key for number, key in enumerate(below)}
+        tips = self._git("rev-list", *(below or [ANCHOR])).split()
+        many = {f"refs/heads/many/{n:06}": tips[n % len(tips)] for n in range(1, refs)}
+        for remote in remotes:
+            self._progress.step(f"{remote.url}: pushing what is below {len(commits)} commits, {refs} refs")
+            # The anchor alone at first, so that HEAD is there.
+            self._push(remote, f"refs/heads/{ANCHOR}:refs/heads/{ANCHOR}")
+            if names:
+                self._push(remote, *[f"{key}:{name}" for name, key in names.items()])
+            remote.set_refs({**dict.fromkeys(names), **many})
+        return remotes
+
+    def thin_packs(self) -> list[int]:
+        """Bytes of git's thin pack of each commit."""
+        found = []
+        for revision in self.commits:
+            found.append(self._thin_pack(revision))
+            self._progress.count("thin packs", len(found), len(self.commits))
+        return found
+
+    def _thin_pack(self, revision: Revision) -> int:
+        asked = [revision.id.hex(), *["^" + parent.hex() for parent in revision.parents]]
+        command = ["git", "pack-objects", "-q", "--revs", "--thin", "--delta-base-offset", "--stdout"]
+        done = subprocess.run(
+            command, cwd=self._source, env=self._environment, input="\n".join(asked).encode(), capture_output=True,
+            check=True,
+        )  # fmt: skip
+        return len(done.stdout)
+
+    def push_each(self, remote: _Remote, what: str, commits: Sequence[Revision]) -> list[Pushed]:
+        """Push each commit when the server's refs are at its parents; the bytes of each.
+
+        Raises:
+            CommandError: a push was refused.
+        """
+        pushed = []
+        refs: dict[str, str] = {}
+        for number, revision in enumerate(commits):
+            wanted = {BRANCH if not n else f"refs/heads/merged-{n}": p.hex() for n, p in enumerate(revision.parents)}
+            changes: dict[str, str | None] = {name: None for name in refs if name not in wanted}
+            changes |= {name: key for name, key in wanted.items() if refs.get(name) != key}
+            if changes:
+                remote.set_refs(changes)
+            remote.proxy.take()
+            self._push(remote, f"{revision.id.hex()}:{BRANCH}")
+            counts = remote.proxy.take()
+            pushed.append(Pushed(counts.bytes_up, counts.bytes_down))
+            refs = wanted | {BRANCH: revision.id.hex()}
+            self._progress.count(what, number + 1, len(commits))
+        remote.set_refs(dict.fromkeys(refs))
+        return pushed
+
+    def _push(self, remote: _Remote, *refspecs: str) -> None:
+        self._git("push", "--quiet", remote.url, *refspecs)
+
+    def _git(self, *arguments: str) -> str:
+        return run(["git", *arguments], self._source, self._environment)
+
+
+def run_commits(path: Path, branch: str | None, count: int, refs: Sequence[int], say: Say) -> tuple[Report, list[str]]:
+    """Measure; the table, and nothing that is wrong.
+
+    Raises:
+        CommandError: something failed.
+    """
+    progress = Progress(say)
+    with Workspace("bench") as work, one_line():
+        commits = Commits(path, branch, count, work, progress)
+        if not commits.commits:
+            raise CommandError(f"{commits.branch} has no commits")
+        commits.start()
+        report = Report(
+            f"{len(commits.commits)} commits of {commits.branch}, each pushed to servers that hold exactly its parents"
+        )
+        first: list[list[Pushed]] = []
+        for number in sorted({1, *refs}):
+            # A commit can be pushed to a repository once: each number of refs has repositories of its own.
+            chosen = commits.commits if number == 1 else commits.commits[:MANY_PUSHES]
+            remotes = commits.remotes(f"refs-{number}", chosen, number)
+            pushed = [
+                commits.push_each(remote, f"push over {remote.url.partition(':')[0]}", chosen) for remote in remotes
+            ]
+            if number == 1:
+                first = pushed
+                _add_bytes(report, pushed[0], pushed[1], commits.thin_packs())
+            if len(refs) > 1:
+                _add_growth(report, number, first, pushed)
+    return report, []
+
+
+def _add_growth(
+    report: Report, refs: int, first: Sequence[Sequence[Pushed]], pushed: Sequence[Sequence[Pushed]]
+) -> None:
+    """What many refs add to the pushes of the same commits."""
+    count = min(MANY_PUSHES, len(pushed[0]))
+    ours, git = pushed[0][:count], pushed[1][:count]
+    for what, mine, theirs in (
+        ("up", [p.up for p in ours], [p.up for p in git]),
+        ("down", [p.down for p in ours], [p.down for p in git]),
+    ):
+        label = f"{refs:,} refs, {count} pushes: bytes {what}, median"
+        report.add(label, f"{median(mine):,}", f"{median(theirs):,}")
+    if refs > 1:
+        up = max(push.up - before.up for push, before in zip(ours, first[0], strict=False))
+        down = max(push.down - before.down for push, before in zip(ours, first[0], strict=False))
+        ok = max(up, down) <= GROWTH
+        report.add(f"{refs:,} refs: most that a push grew", f"{up:+} up, {down:+} down", "", f"+{GROWTH}", ok)
+
+
+def _add_bytes(report: Report, ours: Sequence[Pushed], git: Sequence[Pushed], thin: Sequence[int]) -> None:
+    for what, mine, theirs in (
+        ("bytes both ways", [p.both for p in ours], [p.both for p in git]),
+        ("bytes up", [p.up for p in ours], [p.up for p in git]),
+        ("bytes down", [p.down for p in ours], [p.down for p in git]),
+    ):
+        for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("most", 100)):
+            a, b = int(percentile(mine, percent)), int(percentile(theirs, percent))
+            judged = percent <= 90
+            report.add(f"{what}: {name}", f"{a:,}", f"{b:,}", "git's" if judged else "", a <= b if judged else None)
+    fits = [push.up for push, pack in zip(ours, thin, strict=True) if pack < INITIAL_WINDOW]
+    over = sum(up >= INITIAL_WINDOW for up in fits)
+    report.add(f"{INITIAL_WINDOW:,} up or more where git's thin pack is under", f"{over}", "", "0", over == 0)
+    report.add(
+        f"{INITIAL_WINDOW:,} up or more", str(sum(p.up >= INITIAL_WINDOW for p in ours)),
+        str(sum(p.up >= INITIAL_WINDOW for p in git)),
+    )  # fmt: skip
+    larger = sum(a.both > b.both for a, b in zip(ours, git, strict=True))
+    report.add("pushes with more bytes than the other's", str(larger), str(len(ours) - larger))

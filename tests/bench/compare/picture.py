@@ -1,0 +1,149 @@
+"""What was compared as a picture (SVG 1.1): round trips of each operation as bars, seconds against RTT as lines.
+
+Bars are counts, and of a second network its slopes, as outlines over them: what they lack is what TCP adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape
+
+from bench.compare.comparison import Comparison, Cost
+from bench.peers.base import CLONE, PULL_ONE, PUSH_ONE
+
+WIDTH, MARGIN, LEFT = 960, 20, 60
+BARS_TOP, BARS_HEIGHT = 90, 260
+LINES_GAP, LINES_HEIGHT = 110, 200
+FOOT = 50
+COLOURS = ("#c0392b", "#f39c12", "#7f8c8d", "#2471a3", "#1e8449")
+"""One a tool, in order; ours first."""
+DRAWN = (CLONE, PULL_ONE, PUSH_ONE)
+"""Operations drawn as lines."""
+TICKS = 5
+"""Lines of a grid, about."""
+
+
+def svg(found: Comparison) -> str:
+    """The picture; it needs one cost at the least."""
+    lines_top = BARS_TOP + BARS_HEIGHT + LINES_GAP
+    height = lines_top + LINES_HEIGHT + FOOT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        'font-family="sans-serif" font-size="11">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        *_legend(found),
+        *_bars(found),
+    ]
+    network = found.networks[-1].name if found.networks else ""
+    drawn = [operation for operation in DRAWN if operation in found.operations()] or found.operations()[:3]
+    wide = (WIDTH - MARGIN) / max(1, len(drawn))
+    for number, operation in enumerate(drawn):
+        parts += _lines(found, network, operation, LEFT + number * wide, wide - LEFT - MARGIN, lines_top)
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def step(most: float) -> float:
+    """The distance of grid lines up to `most`: 1, 2 or 5 of some power of ten."""
+    power = 1e-6
+    while True:
+        for factor in (1, 2, 5):
+            if most / (factor * power) <= TICKS:
+                return factor * power
+        power *= 10
+
+
+def _text(x: float, y: float, text: str, more: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{escape(text)}</text>'
+
+
+def _colour(found: Comparison, peer: str) -> str:
+    return COLOURS[[each.name for each in found.peers].index(peer) % len(COLOURS)]
+
+
+def _legend(found: Comparison) -> Iterator[str]:
+    names = " and ".join(network.name for network in found.networks)
+    rtts = ", ".join(f"{rtt * 1000:g}" for rtt in found.rtts)
+    yield _text(MARGIN, 24, f"Round trips of each operation, on a link of {rtts} ms ({names})", ' font-size="15"')
+    x = float(MARGIN)
+    for peer in found.peers:
+        yield f'<rect x="{x}" y="40" width="12" height="12" fill="{_colour(found, peer.name)}"/>'
+        yield _text(x + 17, 50, peer.label)
+        x += 45 + 7 * len(peer.label)
+    if len(found.networks) > 1 and len(found.rtts) > 2:
+        yield f'<rect x="{x}" y="40" width="12" height="12" fill="none" stroke="#222" stroke-dasharray="2"/>'
+        yield _text(x + 17, 50, f"slope of time over RTT on {found.networks[-1].name}: what TCP adds is in it")
+
+
+def _grid(left: float, width: float, bottom: float, height: float, most: float, unit: str) -> Iterator[str]:
+    apart = step(most)
+    for number in range(int(most / apart) + 1):
+        y = bottom - number * apart / most * height
+        yield f'<line x1="{left:.1f}" y1="{y:.1f}" x2="{left + width:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
+        yield _text(left - 6, y + 4, f"{number * apart:g}{unit}", ' text-anchor="end" fill="#666"')
+
+
+def _bars(found: Comparison) -> Iterator[str]:
+    """A group for each operation, in it a bar for each tool."""
+    operations = found.operations()
+    counted, sloped = (found.networks[0].name, found.networks[-1].name) if found.networks else ("", "")
+    costs = list(found.costs.values())
+    most = max([1.0, *(max(cost.rounds, cost.slope.rounds if cost.slope else 0) for cost in costs)])
+    bottom = float(BARS_TOP + BARS_HEIGHT)
+    yield from _grid(LEFT, WIDTH - LEFT - MARGIN, bottom, BARS_HEIGHT, most, "")
+    wide = (WIDTH - LEFT - MARGIN) / max(1, len(operations))
+    bar = wide * 0.84 / max(1, len(found.peers))
+    for group, operation in enumerate(operations):
+        left = LEFT + group * wide + wide * 0.08
+        for number, peer in enumerate(found.peers):
+            x = left + number * bar
+            cost = found.costs.get((counted, peer.name, operation))
+            if cost is None:
+                yield _text(x + bar / 2, bottom - 3, "-", ' text-anchor="middle" fill="#999"')
+                continue
+            high = cost.rounds / most * BARS_HEIGHT
+            title = f"<title>{escape(peer.label)}, {escape(operation)}: {cost.rounds}</title>"
+            yield (
+                f'<rect x="{x:.1f}" y="{bottom - high:.1f}" width="{bar * 0.9:.1f}" height="{high:.1f}" '
+                f'fill="{_colour(found, peer.name)}">{title}</rect>'
+            )
+            real = found.costs.get((sloped, peer.name, operation)) if sloped != counted else None
+            tall = max(0.0, real.slope.rounds) / most * BARS_HEIGHT if real and real.slope else 0.0
+            if tall:
+                yield (
+                    f'<rect x="{x:.1f}" y="{bottom - tall:.1f}" width="{bar * 0.9:.1f}" height="{tall:.1f}" '
+                    'fill="none" stroke="#222" stroke-dasharray="2"/>'
+                )
+            above = bottom - max(high, tall) - 3
+            yield _text(x + bar * 0.45, above, str(cost.rounds), ' text-anchor="middle" font-size="9"')
+        words = operation.split(", ")[0].split()
+        half = (len(words) + 1) // 2
+        for line, some in enumerate((words[:half], words[half:])):
+            yield _text(left + wide * 0.42, bottom + 16 + 13 * line, " ".join(some), ' text-anchor="middle"')
+
+
+def _lines(found: Comparison, network: str, operation: str, left: float, width: float, top: float) -> Iterator[str]:
+    """Seconds against RTT of one operation: the shortest runs, joined."""
+    costs = [cost for (on, _, what), cost in found.costs.items() if (on, what) == (network, operation)]
+    longest = max(found.rtts)
+    most = max([0.1, *(seconds for cost in costs for _, seconds in shortest(cost, found.rtts))])
+    bottom = top + LINES_HEIGHT
+    yield _text(left, top - 14, f"{operation}: seconds against RTT, {network}", ' font-size="12"')
+    yield from _grid(left, width, bottom, LINES_HEIGHT, most, " s")
+    for rtt in found.rtts:
+        yield _text(
+            left + rtt / longest * width, bottom + 16, f"{rtt * 1000:g} ms", ' text-anchor="middle" fill="#666"'
+        )
+    for cost in costs:
+        places = [
+            (left + rtt / longest * width, bottom - seconds / most * LINES_HEIGHT)
+            for rtt, seconds in shortest(cost, found.rtts)
+        ]
+        colour = _colour(found, cost.peer)
+        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        yield f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places)
+
+
+def shortest(cost: Cost, rtts: Sequence[float]) -> list[tuple[float, float]]:
+    """RTT and seconds of the shortest run at each."""
+    return [(rtt, cost.seconds(rtt)) for rtt in rtts]

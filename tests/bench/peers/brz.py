@@ -1,0 +1,122 @@
+"""Breezy over its smart protocol (`brz serve`, bzr://): a shared repository with a branch in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from bench.breezy import WITHOUT_PLUGIN
+from bench.peers import base
+from bench.peers.base import CLIENT, OTHER, Act, Peer
+
+
+class Brz(Peer):
+    """Breezy's own server, over TCP."""
+
+    name: ClassVar[str] = "brz"
+    label: ClassVar[str] = "bzr://"
+    programs: ClassVar[tuple[str, ...]] = ("brz",)
+    earlier: ClassVar[Mapping[str, int]] = {
+        base.CLONE: 15, base.PULL_NOTHING: 14, base.PULL_ONE: 15, base.PUSH_ONE: 16, base.PUSH_NOTHING: 12,
+        base.NEW_BRANCH: 13, base.TAG: 14, base.DIVERGED: 15, base.PUSH_ALL: 21, base.NEW_REPOSITORY: 11,
+    }  # fmt: skip
+
+    command: ClassVar[tuple[str, ...]] = ("brz",)
+    """What begins each of its commands."""
+
+    @classmethod
+    def settings(cls, folder: Path, _path: str) -> Mapping[str, str]:
+        """Nobody's configuration, no log, and none of our plugin."""
+        return {
+            "BRZ_HOME": str(folder / "brz"), "BRZ_EMAIL": "Demo <demo@example.org>", "BRZ_LOG": "/dev/null",
+            "BRZ_PROGRESS_BAR": "none", **WITHOUT_PLUGIN,
+        }  # fmt: skip
+
+    @classmethod
+    def version(cls) -> Sequence[str]:
+        """`Breezy (brz) 3.3.23`."""
+        return *cls.command, "version"
+
+    @classmethod
+    def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
+        """By its own importer, then all in one pack; once for all who speak to Breezy."""
+        if (fixtures / "brz").exists():
+            return
+        run(*cls.command, "init-shared-repository", "--quiet", "--no-trees", "brz")
+        run(*cls.command, "fast-import", "--quiet", "stream", "brz")
+        (fixtures / "brz" / "main").rename(fixtures / "brz" / "trunk")
+        run(*cls.command, "pack", "--quiet", "brz/trunk")
+
+    def server(self, host: str, port: int) -> Sequence[str]:
+        """`brz serve`, writable."""
+        return (
+            *self.command, "serve", "--protocol=bzr", "--allow-writes", f"--listen={host}", f"--port={port}",
+            f"--directory={self.site.served}",
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        """The history on the server, as `repository` with the branch `trunk`: a copy."""
+        shutil.copytree(self.fixtures / "brz", self.site.served / "repository", symlinks=True)
+
+    def fill(self) -> None:
+        """The history, and two clones, each with a repository of its own."""
+        self.begin()
+        for user in (CLIENT, OTHER):
+            self.site.run(user, *self.command, "branch", "--quiet", self.site.url("repository/trunk"), user, folder=".")
+
+    def make_empty(self, name: str) -> None:
+        """An empty branch on the server."""
+        self.site.run(CLIENT, *self.command, "init", "--quiet", str(self.site.served / name), folder=".")
+
+    def tip(self, folder: str) -> str:
+        """Revno and tip of a user's branch."""
+        return last_revision(self.site.folder / folder)
+
+    def there(self, branch: str) -> str:
+        """Revno and tip of a branch of the server's, by the path of its URL; empty where there is none."""
+        return last_revision(self.site.served / branch)
+
+    def acts(self) -> Mapping[str, Act]:
+        """All."""
+        trunk = self.site.url("repository/trunk")
+
+        def commit(user: str, what: str) -> None:
+            self.change(user, what)
+            self.site.run(user, *self.command, "commit", "--quiet", "--message", what)
+
+        def others() -> None:
+            commit(OTHER, "one more")
+            self.site.run(OTHER, *self.command, "push", "--quiet", trunk)
+
+        def diverge() -> None:
+            others()
+            commit(CLIENT, "diverged")
+
+        def same(branch: str = "repository/trunk", folder: str = CLIENT) -> Callable[[], tuple[str, str]]:
+            return lambda: (self.there(branch), self.tip(folder))
+
+        pull, push = (*self.command, "pull", "--quiet", trunk), (*self.command, "push", "--quiet")
+        return {
+            base.CLONE: Act(
+                (*self.command, "branch", "--quiet", trunk, "clone"), same=same(folder="clone"), folder="."
+            ),
+            base.PULL_NOTHING: Act(pull, same=same()),
+            base.PULL_ONE: Act(pull, others, same()),
+            base.PUSH_ONE: Act((*push, trunk), lambda: commit(CLIENT, "one more"), same()),
+            base.PUSH_NOTHING: Act((*push, trunk), same=same()),
+            base.NEW_BRANCH: Act(
+                (*push, self.site.url("repository/topic")), lambda: commit(CLIENT, "topic"), same("repository/topic")
+            ),
+            base.TAG: Act((*push, trunk), lambda: self.site.run(CLIENT, *self.command, "tag", "--quiet", "v1"), same()),
+            base.DIVERGED: Act((*push, trunk), diverge, same(folder=OTHER), status=None, says="diverged"),
+            base.PUSH_ALL: Act((*push, self.site.url("empty")), lambda: self.make_empty("empty"), same("empty")),
+            base.NEW_REPOSITORY: Act((*push, self.site.url("new")), same=same("new")),
+        }  # fmt: skip
+
+
+def last_revision(branch: Path) -> str:
+    """Revno and tip of a branch by its path; empty where there is none."""
+    place = branch / ".bzr" / "branch" / "last-revision"
+    return place.read_text(encoding="utf-8").strip() if place.exists() else ""

@@ -1,0 +1,108 @@
+"""Mercurial over HTTP (`hg serve`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from bench.peers import base
+from bench.peers.base import CLIENT, OTHER, Act, Peer
+
+NOTHING = 1
+"""Exit status of `hg push` that found nothing to push."""
+
+
+class Hg(Peer):
+    """Mercurial's own server; it serves every repository that lies in its folder."""
+
+    name: ClassVar[str] = "hg"
+    label: ClassVar[str] = "hg http://"
+    programs: ClassVar[tuple[str, ...]] = ("hg",)
+    earlier: ClassVar[Mapping[str, int]] = {
+        base.CLONE: 4, base.PULL_NOTHING: 4, base.PULL_ONE: 4, base.PUSH_ONE: 10, base.PUSH_NOTHING: 6,
+        base.NEW_BRANCH: 10, base.TAG: 10, base.DIVERGED: 8, base.PUSH_ALL: 10,
+    }  # fmt: skip
+    notes: ClassVar[tuple[str, ...]] = (
+        "hg's tag is a commit to .hgtags and a push; over http it cannot make a repository",
+    )
+
+    @classmethod
+    def settings(cls, _folder: Path, _path: str) -> Mapping[str, str]:
+        """Nobody's configuration."""
+        return {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <demo@example.org>"}
+
+    @classmethod
+    def version(cls) -> Sequence[str]:
+        """`Mercurial Distributed SCM (version 7.2.4)`."""
+        return "hg", "version"
+
+    @classmethod
+    def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
+        """By its own converter; the branch is the default one."""
+        run("hg", "--config", "extensions.convert=", "convert", "--quiet", "git", "hg")
+        run("hg", "-R", "hg", "bookmark", "--delete", "main")
+
+    def server(self, host: str, port: int) -> Sequence[str]:
+        """`hg serve`, writable, without encryption."""
+        collection = self.site.folder.parent / "hgweb.conf"
+        collection.write_text(f"[paths]\n/ = {self.site.served}/*\n[web]\nrefreshinterval = 0\n", encoding="utf-8")
+        return (
+            "hg", "serve", "--address", host, "--port", str(port), "--webdir-conf", str(collection),
+            "--config", "web.push_ssl=False", "--config", "web.allow-push=*",
+        )  # fmt: skip
+
+    def fill(self) -> None:
+        """A copy on the server, and two clones."""
+        served = self.site.served
+        self.site.run(
+            CLIENT, "hg", "clone", "--noupdate", str(self.fixtures / "hg"), str(served / "project"), folder="."
+        )
+        for user in (CLIENT, OTHER):
+            self.site.run(user, "hg", "clone", "--quiet", self.site.url("project"), user, folder=".")
+
+    def tip(self, folder: str) -> str:
+        """The newest revision of a repository."""
+        return self.site.run(CLIENT, "hg", "log", "--rev", "tip", "--template", "{node}", folder=folder)
+
+    def acts(self) -> Mapping[str, Act]:
+        """All but making a repository."""
+
+        def commit(user: str, what: str) -> None:
+            self.change(user, what)
+            self.site.run(user, "hg", "commit", "--message", what)
+
+        def others() -> None:
+            commit(OTHER, "one more")
+            self.site.run(OTHER, "hg", "push", "--quiet")
+
+        def topic() -> None:
+            self.site.run(CLIENT, "hg", "branch", "--quiet", "topic")
+            commit(CLIENT, "topic")
+
+        def diverge() -> None:
+            others()
+            commit(CLIENT, "diverged")
+
+        def same(one: str = "served/project", other: str = CLIENT) -> Callable[[], tuple[str, str]]:
+            return lambda: (self.tip(one), self.tip(other))
+
+        pull, push = ("hg", "pull", "--quiet"), ("hg", "push", "--quiet")
+        empty = self.site.served / "empty"
+        return {
+            base.CLONE: Act(
+                ("hg", "clone", "--quiet", self.site.url("project"), "clone"), same=same(other="clone"), folder="."
+            ),
+            base.PULL_NOTHING: Act(pull, same=same()),
+            base.PULL_ONE: Act(pull, others, same()),
+            base.PUSH_ONE: Act(push, lambda: commit(CLIENT, "one more"), same()),
+            base.PUSH_NOTHING: Act(push, same=same(), status=NOTHING),
+            base.NEW_BRANCH: Act((*push, "--new-branch"), topic, same()),
+            base.TAG: Act(push, lambda: self.site.run(CLIENT, "hg", "tag", "v1"), same()),
+            base.DIVERGED: Act(push, diverge, same(other=OTHER), status=None, says="new remote head"),
+            base.PUSH_ALL: Act(
+                (*push, self.site.url("empty")),
+                lambda: self.site.run(CLIENT, "hg", "init", str(empty), folder="."),
+                same("served/empty"),
+            ),
+        }  # fmt: skip

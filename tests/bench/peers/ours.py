@@ -1,0 +1,119 @@
+"""Git and Breezy over hpss://, to our server."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
+from bench.peers import base
+from bench.peers.base import CLIENT, Act
+from bench.peers.brz import Brz
+from bench.peers.git import REF, Git
+from smartserver.cli.errors import CommandError
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+
+class Ours(Git):
+    """Stock git and its remote helper."""
+
+    name: ClassVar[str] = "hpss"
+    label: ClassVar[str] = "git over hpss://"
+    programs: ClassVar[tuple[str, ...]] = ("git", "git-remote-hpss")
+    earlier: ClassVar[Mapping[str, int]] = {}
+    notes: ClassVar[tuple[str, ...]] = (
+        "hpss:// makes a repository with its first push, so that its last two rows are one operation",
+    )
+
+    def server(self, host: str, port: int) -> Sequence[str]:
+        """`smartserver serve`, writable."""
+        return serving(self.site.served, host, port)
+
+    def make(self, name: str) -> None:
+        """The first push does it."""
+
+    def tip(self, ref: str, name: str = "project") -> str:
+        """Where a ref of the server is, as it says itself."""
+        return self.site.run(CLIENT, "git", "ls-remote", self.site.url(name), ref).partition("\t")[0]
+
+    def acts(self) -> Mapping[str, Act]:
+        """Git's, and making a repository."""
+        acts = super().acts()
+        new = ("git", "push", "--quiet", self.site.url("new"), REF)
+        made = replace(acts[base.PUSH_ALL], command=new, same=lambda: (self.tip(REF, "new"), self.tip(REF)))
+        return {**acts, base.NEW_REPOSITORY: made}
+
+
+class OursByBrz(Brz):
+    """Breezy with our plugin, by this interpreter, which finds Breezy where `brz` is."""
+
+    name: ClassVar[str] = "hpss-brz"
+    label: ClassVar[str] = "brz over hpss://"
+    earlier: ClassVar[Mapping[str, int]] = {}
+    command: ClassVar[tuple[str, ...]] = BRZ
+
+    @classmethod
+    def lacking(cls, path: str) -> list[str]:
+        """Breezy, where this interpreter does not find it."""
+        try:
+            cls.settings(Path(), path)
+        except CommandError as wrong:
+            return super().lacking(path) or [str(wrong)]
+        return []
+
+    @classmethod
+    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
+        """The plugin from here.
+
+        Raises:
+            CommandError: this interpreter does not find Breezy.
+        """
+        program = shutil.which("brz", path=path)
+        settings = dict(super().settings(folder, path))
+        for without in WITHOUT_PLUGIN:
+            del settings[without]
+        library = breezy_library(Path(program).parent if program else None)
+        return {**settings, **library, "BRZ_PLUGINS_AT": plugin_at()}
+
+    def server(self, host: str, port: int) -> Sequence[str]:
+        """`smartserver serve`, writable."""
+        return serving(self.site.served, host, port)
+
+    def make_empty(self, name: str) -> None:
+        """The first push does it."""
+
+    def begin(self) -> None:
+        """By a push."""
+        self.site.run(CLIENT, *BRZ, "init-shared-repository", "--quiet", self.site.url("repository"), folder=".")
+        trunk = str(self.fixtures / "brz" / "trunk")
+        self.site.run(CLIENT, *BRZ, "push", "--quiet", "-d", trunk, self.site.url("repository/trunk"), folder=".")
+
+    def there(self, branch: str) -> str:
+        """As it is stored."""
+        return stored_tip(self.site.served, branch)
+
+
+def serving(served: Path, host: str, port: int) -> Sequence[str]:
+    """The command of our server, for whoever asks."""
+    return (
+        sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--listen", f"{host}:{port}",
+        "--anonymous", "write",
+    )  # fmt: skip
+
+
+def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:
+    """The repository of a Breezy branch below `served`, which is the first part of its path, and the branch's ref."""
+    repository, _, name = branch.partition("/")
+    return PackRepository(LocalTransport(str(served)), repository), name.encode() or b"."
+
+
+def stored_tip(served: Path, branch: str) -> str:
+    """Revno and tip of a Breezy branch, as `last-revision` of Breezy's own has them; empty where there is none."""
+    repository, name = stored(served, branch)
+    value = repository.snapshot().view.refs().get(name) if repository.exists() else None
+    return "" if value is None else f"{value[0].attributes.decode()} {value[0].id.decode()}"

@@ -1,0 +1,181 @@
+"""What processes cost: wall time, CPU and memory, of a command and of a server, each with all its children.
+
+Memory is read from /proc every few milliseconds. A process's own highest mark is in there, so that only what it grows
+in its last moments is missed. Where there is no /proc (macOS) figures of a server are 0, those of a command come from
+its resource usage, which counts the largest of its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import written
+
+MODULES: Mapping[str, str] = {"PYTHONPATH": str(Path(__file__).parents[1])}
+"""The environment in which another process finds this package."""
+
+SAMPLE = 0.02
+"""Seconds between two looks at memory: 1 % of a core."""
+
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a command or a span of time cost; CPU in seconds, memory in bytes."""
+
+    seconds: float
+    cpu: float
+    largest: int
+    """The most memory one process had."""
+    together: int
+    """The most memory all processes had at one time; pages they share count for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command that has ended."""
+
+    status: int
+    output: str
+    errors: str
+    cost: Cost
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all below it, as far as they are still there."""
+    found = [pid]
+    for process in found:
+        try:
+            threads = list((_PROC / str(process) / "task").iterdir())
+        except OSError:
+            continue
+        for thread in threads:
+            try:
+                found += map(int, (thread / "children").read_text().split())
+            except OSError:
+                continue
+    return found
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process and all below it so far, those that have ended and were waited for included."""
+    ticks = 0
+    for process in descendants(pid):
+        try:
+            fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks * _TICK
+
+
+def memory_of(pid: int) -> tuple[int, int]:
+    """The greatest highest mark among a process and those below it, and what they have together now, in bytes."""
+    largest = together = 0
+    for process in descendants(pid):
+        try:
+            lines = (_PROC / str(process) / "status").read_text().splitlines()
+        except OSError:
+            continue
+        sizes = {name: value for name, _, value in (line.partition(":") for line in lines)}
+        largest = max(largest, _kib(sizes.get("VmHWM")))
+        together += _kib(sizes.get("VmRSS"))
+    return largest, together
+
+
+def _kib(value: str | None) -> int:
+    return int(value.split()[0]) * 1024 if value else 0
+
+
+class Watch:
+    """Sees what a process costs while the context is open, as long as it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._largest = self._together = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="watch", daemon=True)
+        self._begun = self._ended = 0.0
+        self._cpu = 0.0
+
+    def __enter__(self) -> Self:
+        # From here on the highest mark is that of this span (Linux 4.0; elsewhere it stays that of the process's life).
+        with contextlib.suppress(OSError):
+            (_PROC / str(self._pid) / "clear_refs").write_text("5")
+        self._cpu = cpu_of(self._pid)
+        self._begun = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended = time.monotonic()
+        self._over.set()
+        self._thread.join()
+        self._look()
+        self._cpu = cpu_of(self._pid) - self._cpu
+
+    @property
+    def cost(self) -> Cost:
+        """What it cost; once the context is left."""
+        return Cost(self._ended - self._begun, self._cpu, self._largest, self._together)
+
+    def _sample(self) -> None:
+        while not self._over.wait(SAMPLE):
+            self._look()
+
+    def _look(self) -> None:
+        largest, together = memory_of(self._pid)
+        self._largest = max(self._largest, largest)
+        self._together = max(self._together, together)
+
+
+def measure(command: Sequence[str], folder: Path | None, environment: Mapping[str, str], *, check: bool = True) -> Ran:
+    """Run a command and see what it costs, its children included.
+
+    Raises:
+        CommandError: it failed, and `check`.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        begun = time.monotonic()
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        )
+        try:
+            with Watch(process.pid) as watch:
+                usage = _wait(process)
+                ended = time.monotonic()
+        except BaseException:
+            if process.returncode is None:
+                process.terminate()
+                process.wait()
+            raise
+        said, complained = written(output), written(errors)
+    if check and process.returncode:
+        raise CommandError(f"{' '.join(command)}: status {process.returncode}: {complained.strip()}")
+    seen = watch.cost
+    # Resource usage names the largest too, but counts what this process had when it forked.
+    largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
+    cost = Cost(ended - begun, usage.ru_utime + usage.ru_stime, largest, seen.together or largest)
+    return Ran(process.returncode, said, complained, cost)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> resource.struct_rusage:
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage

@@ -1,0 +1,250 @@
+"""The two sides: stock Breezy and `brz serve`, Breezy with our plugin and `smartserver serve`.
+
+Both begin alike: on the server a repository `project` with the branches `trunk` and `old`; on the user's side pieces,
+folders of which each command gets a fresh copy. Where a branch is, is read off the disk and not asked.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
+from bench.compare.site import Place
+from bench.peers.base import CLIENT, Act
+from bench.peers.brz import Brz, last_revision
+from bench.peers.ours import serving, stored, stored_tip
+from smartserver.cli.errors import CommandError
+
+BEHIND = 10
+"""Revisions of the main line that `old`, `behind` and `stale` lack."""
+
+BACK = f"-{BEHIND + 1}"
+"""The newest they have, as brz's users name it."""
+
+AUTHOR = "User <user@example.org>"
+"""Who commits: nobody the history knows, so that what he may sign is his own."""
+
+SIGNING = '''"""Signs without keys, as Breezy's own tests do."""
+
+from breezy import gpg
+
+gpg.GPGStrategy = gpg.LoopbackGPGStrategy
+'''
+"""A plugin both sides have: GnuPG would need keys, and a module of Python's that is not on PyPI."""
+
+EMPTY = "empty"
+"""The piece of a command that needs none."""
+
+
+class Side(Brz):
+    """One of the two; its figures are a column."""
+
+    command: ClassVar[tuple[str, ...]] = BRZ
+
+    def __init__(self, site: Place, fixtures: Path, pieces: Path, wanted: Collection[str]) -> None:
+        """`pieces`: where the pieces lie, out of the way of a server; `wanted`: those that are made."""
+        super().__init__(site, fixtures)
+        self.place = site
+        self.pieces = pieces
+        self.wanted = wanted
+        self.file = ""
+        """The file commands are tried on: the largest at the root of the tree."""
+        self.lacks: dict[str, str] = {}
+        """Pieces that could not be made, and why."""
+
+    @classmethod
+    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
+        """A user whom the history does not know."""
+        return {**super().settings(folder, path), "BRZ_EMAIL": AUTHOR}
+
+    @classmethod
+    def plugins(cls, signing: Path) -> Mapping[str, str]:
+        """The environment that says which plugins are loaded."""
+        return {"BRZ_PLUGINS_AT": f"ratchet_signing@{signing}"}
+
+    def acts(self) -> Mapping[str, Act]:
+        """None: what is run is in `rows`."""
+        return {}
+
+    def brz(self, *words: str, folder: str = "") -> str:
+        """What a command of the user said, in a folder below his own.
+
+        Raises:
+            CommandError: it failed.
+        """
+        return self.place.run(CLIENT, *self.command, *words, folder=f"{CLIENT}/{folder}")
+
+    def home(self, folder: str = "") -> Path:
+        """The user's folder, or one below it."""
+        return self.place.folder / CLIENT / folder
+
+    # -- the beginning
+
+    def begin(self) -> None:
+        """Put the history on the server, as this side does."""
+        shutil.copytree(self.fixtures / "brz", self.place.served / "project", symlinks=True)
+
+    def fill(self) -> None:
+        """The server's branches, and those of the user's pieces that are wanted.
+
+        Raises:
+            CommandError: there is not even a branch.
+        """
+        self.home().mkdir()
+        self.begin()
+        self.brz("branch", "--quiet", self.place.url("project/trunk"), "mine")
+        files = [each for each in self.home("mine").iterdir() if each.is_file() and not each.is_symlink()]
+        if not files:
+            raise CommandError("the history has no file at the root of its tree")
+        self.file = max(files, key=lambda each: (each.stat().st_size, each.name)).name
+        self.brz("branch", "--quiet", "-r", BACK, "mine", "behind")
+        self.brz("push", "--quiet", "-d", "behind", self.place.url("project/old"))
+        self.home(EMPTY).mkdir()
+        for name in self.wanted:
+            try:
+                self.make(name)
+            except CommandError as wrong:
+                self.lacks[name] = str(wrong)
+        self.home().rename(self.pieces)
+        self.home().mkdir()
+
+    def make(self, piece: str) -> None:
+        """Make one of the user's pieces.
+
+        Raises:
+            CommandError: this side cannot.
+        """
+        trunk = self.place.url("project/trunk")
+        match piece:
+            case "ahead":
+                self.copy("mine", piece)
+                self.commit(piece, "one more")
+                self.commit(piece, "and one more")
+            case "diverged":
+                self.copy("behind", piece)
+                (self.home(piece) / "a-new-file").write_text("new\n", encoding="utf-8")  # No conflict for a merge.
+                self.brz("add", "--quiet", "a-new-file", folder=piece)
+                self.brz("commit", "--quiet", "--message", piece, folder=piece)
+            case "bound":
+                self.brz("checkout", "--quiet", trunk, piece)
+                self.edit(piece, "edited")
+            case "stale":
+                self.brz("checkout", "--quiet", "-r", BACK, trunk, piece)
+            case "light":
+                self.brz("checkout", "--quiet", "--lightweight", trunk, piece)
+                self.edit(piece, "edited")
+            case "shared":
+                self.brz("init-shared-repository", "--quiet", piece)
+                self.brz("branch", "--quiet", "behind", f"{piece}/old")
+
+    def copy(self, piece: str, other: str) -> None:
+        """One piece made of another."""
+        shutil.copytree(self.home(piece), self.home(other), symlinks=True)
+
+    def take(self, piece: str) -> None:
+        """Give the user this piece."""
+        shutil.copytree(self.pieces / piece, self.home(piece), symlinks=True)
+
+    def edit(self, folder: str, what: str) -> None:
+        """Change the file, not committed."""
+        with (self.home(folder) / self.file).open("a", encoding="utf-8") as file:
+            file.write(f"{what}\n" * 20)
+
+    def commit(self, folder: str, what: str) -> None:
+        """Commit a change."""
+        self.edit(folder, what)
+        self.brz("commit", "--quiet", "--message", what, folder=folder)
+
+    # -- where things are
+
+    def mine(self, folder: str) -> str:
+        """Revno and tip of a branch of the user's."""
+        return last_revision(self.home(folder))
+
+    def has_repository(self, path: str) -> bool:
+        """Whether there is a repository on the server."""
+        return (self.place.served / path / ".bzr" / "repository").exists()
+
+    def packs(self) -> int:
+        """How many packs the project has."""
+        return len(list((self.place.served / "project" / ".bzr" / "repository" / "packs").iterdir()))
+
+    def tagged(self, branch: str, tag: str) -> bool:
+        """Whether a branch of the server's has a tag."""
+        place = self.place.served / branch / ".bzr" / "branch" / "tags"
+        return f"{len(tag)}:{tag}".encode() in (place.read_bytes() if place.exists() else b"")
+
+    def configuration(self, branch: str) -> str:
+        """What is set for a branch of the server's."""
+        return (self.place.served / branch / ".bzr" / "branch" / "branch.conf").read_text(encoding="utf-8")
+
+
+class Stock(Side):
+    """Breezy alone."""
+
+    name: ClassVar[str] = "stock"
+    label: ClassVar[str] = "bzr://"
+
+    @classmethod
+    def plugins(cls, signing: Path) -> Mapping[str, str]:
+        """Ours may be installed beside it."""
+        return {**super().plugins(signing), **WITHOUT_PLUGIN}
+
+
+class Plugin(Side):
+    """Breezy with our plugin, to our server."""
+
+    name: ClassVar[str] = "ours"
+    label: ClassVar[str] = "hpss://"
+
+    @classmethod
+    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
+        """As stock's, but that nothing keeps our plugin out."""
+        return {name: value for name, value in super().settings(folder, path).items() if name not in WITHOUT_PLUGIN}
+
+    @classmethod
+    def plugins(cls, signing: Path) -> Mapping[str, str]:
+        """Ours, from here: it need not be installed beside Breezy."""
+        plugins = super().plugins(signing)
+        return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{plugin_at()}"}
+
+    def server(self, host: str, port: int) -> Sequence[str]:
+        """`smartserver serve`, writable."""
+        return serving(self.site.served, host, port)
+
+    def begin(self) -> None:
+        """By a push, which makes the repository."""
+        self.brz("init-shared-repository", "--quiet", self.place.url("project"))
+        self.brz("push", "--quiet", "-d", str(self.fixtures / "brz" / "trunk"), self.place.url("project/trunk"))
+
+    def there(self, branch: str) -> str:
+        """As it is stored."""
+        return stored_tip(self.place.served, branch)
+
+    def has_repository(self, path: str) -> bool:
+        """As it is stored."""
+        return stored(self.place.served, path)[0].exists()
+
+    def packs(self) -> int:
+        """As it is stored."""
+        return len(stored(self.place.served, "project")[0].snapshot().packs)
+
+    def _entries(self, of: str, branch: str) -> Mapping[bytes, bytes]:
+        """The entries of a map that belong to a branch."""
+        repository, name = stored(self.place.served, branch)
+        entries = dict(repository.snapshot().view.map(of).items())
+        return {key.partition(b"\0")[2]: value for key, value in entries.items() if key.startswith(name + b"\0")}
+
+    def tagged(self, branch: str, tag: str) -> bool:
+        """As it is stored."""
+        return tag.encode() in self._entries("tags", branch)
+
+    def configuration(self, branch: str) -> str:
+        """As it is stored."""
+        return self._entries("config", branch).get(b"", b"").decode()
+
+
+SIDES: tuple[type[Side], ...] = (Stock, Plugin)
