@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from transports.sshd import Sshd
+    from sshd import Sshd
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
@@ -68,7 +68,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A real OpenSSH server on loopback."""
-    from transports.sshd import Sshd
+    from sshd import Sshd
 
     try:
         with Sshd(tmp_path_factory.mktemp("sshd")) as server:

@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.breezy_lossless import WRONG, Original, Part, Tally, open_original
 from bench.report import Progress, Report
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.servers import Say, Workspace
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.plugins.breezy_lossless import WRONG, Original, Part, Tally, open_original
 from smartserver.records.model import RevisionId
 
 STEPS = 7

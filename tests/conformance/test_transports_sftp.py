@@ -1,4 +1,4 @@
-"""transports.sftp, transports.sftp_talks, transports.sshd: SFTP against the promises of `transports.base`, on OpenSSH's
+"""transports.sftp, transports.sftp_talks, sshd: SFTP against the promises of `transports.base`, on OpenSSH's
 server and on Twisted Conch's."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sshd import Sshd
 
 from transports import sftp_talks
 from transports.base import Transport
@@ -17,7 +18,6 @@ from transports.conformance import TransportSuite
 from transports.decorators.counted import CountedTransport
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
-from transports.sshd import Sshd
 
 pytestmark = pytest.mark.sockets
 

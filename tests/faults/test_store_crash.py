@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pytest
 from builders import MAIN, Clock, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
 from copies import freeze, thaw
+from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
 from smartserver.store import recovery
@@ -25,7 +26,6 @@ from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.base import Transport
-from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.errors import CodedError, Locked, TransportError
 from transports.memory import Aftermath, MemoryTransport
 

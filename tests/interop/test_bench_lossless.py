@@ -1,4 +1,4 @@
-"""`bench lossless` (plugins.breezy_lossless) on a small history: what it compares, and that a difference is
+"""`bench lossless` (bench.breezy_lossless) on a small history: what it compares, and that a difference is
 told."""
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench import breezy_lossless as lossless
 from bench.command import command
 from benches import bench
 from brz_histories import RandomHistory, new_repository, quiet
 from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
-from smartserver.plugins import breezy_lossless as lossless
 
 pytestmark = [
     pytest.mark.sockets,

@@ -18,12 +18,12 @@ import pytest
 from bench.baseline.rows import ROWS
 from brz_sides import SHIM
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
+from sshd import Sshd
 
 from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
-from transports.sshd import Sshd
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

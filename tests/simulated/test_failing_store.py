@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import MAIN, History
+from faulty_transport import FaultMode, FaultyTransport
 from simulated_joint import NEW, HistorySource, Joint
 
 from netem.link import Link
@@ -11,7 +12,6 @@ from netem.simulated import SimulatedNetwork
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.repository import PackRepository
-from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.errors import TransportError
 from transports.memory import MemoryTransport
 

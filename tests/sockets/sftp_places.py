@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sshd import Sshd
+
 from netem.proxy import Proxy
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
 from transports.sftp_session import PATIENCE
-from transports.sshd import Sshd
 
 
 def place(server: Sshd, folder: Path, proxy: Proxy | None = None, *, patience: float = PATIENCE) -> SftpTransport:

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from mixed_writer import connected, line_of
 from pushing import NEW, Source
 from serving import PATIENCE, Server, lanes
+from sshd import Sshd
 
 from smartserver.cli.main import group
 from smartserver.client.repository import RemoteRepository
@@ -29,7 +30,6 @@ from smartserver.store import swap
 from smartserver.store.repository import PackRepository
 from transports.errors import Locked, NoSuchFile
 from transports.local import LocalTransport
-from transports.sshd import Sshd
 
 pytestmark = pytest.mark.sockets
 

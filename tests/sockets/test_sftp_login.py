@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sshd import ALIAS, Sshd
 
 from transports.errors import NotSupported, PermissionDenied, TransportFailed
 from transports.registry import open_url
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
-from transports.sshd import ALIAS, Sshd
 from transports.steps import Delete, Get, MakeDirectory, Put, Rename, Step, SyncDirectory
 
 pytestmark = pytest.mark.sockets

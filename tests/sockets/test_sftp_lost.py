@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sftp_places import place
+from sshd import Sshd
 
 from netem.effects import Blackhole, Cut
 from netem.link import Link
@@ -19,7 +20,6 @@ from transports import steps
 from transports.errors import TransportFailed
 from transports.sftp import SftpTransport
 from transports.sftp_login import Account, _Carrier, log_in
-from transports.sshd import Sshd
 from transports.steps import Step
 
 pytestmark = pytest.mark.sockets

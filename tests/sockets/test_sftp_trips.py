@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from sftp_places import place
+from sshd import Sshd
 
 from netem.proxy import Proxy
 from transports import steps
 from transports.base import ReadFile
 from transports.errors import DirectoryNotEmpty
 from transports.sftp import SftpTransport
-from transports.sshd import Sshd
 
 pytestmark = pytest.mark.sockets
 

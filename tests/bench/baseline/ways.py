@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
+from sshd import Sshd
+
 from bench.baseline.rows import RPC, SFTP, VFS
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import HOST, Workspace, free_port
 from smartserver.client.vfs_transport import from_url
 from transports.base import Transport
-from transports.sshd import Sshd
 
 
 class Way(ABC):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from builders import MAIN, Clock, History, Lockless, check_whole, push, refs_of, request_id, upload
 from copies import freeze, thaw
+from faulty_transport import FaultyTransport
 
 from smartserver.errors import MissingParents
 from smartserver.records.model import Tip
@@ -18,7 +19,6 @@ from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upkeep import UNNAMED_KEPT
 from smartserver.store.upload import Upload
 from transports.base import Transport
-from transports.decorators.faulty import FaultyTransport
 from transports.errors import CodedError, TransportFailed
 from transports.memory import MemoryTransport
 

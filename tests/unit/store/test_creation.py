@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, Lockless, push
+from faulty_transport import FaultyTransport
 from root_cases import create, make, many, new_root, tip
 from trips import Trips
 
@@ -18,7 +19,6 @@ from smartserver.store.format import Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.store.swap import RootFile
 from transports.base import Stat, Transport
-from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportFailed
 from transports.local import LocalTransport

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, check_whole, push, refs_of, upload
+from faulty_transport import FaultyTransport
 
 from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown
 from smartserver.store.format import MADE_BESIDE
 from smartserver.store.repository import PackRepository
 from transports.base import Transport, WriteFile
-from transports.decorators.faulty import FaultyTransport
 from transports.errors import TransportError, TransportFailed
 from transports.memory import MemoryTransport
 

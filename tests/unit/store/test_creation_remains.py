@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, create, push, request_id, upload
+from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, InvalidPath, OutcomeUnknown
 from smartserver.store.creation import instead
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.base import Transport, WriteFile
-from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportError
 from transports.memory import Aftermath, MemoryTransport

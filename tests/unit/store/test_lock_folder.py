@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from builders import MAIN, Lockless, Stepwise
+from faulty_transport import FaultMode, FaultyTransport
 from root_cases import NOW, entry, make, push, tip
 
 from smartserver.errors import Banned, OutcomeUnknown, Unsupported
@@ -20,7 +21,6 @@ from smartserver.store.lock_folder import HELD, WHO, Holder, LockFolder, decode
 from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import LockBroken, RootFile, Swap
 from transports.base import Transport
-from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import (
     DirectoryNotEmpty,

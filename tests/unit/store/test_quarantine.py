@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from builders import Repeatable, Stepwise
 from drafts import written
+from faulty_transport import FaultyTransport
 
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.quarantine import LOCK, Quarantine, sweep
-from transports.decorators.faulty import FaultyTransport
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 

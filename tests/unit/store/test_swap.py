@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from builders import MAIN
 from copies import freeze, thaw
+from faulty_transport import FaultMode, FaultyTransport
 from root_cases import KINDS, NOW, create, entry, make, many, new_root, pack, push, randomness, tip
 
 from smartserver.errors import (
@@ -22,7 +23,6 @@ from smartserver.store.document import Root, empty_root, encode_root
 from smartserver.store.root import RootView, next_root, tombstone
 from smartserver.store.swap import RootFile, RootMoved
 from transports.base import Transport
-from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.local import LocalTransport

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, locate, push, request_id, upload
+from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
@@ -15,7 +16,6 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repack import AHEAD, BEHIND, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
-from transports.decorators.faulty import FaultyTransport
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
 

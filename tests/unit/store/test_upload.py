@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import MAIN, History, create, push, request_id, upload
+from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
 
 from smartserver.errors import (
@@ -12,7 +13,6 @@ from smartserver.errors import (
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
-from transports.decorators.faulty import FaultyTransport
 from transports.errors import NoSpace, TransportFailed
 from transports.memory import MemoryTransport
 

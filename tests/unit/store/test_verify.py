@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
+from faulty_transport import FaultyTransport
 
 from smartserver.errors import NoSuchRepository
 from smartserver.records.model import BaseTag, Entry, Key, Parent, Tip
@@ -24,7 +25,6 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
 from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
-from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport

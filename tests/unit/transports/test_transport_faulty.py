@@ -1,4 +1,4 @@
-"""transports.decorators.faulty."""
+"""faulty_transport."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from faulty_transport import FaultMode, FaultyTransport
 
 from transports.base import Transport
-from transports.decorators.faulty import FaultMode, FaultyTransport
 from transports.errors import NoSuchFile, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
 from transports.steps import Delete, Get, MakeDirectory, Put, Rename, Step, SyncDirectory

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import pytest
+from faulty_transport import FaultyTransport
 
 from smartserver.verbs.declare import Arguments, Context, Effect, Files, Result
 from smartserver.verbs.vfs import (
@@ -35,7 +36,6 @@ from smartserver.verbs.vfs import (
     sync_dir,
 )
 from transports.base import ReadFile, Transport, WriteFile
-from transports.decorators.faulty import FaultyTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, NotADirectory, TransportError, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
