@@ -15,9 +15,10 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from smartserver.records import delta, limits
+from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Kind, Parent, RevisionId, made
@@ -65,7 +66,11 @@ _ENTRY: Final = 250
 """Bytes that an entry of a cache counts for besides its value: its name, its place in the dictionary and in the order
 (measured: 240). Frames have 200 bytes on the average: what they hold is a half of what is taken for them."""
 
-_Name = TypeVar("_Name", Key, int)
+
+def _cost(value: bytes) -> int:
+    """Bytes that a cached value takes."""
+    return len(value) + _ENTRY
+
 
 Texts = Callable[[int, Key], bytes]
 """The text of a record that is no longer, or was never, held here: kind and key."""
@@ -201,8 +206,8 @@ class SegmentWriter:
         self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else None
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
-        self._texts = _ByteCache[Key](cache)
-        self._frames = _ByteCache[int](_FRAME_CACHE)
+        self._texts = Cache[tuple[int, Key], bytes](cache, _cost)
+        self._frames = Cache[tuple[int, int], bytes](_FRAME_CACHE, _cost)
         self._versions = [_Versions() for _ in self._kinds]
         self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, int]] = {}
         self._ancestry = _Ancestry()
@@ -417,31 +422,6 @@ class SegmentWriter:
 def _folder_and_extension(record: NewRecord | Repeated) -> tuple[int, bytes, bytes]:
     folder, _, name = record.path.rpartition(b"/")
     return record.kind, folder, name.rpartition(b".")[2]
-
-
-class _ByteCache(Generic[_Name]):
-    """Byte strings by kind and name, up to `room` bytes of them; the least recently used are dropped."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._held: OrderedDict[tuple[int, _Name], bytes] = OrderedDict()
-
-    def get(self, name: tuple[int, _Name]) -> bytes | None:
-        found = self._held.get(name)
-        if found is not None:
-            self._held.move_to_end(name)
-        return found
-
-    def put(self, name: tuple[int, _Name], value: bytes) -> None:
-        held = self._held
-        old = held.get(name)
-        if old is not None:
-            self._room += len(old) + _ENTRY
-            held.move_to_end(name)
-        held[name] = value
-        self._room -= len(value) + _ENTRY
-        while self._room < 0:
-            self._room += len(held.popitem(last=False)[1]) + _ENTRY
 
 
 class _Ancestry:

@@ -6,11 +6,11 @@ Nothing of the size of the texts is kept but the most recent ones: the rest is r
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from smartserver.errors import shown
+from smartserver.records.cache import Cache
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key, Record, made
 from smartserver.store.index import ONE_BYTE, Row
@@ -26,36 +26,30 @@ STORED_BASE = -2
 """In the base column: the base lies in the repository."""
 
 
+def _cost(record: Record) -> int:
+    return len(record.text) + len(record.key)
+
+
 class RecentRecords:
     """Records by kind and key, the least recently used dropped first; for one thread."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
+        self._largest = limit // 2
         self._limit = limit
-        self._size = 0
-        self._records: OrderedDict[tuple[int, Key], Record] = OrderedDict()
+        self.clear()
 
     def get(self, kind: int, key: Key) -> Record | None:
         """That record, if it is still here."""
-        found = self._records.get((kind, key))
-        if found is not None:
-            self._records.move_to_end((kind, key))
-        return found
+        return self._records.get((kind, key))
 
     def put(self, record: Record) -> None:
-        """Keep a record; the largest ones are not worth what they would push out."""
-        place = (record.kind, record.key)
-        if len(record.text) > self._limit // 2 or place in self._records:
-            return
-        self._records[place] = record
-        self._size += len(record.text) + len(record.key)
-        while self._size > self._limit:
-            _, dropped = self._records.popitem(last=False)
-            self._size -= len(dropped.text) + len(dropped.key)
+        """Keep a record, the first of its key; the largest ones are not worth what they would push out."""
+        if len(record.text) <= self._largest and self.get(record.kind, record.key) is None:
+            self._records.put((record.kind, record.key), record)
 
     def clear(self) -> None:
         """Keep none."""
-        self._records.clear()
-        self._size = 0
+        self._records = Cache[tuple[int, Key], Record](self._limit, _cost)
 
 
 class Frame(NamedTuple):

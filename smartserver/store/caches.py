@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import NamedTuple
+
+from smartserver.records.cache import Cache
 
 TEXT_BYTES = 64 << 20
 """Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
@@ -15,6 +16,10 @@ class CachedText(NamedTuple):
 
     text: bytes
     proved: bool
+
+
+def _cost(kept: CachedText) -> int:
+    return len(kept.text)
 
 
 class CacheCounts(NamedTuple):
@@ -34,8 +39,7 @@ class TextCache:
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         """`limit`: bytes of text; 0 keeps nothing."""
         self._limit = limit
-        self._texts: OrderedDict[bytes, CachedText] = OrderedDict()
-        self._size = 0
+        self._texts = Cache[bytes, CachedText](limit, _cost)
         self._hits = self._misses = self._evictions = 0
         self._lock = threading.Lock()
 
@@ -47,7 +51,6 @@ class TextCache:
                 self._misses += 1
                 return None
             self._hits += 1
-            self._texts.move_to_end(key)
             return found
 
     def put(self, key: bytes, text: bytes, *, proved: bool) -> None:
@@ -55,17 +58,9 @@ class TextCache:
         if len(text) > self._limit // 2:
             return
         with self._lock:
-            old = self._texts.pop(key, None)
-            if old is not None:
-                self._size -= len(old.text)
-            self._texts[key] = CachedText(text, proved)
-            self._size += len(text)
-            while self._size > self._limit:
-                _, dropped = self._texts.popitem(last=False)
-                self._size -= len(dropped.text)
-                self._evictions += 1
+            self._evictions += self._texts.put(key, CachedText(text, proved))
 
     def counts(self) -> CacheCounts:
         """The counters, taken at one moment."""
         with self._lock:
-            return CacheCounts(self._hits, self._misses, self._evictions, len(self._texts), self._size)
+            return CacheCounts(self._hits, self._misses, self._evictions, len(self._texts), self._texts.size)

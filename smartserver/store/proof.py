@@ -8,12 +8,12 @@ on down to the files.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
 from smartserver.records import rules
+from smartserver.records.cache import Cache
 from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
 from smartserver.records.rules import Rules
 from smartserver.store.ancestry import Reach
@@ -38,9 +38,7 @@ class ReferenceCache:
     """What records refer to, the least recently used dropped first; only where the key is proof of the text."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
-        self._limit = limit
-        self._size = 0
-        self._found: OrderedDict[tuple[int, Key, Key], tuple[bytes, References, References]] = OrderedDict()
+        self._found = Cache[tuple[int, Key, Key], tuple[bytes, References, References]](limit, _cost)
 
     def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
         """What is kept of that record; nothing where it had another meta, which the key need not prove."""
@@ -55,29 +53,20 @@ class ReferenceCache:
         self, kind: int, key: Key, base: Key, meta: bytes | None = None
     ) -> tuple[References, References] | None:
         """What is kept of a record on that base: what only the record and what only the base refers to."""
-        place = (kind, key, base)
-        found = self._found.get(place)
-        if found is None or (meta is not None and found[0] != meta):
-            return None
-        self._found.move_to_end(place)
-        return found[1:]
+        found = self._found.get((kind, key, base))
+        return None if found is None or (meta is not None and found[0] != meta) else found[1:]
 
     def put_changes(self, kind: int, key: Key, base: Key, meta: bytes, changes: tuple[References, References]) -> None:
         """Keep how a record differs from its base in what it refers to."""
         place = (kind, key, base)
-        if place in self._found:
-            return
-        self._found[place] = (meta, *changes)
-        self._size += _count(changes)
-        while self._size > self._limit:
-            _, (_, *dropped) = self._found.popitem(last=False)
-            self._size -= _count(dropped)
+        if self._found.get(place) is None:
+            self._found.put(place, (meta, *changes))
 
 
-def _count(changes: Sequence[References]) -> int:
-    """What an entry of the cache counts for."""
+def _cost(changes: tuple[bytes, References, References]) -> int:
+    """Keys that an entry of the cache has, and one."""
     count = 1
-    for groups in changes:
+    for groups in changes[1:]:
         for _, _, keys in groups:
             count += len(keys)
     return count

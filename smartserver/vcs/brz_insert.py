@@ -13,13 +13,13 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from smartserver.errors import shown
 from smartserver.records.bzr_pages import is_node, leaf_texts
 from smartserver.records.bzr_revision import read_revision
+from smartserver.records.cache import Cache
 from smartserver.records.check import verify_record
 from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.delta import decompress
@@ -116,7 +116,7 @@ class _Arrived:
         self._size = 0
         self._progress = progress
         self._rows: list[dict[Key, _Row]] = [{} for _ in self._kinds]
-        self._cache = _Cache(CACHE)
+        self._cache = Cache[tuple[int, Key], bytes](CACHE)
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None
@@ -181,7 +181,7 @@ class _Arrived:
                 text = self._text(CHK, key)
                 self._learn(self._refer(key, text), expected)
                 base_key = self._rows[CHK][key].base
-                yield Text(key, None, b"", text, base_key, self._cache.get(CHK, base_key))
+                yield Text(key, None, b"", text, base_key, self._cache.get((CHK, base_key)))
             if expected:
                 # Named by an item that the page it came with has from an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
@@ -193,7 +193,7 @@ class _Arrived:
     def _refer(self, key: Key, text: bytes) -> Mapping[Key, bytes]:
         """Take what a page refers to; the texts it names, as far as it is read, and the sha1 it says of each."""
         row = self._rows[CHK][key]
-        base = self._cache.get(CHK, row.base) if row.base and not row.here else None
+        base = self._cache.get((CHK, row.base)) if row.base and not row.here else None
         try:
             return self._references.page(text, base)
         except ValueError as wrong:
@@ -276,7 +276,7 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             file_id = key[: key.index(b"\0")]
             row = came[key]
-            yield Text(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get(TEXT, row.base))
+            yield Text(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base)))
 
     # ---- texts
 
@@ -284,12 +284,12 @@ class _Arrived:
         """The text of a record that came or is here, proved to be what its key or header says."""
         came = self._rows[kind]
         chain: list[tuple[Key, _Row]] = []
-        text = self._cache.get(kind, key)
+        text = self._cache.get((kind, key))
         while text is None:
             row = came[key]
             chain.append((key, row))
             key = row.base
-            text = self._cache.get(kind, key) if key else b""
+            text = self._cache.get((kind, key)) if key else b""
             if text is None and row.here:
                 text = self._local(kind, key)
         while chain:
@@ -300,7 +300,7 @@ class _Arrived:
                 verify_record(self._kinds[kind], key, row.meta, text, row.check)
             except (Malformed, ValueError) as wrong:
                 raise WrongContent(key, str(wrong)) from wrong
-            self._cache.put(kind, key, text)
+            self._cache.put((kind, key), text)
         return text
 
     def _local(self, kind: int, key: Key) -> bytes:
@@ -308,31 +308,10 @@ class _Arrived:
         for each in self._stores[kind].get_record_stream([name], "unordered", True):
             if each.storage_kind != "absent":
                 text = each.get_bytes_as("fulltext")
-                self._cache.put(kind, key, text)
+                self._cache.put((kind, key), text)
                 return text
         raise WrongContent(key, "a record rests on it, but it is not here")
 
 
 def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
     return tuple([(each,) for each in ids])
-
-
-class _Cache:
-    """Texts by kind and key, up to so many bytes; the least recently used are dropped."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._held: OrderedDict[tuple[int, Key], bytes] = OrderedDict()
-
-    def get(self, kind: int, key: Key) -> bytes | None:
-        found = self._held.get((kind, key))
-        if found is not None:
-            self._held.move_to_end((kind, key))
-        return found
-
-    def put(self, kind: int, key: Key, text: bytes) -> None:
-        if (kind, key) not in self._held:
-            self._held[kind, key] = text
-            self._room -= len(text)
-            while self._room < 0 and len(self._held) > 1:
-                self._room += len(self._held.popitem(last=False)[1])

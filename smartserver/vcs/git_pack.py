@@ -7,10 +7,10 @@ import os
 import struct
 import zlib
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from smartserver.records.cache import Cache
 from smartserver.records.delta import decompress
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Key
@@ -239,9 +239,7 @@ class Texts:
         self.records = Records()
         self._spool = spool
         self._outside = outside
-        self._limit = limit
-        self._held = 0
-        self._texts: OrderedDict[int, bytes] = OrderedDict()
+        self._texts = Cache[int, bytes](limit)  # A text over 64 MiB is no base of anything.
 
     def add(self, row: Row) -> tuple[int, bytes, bytes]:
         """The number of a record, its text and that of its base.
@@ -253,7 +251,7 @@ class Texts:
         record = self.records.add(row)
         base = self._get(self.records.base(record)) if row.base else b""
         text = self.records.decode(record, self._spool, base)
-        self._keep(record, text)
+        self._texts.put(record, text)
         return record, text, base
 
     def _get(self, record: int) -> bytes:
@@ -270,22 +268,12 @@ class Texts:
                 chain.append(record)
                 record = records.base(record)
                 text = self._texts.get(record) if record != ABSENT else b""
-        if not chain and record in self._texts:
-            self._texts.move_to_end(record)
+        if not chain and not records.is_outside(record):
             return text
         for each in reversed(chain):
             text = records.decode(each, self._spool, text)
-        self._keep(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
+        self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
         return text
-
-    def _keep(self, record: int, text: bytes) -> None:
-        if len(text) > self._limit:
-            return  # It would drive out all others, and one over 64 MiB is no base of anything.
-        old = self._texts.pop(record, None)
-        self._texts[record] = text
-        self._held += len(text) - (len(old) if old is not None else 0)
-        while self._held > self._limit:
-            self._held -= len(self._texts.popitem(last=False)[1])
 
 
 class EntryWriter:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-import tracemalloc
 from collections.abc import Sequence
 
 import pytest
 
-from smartserver.errors import LimitExceeded
 from smartserver.records import bases, delta, limits
 from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
@@ -524,69 +522,3 @@ def test_texts_are_asked_for_again_when_dropped() -> None:
     entries = push.send(b"r1", [b"r0"], *[record(edited(text, 1), text) for text in texts])
     assert [base_key(entry) for entry in entries] == [key_of(text) for text in texts]
     assert push.asked == [key_of(text) for text in texts]
-
-
-def test_cache_counts_bytes_and_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = bases._ByteCache(bases._ENTRY + 10)
-    cache.put((0, b"a"), b"1")
-    cache.put((0, b"b"), b"1")
-    assert cache.get((0, b"a")) is None
-    assert cache.get((0, b"b")) == b"1"
-    monkeypatch.setattr(bases, "_ENTRY", 0)
-    cache = bases._ByteCache(10)
-    cache.put((0, b"a"), b"12345")
-    cache.put((0, b"b"), b"12345")
-    assert cache.get((0, b"a")) == b"12345"
-    cache.put((0, b"c"), b"1")
-    assert cache.get((0, b"b")) is None
-    cache.put((0, b"a"), b"1234567890")
-    assert cache.get((0, b"c")) is None
-    assert cache.get((0, b"a")) == b"1234567890"
-    cache.put((0, b"d"), b"12345678901")
-    assert cache.get((0, b"a")) is None
-    assert cache.get((0, b"d")) is None
-    cache.put((0, b"a"), b"1234567890")
-    assert cache.get((0, b"a")) is not None
-
-
-def test_ancestors_are_dropped_with_the_last_child() -> None:
-    ancestry = bases._Ancestry()
-    graph = [
-        Announced(b"a", (Parent(b"outside"),)),
-        Announced(b"b", (Parent(b"a"),)),
-        Announced(b"c", (Parent(b"a"), Parent(b"ghost", True))),
-        Announced(b"d", (Parent(b"b"), Parent(b"c"), Parent(b"b"))),
-        Announced(b"e", (Parent(b"d", True),)),
-    ]
-    ancestry.begin(graph)
-    reach = [ancestry.step(*announced) for announced in graph]
-    assert reach == [(0, 1), (2, 1 << 2 | 1), (3, 1 << 3 | 1), (5, 1 << 5 | 1 << 3 | 1 << 2 | 1), (6, 1 << 6)]
-    assert ancestry._reach == {}
-
-
-def test_a_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_RECORD", 100)
-    with pytest.raises(LimitExceeded, match="bytes of a record: 3977"):
-        Push(bulk=False).send(b"r", [], record(prose(1)))
-
-
-def test_memory_of_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A history of a million objects is pushed by a process of a few hundred megabytes."""
-    monkeypatch.setattr(bases, "_FRAME_CACHE", 0)
-    writer = SegmentWriter((Kind("object", "sha1-key", True),), bulk=True, texts=lambda kind, key: b"", cache=0)
-    count, each = 1000, 10
-    revisions = [hashlib.sha1(b"r%d" % n).digest() for n in range(count)]
-    graph = [
-        Announced(revision, (Parent(before),))
-        for before, revision in zip([b"root", *revisions], revisions, strict=False)
-    ]
-    tracemalloc.start()
-    try:
-        writer.begin(graph)
-        for n, (revision, parents) in enumerate(graph):
-            items = [NewRecord(0, hashlib.sha1(b"%d %d" % (n, k)).digest(), b"", b"text") for k in range(each)]
-            writer.segment(revision, parents, items)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert taken / (count * each) < 150

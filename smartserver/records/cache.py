@@ -1,0 +1,48 @@
+"""`Cache`: values by key up to a limit, the least recently used dropped first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Cache(Generic[K, V]):
+    """For one thread. A value that costs more than the limit is not kept."""
+
+    def __init__(self, limit: int, cost: Callable[[V], int] | Callable[[Any], int] = len) -> None:
+        """`limit`: of the costs of its values together, bytes for instance."""
+        self._limit = limit
+        self._cost = cost
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self.size = 0
+        """What its values cost together."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, which is used now."""
+        found = self._values.get(key)
+        if found is not None:
+            self._values.move_to_end(key)
+        return found
+
+    def put(self, key: K, value: V) -> int:
+        """Keep a value in the place of the one before; how many of other keys were dropped."""
+        values = self._values
+        cost = self._cost(value)
+        if (old := values.pop(key, None)) is not None:
+            self.size -= self._cost(old)
+        if cost > self._limit:
+            return 0
+        values[key] = value
+        self.size += cost
+        dropped = 0
+        while self.size > self._limit:
+            self.size -= self._cost(values.popitem(last=False)[1])
+            dropped += 1
+        return dropped
