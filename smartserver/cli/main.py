@@ -98,12 +98,12 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     ctx.obj = frozenset(debug)
 
 
-def main(command: click.Command = group) -> None:
+def main(command: click.Command = group, name: str = "smartserver") -> None:
     """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
     interrupts = Interrupts()
     try:
         interrupts.heed()
-        code = command.main(standalone_mode=False)
+        code = command.main(prog_name=name, standalone_mode=False)
     except BaseException as wrong:
         code = None if interrupts.number else _say(wrong)
     if interrupts.number:

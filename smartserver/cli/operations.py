@@ -33,6 +33,7 @@ from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 BRANCH = b"refs/heads/smartserver-bench"
+TOPIC = BRANCH + b"-topic"
 VCS = "git sha1"
 KINDS = KINDS_OF[VCS]
 
@@ -110,11 +111,8 @@ class _Commit:
         return self
 
 
-def run(
-    url: str, count: int, flags: Set[str] = frozenset(), rules: Sequence[str] = ()
-) -> Iterator[tuple[OperationCost, ...]]:
-    """Run each operation `count` times; its cost, and beside it that of a client with these bans, where there are any.
-    `flags`: as of `client_for`.
+def run(url: str, count: int, flags: Set[str] = frozenset()) -> Iterator[OperationCost]:
+    """Run each operation `count` times. `flags`: as of `client_for`.
 
     Raises:
         BadUrl, CodedError, MediumError, ProtocolError: the server cannot be talked to.
@@ -126,119 +124,88 @@ def run(
     TcpMedium(location.host, location.port).close()
     with contextlib.ExitStack() as until:
         proxy = until.enter_context(Proxy(0.0, (location.host, location.port)))
-        medium = partial(TcpMedium, proxy.host, proxy.port)
-
-        def side(branch: bytes, flags: Set[str], beside: Sequence[Operations] = ()) -> Operations:
-            observers = until.enter_context(observers_for(flags))
-            client = until.enter_context(Client(medium, observers, agent="bench"))
-            remote = RemoteRepository(client, location.path, Knowledge(None, url))
-            return Operations(client, remote, proxy, count, branch, beside)
-
-        banned = [side(BRANCH + b"-bans", {*flags, f"hpss-ban={','.join(rules)}"})] if rules else []
-        yield from side(BRANCH, flags, banned).rows()
+        observers = until.enter_context(observers_for(flags))
+        client = until.enter_context(Client(partial(TcpMedium, proxy.host, proxy.port), observers, agent="ping"))
+        remote = RemoteRepository(client, location.path, Knowledge(None, url))
+        yield from Operations(client, remote, proxy, count).rows()
 
 
-def _nothing(_side: Operations) -> None:
+def _nothing() -> None:
     """What is done before or after most operations."""
 
 
-Step = Callable[["Operations"], object]
-
-
 class Operations:
-    """Operations of one client, each `count` times, on a connection that a network counts. `beside`: others do the
-    same, in turn with it."""
+    """Operations of one client, each `count` times, on a connection that a network counts."""
 
-    def __init__(
-        self,
-        client: Client,
-        remote: RemoteRepository,
-        network: Counted,
-        count: int,
-        branch: bytes = BRANCH,
-        beside: Sequence[Operations] = (),
-    ) -> None:
-        self._sides = (self, *beside)
+    def __init__(self, client: Client, remote: RemoteRepository, network: Counted, count: int) -> None:
         self._client = client
-        self._branch = branch
-        self._topic = branch + b"-topic"
         self._remote = remote
         self._network = network
         self._count = count
         self._commits = Commits()
 
-    def rows(self) -> Iterator[tuple[OperationCost, ...]]:
-        """The operations in order, one row of each side; what connects and makes the repository is not measured.
+    def rows(self) -> Iterator[OperationCost]:
+        """The operations in order; what connects and makes the repository is not measured.
 
         Where no branch may be deleted, none is made for that, and the one that is pushed to stays.
         """
-        for side in self._sides:
-            with one_operation():
-                side._begin()
+        with one_operation():
+            self._begin()
         with one_operation():
             refused = self._deletion_refused()
-        yield self._measure("ping", Operations._ping)
-        yield self._measure("list refs", Operations._list_refs)
-        yield self._measure("push one commit", Operations._push)
-        yield self._measure("fetch one commit", Operations._fetch, before=Operations._push)
-        yield self._measure("fetch nothing", Operations._fetch_nothing)
-        yield self._measure("push nothing", Operations._push_nothing)
+        yield self._measure("ping", self._ping)
+        yield self._measure("list refs", self._list_refs)
+        yield self._measure("push one commit", self._push)
+        yield self._measure("fetch one commit", self._fetch, before=self._push)
+        yield self._measure("fetch nothing", self._fetch_nothing)
+        yield self._measure("push nothing", self._push_nothing)
         if refused is None:
-            yield self._measure("push a new branch", Operations._push_topic, after=Operations._delete_topic)
-            yield self._measure("delete a branch", Operations._delete_topic, before=Operations._push_topic)
+            yield self._measure("push a new branch", self._push_topic, after=self._delete_topic)
+            yield self._measure("delete a branch", self._delete_topic, before=self._push_topic)
         else:
-            yield (OperationCost("push a new branch", refused=refused),) * len(self._sides)
-            yield (OperationCost("delete a branch", refused=refused),) * len(self._sides)
-        yield self._measure("diverged push, refused", Operations._push_diverged)
+            yield OperationCost("push a new branch", refused=refused)
+            yield OperationCost("delete a branch", refused=refused)
+        yield self._measure("diverged push, refused", self._push_diverged)
         if refused is None:
-            for side in self._sides:
-                with one_operation():
-                    side._update(RefUpdate(side._branch, None), Nothing(), Outcome.DONE)
+            with one_operation():
+                self._update(RefUpdate(BRANCH, None), Nothing(), Outcome.DONE)
 
     def _begin(self) -> None:
         """Push to a repository that may have to be made, on top of what an earlier run had to leave there."""
         with contextlib.suppress(NoSuchRepository):
             self._remote.learn_refs()
-            for tip in self._remote.knowledge.ref(self._branch) or ():
+            for tip in self._remote.knowledge.ref(BRANCH) or ():
                 self._commits = Commits(tip.id)
         self._push()
 
     def _deletion_refused(self) -> AccessDenied | None:
         """Why no branch may be deleted; asked without deleting one."""
-        asked = self._remote.push([RefUpdate(self._branch, None)], Nothing(), check_only=True)[0]
+        asked = self._remote.push([RefUpdate(BRANCH, None)], Nothing(), check_only=True)[0]
         return asked.error if isinstance(asked.error, AccessDenied) else None
 
     def _measure(
-        self, operation: str, run: Step, before: Step = _nothing, after: Step = _nothing
-    ) -> tuple[OperationCost, ...]:
-        runs: list[list[tuple[Counts, float]]] = [[] for _ in self._sides]
+        self, operation: str, run: Callable[[], object], before: Callable[[], object] = _nothing,
+        after: Callable[[], object] = _nothing,
+    ) -> OperationCost:  # fmt: skip
+        found: list[tuple[Counts, float]] = []
         for _ in range(self._count):
-            for side, found in zip(self._sides, runs, strict=True):
-                found.append(side._once(run, before, after))
-        return tuple(
-            OperationCost(
-                operation,
-                max(counts.rounds for counts, _ in found),
-                max(counts.bytes_up for counts, _ in found),
-                max(counts.bytes_down for counts, _ in found),
-                statistics.median(milliseconds for _, milliseconds in found),
-            )
-            for found in runs
+            with one_operation():
+                before()
+            self._network.take()
+            with one_operation():
+                start = time.perf_counter()
+                run()
+                milliseconds = (time.perf_counter() - start) * 1000
+            found.append((self._network.take(), milliseconds))
+            with one_operation():
+                after()
+        return OperationCost(
+            operation,
+            max(counts.rounds for counts, _ in found),
+            max(counts.bytes_up for counts, _ in found),
+            max(counts.bytes_down for counts, _ in found),
+            statistics.median(milliseconds for _, milliseconds in found),
         )
-
-    def _once(self, run: Step, before: Step, after: Step) -> tuple[Counts, float]:
-        """What it did on the link, and the milliseconds it took."""
-        with one_operation():
-            before(self)
-        self._network.take()
-        with one_operation():
-            start = time.perf_counter()
-            run(self)
-            milliseconds = (time.perf_counter() - start) * 1000
-        counts = self._network.take()
-        with one_operation():
-            after(self)
-        return counts, milliseconds
 
     def _ping(self) -> None:
         self._client.call(server_ping, PingRequest())
@@ -248,27 +215,27 @@ class Operations:
 
     def _push(self) -> None:
         commit = self._commits.next()
-        self._update(RefUpdate(self._branch, commit.id), commit, Outcome.DONE)
+        self._update(RefUpdate(BRANCH, commit.id), commit, Outcome.DONE)
 
     def _push_nothing(self) -> None:
-        self._update(RefUpdate(self._branch, self._commits.tip), Nothing(), Outcome.UNCHANGED)
+        self._update(RefUpdate(BRANCH, self._commits.tip), Nothing(), Outcome.UNCHANGED)
 
     def _push_topic(self) -> None:
-        self._update(RefUpdate(self._topic, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
+        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
 
     def _delete_topic(self) -> None:
-        self._update(RefUpdate(self._topic, None), Nothing(), Outcome.DONE)
+        self._update(RefUpdate(TOPIC, None), Nothing(), Outcome.DONE)
 
     def _push_diverged(self) -> None:
         other = Commits().next()
-        self._update(RefUpdate(self._branch, other.id), other, Outcome.REFUSED)
+        self._update(RefUpdate(BRANCH, other.id), other, Outcome.REFUSED)
 
     def _fetch(self) -> None:
-        pulled = self._remote.pull(refs=[self._branch], haves=[self._commits.before])
+        pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.before])
         self._expect(pulled.result.segments == 1 and sum(map(len, pulled.body)) == pulled.result.size, "fetch")
 
     def _fetch_nothing(self) -> None:
-        pulled = self._remote.pull(refs=[self._branch], haves=[self._commits.tip])
+        pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.tip])
         self._expect(not list(pulled.body), "fetch nothing")
 
     def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> Updated:

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from smartserver.cli.errors import one_line
+from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.session import client_for
 from smartserver.client.plain import plain
 
@@ -15,7 +15,9 @@ from smartserver.client.plain import plain
 @click.command()
 @click.argument("url")
 @click.option("-c", "--count", type=click.IntRange(1), default=3, show_default=True, help="How many pings.")
-@click.option("--operations", is_flag=True, help="Do every operation so many times, and count its round trips.")
+@click.option(
+    "--operations", is_flag=True, help="Do every operation so many times, and count its round trips (hpss:// only)."
+)
 @click.pass_obj
 def command(flags: frozenset[str], url: str, count: int, operations: bool) -> None:
     """Ask the server of URL for its release, then ping it on the same connection.
@@ -33,6 +35,8 @@ def command(flags: frozenset[str], url: str, count: int, operations: bool) -> No
     from smartserver.verbs.server_ping import PingRequest, server_ping
 
     if operations:
+        if not url.startswith("hpss://"):
+            raise CommandError(f"{url}: --operations counts on TCP: it takes a URL of hpss://")
         _show_operations(url, count, flags)
         return
     with one_line(url), client_for(url, flags) as (client, _):
@@ -53,7 +57,7 @@ def _show_operations(url: str, count: int, flags: frozenset[str]) -> None:
     too_many, why = False, ""
     left_out = []
     with one_line(url):
-        for (row,) in run(url, count, flags):
+        for row in run(url, count, flags):
             if head:
                 click.echo(head)  # Not before there is something to put under it.
                 head = ""

@@ -120,7 +120,7 @@ class Content:
         self.stats = content.stats or self.stats
         if inside is not None and self.remote.knowledge.inner:
             self.wanted, chosen, trees = inside, inside.chosen, inside.trees
-        first = self._take(content.parts, trees)
+        first = self._take(content.parts, trees, chosen)
         named: dict[RevisionId, Named] = {}
         if trees is not None:
             self._absent.update(trees.had)
@@ -140,7 +140,7 @@ class Content:
                 named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
 
-    def _take(self, parts: Iterable[Part], trees: TreesField | None) -> RevisionId | None:
+    def _take(self, parts: Iterable[Part], trees: TreesField | None, chosen: ChosenField | None) -> RevisionId | None:
         """Take in what came; the first revision of it.
 
         Raises:
@@ -150,7 +150,8 @@ class Content:
         first: RevisionId | None = None
         for part in parts:
             first = first or part.revision
-            if part.revision not in self.parents and all(record.kind != INVENTORY for record in part.records):
+            is_tree = part.revision in self.parents or any(record.kind == INVENTORY for record in part.records)
+            if chosen is self.wanted.chosen is not None and not is_tree:
                 self._chosen.add(part.revision)  # The chosen revisions come before the trees.
             parents = tuple([parent.id for parent in part.parents])
             if self.parents.setdefault(part.revision, parents) != parents:

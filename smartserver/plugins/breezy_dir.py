@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from breezy import controldir, errors, urlutils
+from breezy import controldir, errors, trace, urlutils
 from breezy.branch import Branch
 from breezy.controldir import ControlDir
 from breezy.push import PushResult
@@ -304,8 +304,14 @@ class HpssDir(BzrDir):
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
     """Let a branch remember where it is pushed to; `remember`: though it remembers another place."""
     is_not_to = remember is False and is_running("push")  # By False a program does not mean that.
-    if remember or (not is_not_to and source.get_push_location() is None):
+    if not remember and (is_not_to or source.get_push_location() is not None):
+        return
+    try:
         source.set_push_location(target.base)
+    except errors.BzrError as wrong:
+        if not isinstance(source, HpssBranch):
+            raise
+        trace.warning("%s does not remember where it was pushed: %s", source.user_url, wrong)  # It may be read-only.
 
 
 def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:

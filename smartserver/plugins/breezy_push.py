@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -133,7 +134,8 @@ class _Push:
         result.target_branch = result.master_branch = self.target
         result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.state().revno
         if given("verbose"):  # The report shows what was removed, or that nothing changed.
-            self.target.repository.bring_unreached(result.old_revid)
+            with contextlib.suppress(errors.BzrError):  # What was pushed is there.
+                self.target.repository.bring_unreached(result.old_revid)
         result.old_revno = _old_revno(self.target, result, revnos)
         result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
         result.tag_conflicts = {

@@ -220,7 +220,7 @@ class Remote:
         state = self.look()
         if state.tip is None or (state.inner and not self._may_be_inside):
             with self.words():
-                raise NoSuchBranch(self.knowledge.branch or HERE)
+                raise NoSuchBranch(state.inner.encode() or self.knowledge.branch or HERE)
         return state
 
     def look_again(self) -> None:

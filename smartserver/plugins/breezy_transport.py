@@ -101,7 +101,7 @@ class HpssTransport(ConnectedTransport):
         Raises:
             TransportNotPossible: it is another folder.
         """
-        if relpath != ".":
+        if relpath not in (".", "") or not is_running("branch", "clone", "push", "checkout"):
             raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:

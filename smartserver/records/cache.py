@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -13,7 +13,7 @@ V = TypeVar("V")
 class Cache(Generic[K, V]):
     """For one thread. A value that costs more than the limit is not kept."""
 
-    def __init__(self, limit: int, cost: Callable[[V], int] | Callable[[Any], int] = len) -> None:
+    def __init__(self, limit: int, cost: Callable[[V], int]) -> None:
         """`limit`: of the costs of its values together, bytes for instance."""
         self._limit = limit
         self._cost = cost
@@ -32,7 +32,10 @@ class Cache(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> int:
-        """Keep a value in the place of the one before; how many of other keys were dropped."""
+        """Keep a value in the place of the one before, which goes even where this one is over the limit.
+
+        Returns: how many values of other keys were dropped.
+        """
         values = self._values
         cost = self._cost(value)
         if (old := values.pop(key, None)) is not None:

@@ -23,7 +23,7 @@ from transports.steps import Step
 LOCK = "lock"
 
 TRIES = 8
-"""Folders tried before giving up; each loses only to a sweep within the microseconds before it is locked."""
+"""Folders tried before giving up; each loses only to a look within the microseconds before it is locked."""
 
 
 class WrittenIndex(NamedTuple):
@@ -102,7 +102,7 @@ class Quarantine:
                 if self._by_age or self._locked.enter_context(self.above.try_lock(f"{place}/{LOCK}")):
                     self._place = self._at = place
                     return
-            self._locked.close()  # A sweep took the folder, or is at it, between its making and its locking.
+            self._locked.close()  # Another looked whether it is a dead one's, between its making and its locking.
         raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")
 
     def _choose(self) -> str:
@@ -272,21 +272,17 @@ def _sweep_dead(folder: Transport, place: str) -> bool:
 
 
 def is_at_work(folder: Transport, request: bytes) -> bool:
-    """Whether a living writer has a folder for this request, where its writers hold locks.
+    """Whether a living writer has a folder for this request, as far as that can be seen; its writers hold locks."""
+    with contextlib.suppress(TransportError):
+        names = folder.list_directory(INCOMING)
+        return any(_lives(folder, f"{INCOMING}/{name}") for name in names if name.startswith(f"{request.hex()}-"))
+    return False
 
-    Raises:
-        TransportError: the store failed.
-    """
 
-    def lives(place: str) -> bool:
-        try:
-            with folder.try_lock(f"{place}/{LOCK}") as dead:
-                return not dead
-        except NoSuchFile:
-            return False
-
-    names = folder.list_directory(INCOMING)
-    return any(lives(f"{INCOMING}/{name}") for name in names if name.startswith(f"{request.hex()}-"))
+def _lives(folder: Transport, place: str) -> bool:
+    with contextlib.suppress(TransportError), folder.try_lock(f"{place}/{LOCK}") as dead:
+        return not dead
+    return False
 
 
 def _sweep_old(folder: Transport, places: Sequence[str], old: Callable[[float], bool]) -> int:

@@ -25,7 +25,7 @@ AHEAD = 4
 were seen in `bench pushes`, without a bound 23 (doc/performance.md). That pace takes three times as long as
 none: 17,000 records took 0.1 s and 0.4 to 1.1 s, ten million would take ten minutes."""
 BEHIND = 2 * MOST_PACKS
-"""Packs with which one joins them although another does: that one may be a process that was stopped."""
+"""With so many packs a process joins them although another is at it: that one may be stopped."""
 FEW_PACKS = 6
 """Packs a repack leaves at most: the next one is then this many pushes off at least, `MOST_PACKS` less this."""
 LARGE = 1 << 30

@@ -93,7 +93,7 @@ def repack(
 
 
 def _is_left_to_another(file: RootFile, count: int) -> bool:
-    """Whether another process joins packs of this repository and is in time with it."""
+    """Whether another process joins packs of this repository, and there are not too many yet."""
     if count >= packs.BEHIND or is_far(file.folder) or file.in_folder():
         return False
     return is_at_work(file.folder, REPACK)

@@ -116,7 +116,7 @@ class _Arrived:
         self._size = 0
         self._progress = progress
         self._rows: list[dict[Key, _Row]] = [{} for _ in self._kinds]
-        self._cache = Cache[tuple[int, Key], bytes](CACHE)
+        self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None

@@ -239,7 +239,7 @@ class Texts:
         self.records = Records()
         self._spool = spool
         self._outside = outside
-        self._texts = Cache[int, bytes](limit)  # A text over 64 MiB is no base of anything.
+        self._texts = Cache[int, bytes](limit, len)
 
     def add(self, row: Row) -> tuple[int, bytes, bytes]:
         """The number of a record, its text and that of its base.
@@ -264,11 +264,12 @@ class Texts:
                     text = self._outside(key).text
                 except MissingObject as missing:
                     raise BaseNotHere(key) from missing
+                self._texts.put(record, text)
             else:
                 chain.append(record)
                 record = records.base(record)
                 text = self._texts.get(record) if record != ABSENT else b""
-        if not chain and not records.is_outside(record):
+        if not chain:
             return text
         for each in reversed(chain):
             text = records.decode(each, self._spool, text)

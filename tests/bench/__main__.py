@@ -5,4 +5,4 @@ from __future__ import annotations
 from bench.command import command
 from smartserver.cli.main import main
 
-main(command)
+main(command, "bench")

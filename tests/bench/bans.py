@@ -8,6 +8,7 @@ from bench.report import Report
 from smartserver.cli.errors import one_line
 from smartserver.cli.operations import run
 from smartserver.cli.servers import Workspace
+from smartserver.trace.flags import BAN
 from smartserver.trace.text import size
 
 
@@ -18,8 +19,10 @@ def run_bans(rules: Sequence[str], count: int) -> Report:
         CommandError: a rule is none, or something failed.
     """
     report = Report(f"with {', '.join(rules)} banned; median of {count}", "no bans")
-    with Workspace("bench") as work, one_line("held connection"):
-        for row, banned in run(work.start_ours().url("bench"), count, rules=rules):
+    with Workspace("bench") as work, one_line("bans"):
+        server = work.start_ours()
+        banning = run(server.url("banned"), count, {f"{BAN}{','.join(rules)}"})
+        for row, banned in zip(run(server.url("plain"), count), banning, strict=True):
             times = banned.milliseconds / row.milliseconds
             trips = max(row.round_trips, banned.round_trips)
             report.add(

@@ -35,7 +35,7 @@ def command() -> None:
     """Measure: ours beside git's in one run, with the bar; exit status 1 when one is missed.
 
     Servers run on loopback, ours and `git daemon`, in a temporary folder that is removed. PATH is a git repository or
-    a bundle, and only read.
+    a bundle, and only read. `bench NAME ARGUMENTS` is `make bench ARGS="NAME ARGUMENTS"`.
 
     \b
     make bench ARGS="trips"
@@ -47,11 +47,11 @@ def command() -> None:
 @click.argument("rules", nargs=-1, required=True)
 @click.option("-n", "count", type=click.IntRange(1), default=10, show_default=True, help="Rounds of all operations.")
 def bans(rules: Sequence[str], count: int) -> None:
-    """Many operations on one connection, with these bans beside without: what they cost.
+    """Many operations on one connection, by a client with these bans and by one without: what bans cost.
 
     \b
     make bench ARGS="bans silly"
-    make bench ARGS="bans silly vfs -n 300"
+    make bench ARGS="bans silly 'vfs:*' -n 300"
     """
     from bench.bans import run_bans
 

@@ -92,6 +92,9 @@ def test_a_repository_is_told_from_nothing(users: Users) -> None:
         there = users.run("", *words, users.served.url("shared"))
         assert there.said.endswith('/shared/": location is a repository.\n'), there.said
         assert not users.run("", *words, users.served.url("none")).said.endswith("location is a repository.\n")
+    assert users.run("", "push", "-q", "-d", "a", users.served.url("alone")).status == 0
+    inside = users.run("", "branch", users.served.url("alone/nothing"))
+    assert inside.said.endswith('/alone/nothing/".\n'), inside.said
 
 
 def test_a_clone_takes_one_round_trip(users: Users) -> None:

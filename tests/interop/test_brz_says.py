@@ -136,6 +136,10 @@ def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
         refused = users.run("a", "push", readers.url(f"{users.place}/trunk"))
         assert refused.status == 3
         assert re.fullmatch(r'brz: ERROR: Permission denied: "hpss://\S+/trunk/": .+\n', refused.err)
+        # A branch there remembers nothing, and that is no error of a push from it.
+        pushed = users.run("", "push", "-d", readers.url(f"{users.place}/trunk"), users.url("copied"))
+        assert (pushed.status, pushed.err.count("does not remember where it was pushed")) == (0, 1), pushed.said
+        assert users.served_tip("copied") == users.served_tip()
     finally:
         readers.close()
 

@@ -89,7 +89,7 @@ def test_operations_are_one_round_trip_by_counts_and_by_the_clock(
             for _ in range(5):  # a pause of the machine makes a run longer and never shorter
                 for rtt, found in zip(RTTS, shortest, strict=True):
                     network.change(Link(rtt))
-                    for (row,) in Operations(client, remote, network, 1).rows():
+                    for row in Operations(client, remote, network, 1).rows():
                         assert row.round_trips == 1, row.operation
                         found[row.operation] = min(row.milliseconds / 1000, found.get(row.operation, 1e9))
                 short, long = shortest

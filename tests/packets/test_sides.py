@@ -1,4 +1,4 @@
-"""cli.sides: a server and its clients, each in a namespace of a network of packets."""
+"""bench.sides: a server and its clients, each in a namespace of a network of packets."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from smartserver.records.cache import Cache
 
 
 def test_the_least_recently_used_is_dropped() -> None:
-    cache = Cache[str, bytes](10)
+    cache = Cache[str, bytes](10, len)
     assert cache.put("a", b"12345") == cache.put("b", b"12345") == 0
     assert cache.get("a") == b"12345"
     assert cache.put("c", b"1") == 1
@@ -13,7 +13,7 @@ def test_the_least_recently_used_is_dropped() -> None:
 
 
 def test_a_value_put_again_counts_once() -> None:
-    cache = Cache[str, bytes](10)
+    cache = Cache[str, bytes](10, len)
     cache.put("a", b"12345")
     cache.put("b", b"1234")
     assert cache.put("a", b"123456") == 0
@@ -23,7 +23,7 @@ def test_a_value_put_again_counts_once() -> None:
 
 
 def test_a_value_over_the_limit_drops_the_one_before_and_no_other() -> None:
-    cache = Cache[str, bytes](10)
+    cache = Cache[str, bytes](10, len)
     cache.put("a", b"12345")
     cache.put("b", b"1")
     assert cache.put("a", b"12345678901") == 0

@@ -1,4 +1,4 @@
-"""cli.compare.history: the same revisions for every tool, alike each time."""
+"""bench.compare.history: the same revisions for every tool, alike each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli.peers, cli.compare.site, the judgement of cli.compare.comparison: what each operation is in each tool's words."""
+"""bench.peers, bench.compare.site, the judgement of bench.compare.comparison: each operation in a tool's own words."""
 
 from __future__ import annotations
 

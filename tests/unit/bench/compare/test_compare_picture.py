@@ -1,4 +1,4 @@
-"""cli.compare.picture: bars as high as the counts, lines through the seconds."""
+"""bench.compare.picture: bars as high as the counts, lines through the seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli.compare.table: cells, notes, and the place between two marks of a page."""
+"""bench.compare.table: cells, notes, and the place between two marks of a page."""
 
 from __future__ import annotations
 

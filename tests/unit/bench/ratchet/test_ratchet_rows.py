@@ -1,4 +1,4 @@
-"""cli.ratchet.rows, and the judgement of cli.ratchet.measure on how a command ended."""
+"""bench.ratchet.rows, and the judgement of bench.ratchet.measure on how a command ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli.ratchet.table, and the problems of cli.ratchet.measure."""
+"""bench.ratchet.table, and the problems of bench.ratchet.measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cli.ratchet.verdict: what Breezy says it called, and what ours may cost."""
+"""bench.ratchet.verdict: what Breezy says it called, and what ours may cost."""
 
 from __future__ import annotations
 
