@@ -59,6 +59,10 @@ class Texts(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
 
 def give_stores(repository: Any, stores: Mapping[str, Texts]) -> Any:
     """Replace the stores of a repository of Breezy's, by name; what is found by a search key is found by the same."""
+    from breezy.bzr.vf_repository import VersionedFileCommitBuilder
+
+    # That of packs asks which of a file's versions descend from others of the index of texts, where nothing is.
+    repository._commit_builder_class = VersionedFileCommitBuilder
     for name, store in stores.items():
         store._search_key_func = getattr(getattr(repository, name), "_search_key_func", None)
         setattr(repository, name, store)

@@ -463,6 +463,19 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
     assert users.ask("status, lightweight", LIGHT, "status") == ""
 
 
+def test_commit_of_a_merge_of_what_left_a_file_alone(users: Users) -> None:
+    """The merge brings no new version of the file: one side's descends from the other's."""
+    assert users.run("", "branch", "-q", users.url(), "side").status == 0
+    users.commit("side", "beside")
+    users.commit("a", "run", b"changed\n")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    assert users.run(LIGHT, "merge", "-q", "../side").status == 0
+    assert users.run(LIGHT, "commit", "-q", "-m", "merged").status == 0
+    logged = users.run("", "log", "--line", users.url("trunk/run")).out
+    assert [line.split()[-1] for line in logged.splitlines()] == ["run", "second", "first"]
+
+
 def test_what_only_looks_at_files_asks_nobody(users: Users) -> None:
     added(users.path(LIGHT), users)
     users.ask("add, lightweight", LIGHT, "diff", status=1)
