@@ -136,7 +136,7 @@ class Content:
             self._has_graph |= not is_part and (first is not None or not chosen.numbers)
             if chosen is self.wanted.chosen and self.wanted.ends:
                 self._end_at(chosen)
-            if first is not None and not ids and not chosen.tag:  # Else what comes first may be one of those.
+            if first in self._chosen and not ids and not chosen.tag:  # Else what comes first may be one of those.
                 named[first] = TIP if chosen.newest is None else chosen.newest
         self._number(named)
 

@@ -241,6 +241,21 @@ def test_update_of_a_tree_that_the_branch_does_not_reach(users: Users, spec: str
     assert "+N  other\n" in users.run(LIGHT, "status", "--short").out
 
 
+def test_update_to_a_number_below_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
+    """None is chosen then: the first that comes is the tree's, and has not the number that was asked for."""
+    for name in ("three", "four"):
+        users.commit("a", name)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    assert users.run("", "uncommit", "-q", "--force", users.url()).status == 0
+    assert users.run("", "branch", "-q", users.url(), "c").status == 0
+    users.commit("c", "other")
+    assert users.run("c", "push", "-q", users.url()).status == 0
+    done = users.run(LIGHT, "update", "-r", "-2")
+    assert (done.status, "Updated to revision 3" in done.err) == (0, True), done.said
+    assert users.run(LIGHT, "revno", "--tree").out == "3\n"
+
+
 def test_ancestry_of_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
     before = users.run(LIGHT, "ancestry").out
     assert len(before.splitlines()) == 2
