@@ -34,7 +34,7 @@ def learn_beside(remote: Remote) -> None:
     if beside is not None and is_running("find-merge-base"):
         _share_graph(remote, beside)
         return
-    if beside is None or remote.fetched.target is None:
+    if beside is None or remote.fetched.target is None or is_running("merge"):
         return
     if not beside.is_known:
         beside.fetched.ask_anew()

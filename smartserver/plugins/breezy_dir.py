@@ -123,7 +123,7 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("reconfigure", "switch") or reads_here():
+            if is_running("merge", "reconfigure", "switch") or reads_here():
                 asked = beside.setdefault(remote.path, remote)
             else:
                 asked = beside.get(remote.path, remote) if is_running("pull") else remote
@@ -359,7 +359,7 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     if place.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(place), ""
     remote = Remote(place, inside=True)
-    kept = remote.server.read.remotes if reads_here() else {}
+    kept = remote.server.read.remotes if is_running("merge") or reads_here() else {}
     remote = kept.get(remote.path, remote)
     if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
         return HpssDir(place, HpssDirFormat(), remote), ""

@@ -491,6 +491,12 @@ def test_commit_of_a_merge_of_what_left_a_file_alone(users: Users) -> None:
     assert [line.split()[-1] for line in logged.splitlines()] == ["run", "second", "first"]
 
 
+def test_merge_of_its_own_branch(users: Users) -> None:
+    """The history comes once, though two branches are opened."""
+    said = users.ask("merge of its own branch, lightweight", LIGHT, "merge", "-r", "-1..-2", ".")
+    assert "All changes applied successfully.\n" in said
+
+
 def test_what_only_looks_at_files_asks_nobody(users: Users) -> None:
     added(users.path(LIGHT), users)
     users.ask("add, lightweight", LIGHT, "diff", status=1)
