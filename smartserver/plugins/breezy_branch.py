@@ -27,7 +27,7 @@ from smartserver.plugins.breezy_uncommit import removed_tags, removes_tags
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import branches_of_breezy, format_2a
+from smartserver.vcs.brz_compat import RevisionNotPresent, branches_of_breezy, format_2a
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir
@@ -165,7 +165,14 @@ class HpssBranch(Branch):
         last = self.last_revision_info()[0]
         if not 0 <= revno <= last:
             raise errors.RevnoOutOfBounds(revno, (0, last))
-        found: RevisionId = super().get_rev_id(revno, history)
+        try:
+            found: RevisionId = super().get_rev_id(revno, history)
+        except RevisionNotPresent:
+            if self.remote.content is None:
+                raise
+            with self.remote.asking():
+                self.remote.content.everything()  # It is below what was read.
+            found = super().get_rev_id(revno, history)
         return found
 
     def get_stacked_on_url(self) -> NoReturn:

@@ -19,7 +19,7 @@ from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
 from smartserver.verbs.fields import HERE, MAX_IDS
-from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField
+from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField, Named
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
@@ -39,6 +39,8 @@ class Fetched:
         """The one revision whose history was asked for; None: the tip."""
         self._newest: RevisionId = b""
         """Which that is."""
+        self.refused: Named | None = None
+        """The revision that was asked for and is nowhere."""
         self._rests_on_shadow = False
         self.shadow = shadow_of(remote)
         self.numbers: dict[RevisionId, int] = {}
@@ -165,6 +167,7 @@ class Fetched:
             except (MissingRevision, NoSuchRevisionNumber, NoSuchTag):
                 if self._until is None:
                     raise
+                self.refused = self._until.newest
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
                 remote.learn_refusal()
                 if not self._rests_on_shadow and self.is_alone():

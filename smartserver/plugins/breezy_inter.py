@@ -263,9 +263,9 @@ class FetchFromServer(InterRepository):
             return FetchResult(len(missing))
 
     def _check_there(self, revisions: list[RevisionId]) -> None:
-        there = self.source.has_revisions(revisions)
-        for revision in revisions:
-            if revision not in there:
+        for revision in set(revisions) - self.source.has_revisions(revisions):
+            self.source.named(revision)  # Another branch may reach it, or none.
+            if not self.source.has_revision(revision):
                 raise NoSuchRevision(self.source, revision)
 
 

@@ -438,7 +438,7 @@ class HpssRepository:
 
     def bring_unreached(self, revision: RevisionId) -> None:
         """Have a revision that the branch may not reach, if the server has it."""
-        if not self.has_revision(revision):
+        if revision != self.remote.fetched.refused and not self.has_revision(revision):
             beside = HpssRepository(self.controldir, self.remote.again())
             if beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)

@@ -30,11 +30,11 @@ except ImportError:  # Breezy 3.4
 
 try:
     from vcsgraph import graph
-    from vcsgraph.errors import GhostRevisionsHaveNoRevno
+    from vcsgraph.errors import GhostRevisionsHaveNoRevno, RevisionNotPresent
     from vcsgraph.tsort import topo_sort
 except ImportError:  # Before 3.3.12
     from breezy import graph
-    from breezy.errors import GhostRevisionsHaveNoRevno
+    from breezy.errors import GhostRevisionsHaveNoRevno, RevisionNotPresent
     from breezy.tsort import topo_sort
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "BzrDirMetaFormat1",
     "BzrError",
     "GhostRevisionsHaveNoRevno",
+    "RevisionNotPresent",
     "StrictTestament3",
     "Testament",
     "overwritten",

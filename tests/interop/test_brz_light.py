@@ -256,6 +256,17 @@ def test_update_to_a_number_below_a_tree_that_the_branch_does_not_reach(users: U
     assert users.run(LIGHT, "revno", "--tree").out == "3\n"
 
 
+@pytest.mark.parametrize("spec", ["before:3", "before:2"])
+def test_update_to_what_is_below_all_that_is_asked_for(users: Users, spec: str) -> None:
+    """Its number is counted from the tip's, along what lies between."""
+    for name in ("three", "four", "five"):
+        users.commit("a", name)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    done = users.run(LIGHT, "update", "-r", spec)
+    assert (done.status, f"Updated to revision {int(spec[-1]) - 1}" in done.err) == (0, True), done.said
+
+
 def test_ancestry_of_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
     before = users.run(LIGHT, "ancestry").out
     assert len(before.splitlines()) == 2

@@ -84,7 +84,9 @@ def test_a_tag_of_what_the_branch_does_not_reach_is_a_place_to_begin(users: User
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_a_tag_of_what_the_branch_does_not_reach_is_merged_and_pulled(users: Users, met: bool) -> None:
+@pytest.mark.parametrize("name", ["tag:v3", "revid"])
+def test_what_the_branch_does_not_reach_is_merged_and_pulled(users: Users, name: str, met: bool) -> None:
+    spec = name if name == "tag:v3" else f"revid:{users.tip('a')[1].decode()}"
     for name in ("c", "d"):
         assert users.run("", "branch", "-q", "-r", "1", "a", name).status == 0
     users.commit("c", "own")
@@ -93,10 +95,10 @@ def test_a_tag_of_what_the_branch_does_not_reach_is_merged_and_pulled(users: Use
     if met:
         assert users.run("c", "revno", users.url()).status == 0
     assert users.run("", "uncommit", "--force", "--keep-tags", users.url()).status == 0
-    done = users.run("c", "merge", "-r", "tag:v3", users.url())
+    done = users.run("c", "merge", "-r", spec, users.url())
     assert (done.status, (users.path("c") / "three").exists()) == (0, True), done.said
     users.commit_merge("c")
-    done = users.run("d", "pull", "-r", "tag:v3", users.url())
+    done = users.run("d", "pull", "-r", spec, users.url())
     assert (done.status, users.tip("d")) == (0, users.tip("a")), done.said
     for name in ("c", "d"):
         users.check(name)
