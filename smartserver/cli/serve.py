@@ -240,6 +240,12 @@ def command(
         with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
             reactor.stop()
 
+    def tidied() -> None:
+        """Stop once what a push left to tidy is done, however soon after its answer the client went: no later process
+        would do it where each serves one client."""
+        executor.stopping = True
+        executor.run(lambda: None, lambda _: stop(), Lane.UPKEEP)
+
     told: list[bool] = []
 
     def again(number: int) -> None:
@@ -264,7 +270,7 @@ def command(
     if stdio:
         logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)  # Standard error is the user's: it is told.
         session = stdio_shell.serve(sessions, on_streams(user(), Anonymous(anonymous) if anonymous else None))
-        session.when_lost = stop
+        session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
         try:
