@@ -117,6 +117,14 @@ def test_more_tips_than_a_repository_has_entries_are_refused(monkeypatch: pytest
     assert tip_ids(knowledge) == {b"a": [numbered(1), numbered(2)], b"b": [numbered(3)]}
 
 
+def test_refs_are_not_kept_in_the_answer_too() -> None:
+    answer = full({MAIN: value(1), TOPIC: value(2)})
+    knowledge = Knowledge(None, URL)
+    knowledge.learn(answer)
+    assert answer.refs == {}
+    assert tip_ids(knowledge) == {MAIN: [numbered(1)], TOPIC: [numbered(2)]}
+
+
 def test_refs_are_haves_even_where_they_are_more_than_the_ring_holds() -> None:
     knowledge = Knowledge(None, URL)
     knowledge.learn(full({b"refs/heads/%d" % number: value(number) for number in range(MAX_TIPS_KNOWN + 10)}))
