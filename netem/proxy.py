@@ -19,8 +19,7 @@ from netem.callsites import CallSites
 from netem.counter import Counter, Counts
 from netem.effects import Effect
 from netem.link import BUFFER, WINDOW, Link
-from netem.proxy_connection import Ends, ProxyConnection, Told
-from netem.proxy_socket import ProxySocket
+from netem.proxy_connection import Ends, ProxyConnection, ProxySocket, Told
 from netem.proxy_thread import ProxyError as ProxyError
 from netem.proxy_thread import ProxyThread
 

@@ -12,9 +12,8 @@ from typing import Any
 from netem.accuracy import Accuracy, Measured, measure, table, timers
 from netem.accuracy_networks import Loopback, OneByOne, Packeted, Proxied, Simulated
 from netem.accuracy_sockets import server
-from netem.cli.main import INTERRUPTED
 from netem.cli.options import Commands, add_command, add_json
-from netem.cli.signals import interruptible
+from netem.cli.signals import INTERRUPTED, interruptible
 from netem.cli.words import complain, reason, tell
 from netem.link import Link
 from netem.packets.errors import PacketsError, Unavailable

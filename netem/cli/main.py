@@ -6,8 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
+from netem.cli.signals import INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netem.cli.main import INTERRUPTED
 from netem.cli.options import Commands, add_command, add_json, add_listen, add_to, argument
-from netem.cli.signals import interruptible
+from netem.cli.signals import INTERRUPTED, interruptible
 from netem.cli.words import SIDE_BY_SIDE, cannot, complain, line, misses, numbers, reason, tell
 from netem.counter import Counts
 from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, apart, doubt, slope, tilt

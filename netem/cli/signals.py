@@ -6,6 +6,9 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
+
 
 def ending() -> list[signal.Signals]:
     """SIGINT and SIGTERM, also where they were ignored; SIGHUP where it was not (by `nohup`)."""

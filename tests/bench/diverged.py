@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.report import Progress, Report
 from netem.proxy import Proxy
-from netem.proxy_socket import KERNEL_BUFFER
+from netem.proxy_connection import KERNEL_BUFFER
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import add_commit, generate
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run

@@ -16,8 +16,7 @@ from proxied import PATIENCE, RTT, ask, connect, echo, nobody, read, read_all, s
 
 from netem.link import Link
 from netem.proxy import Proxy
-from netem.proxy_connection import ProxyConnection
-from netem.proxy_socket import KERNEL_BUFFER
+from netem.proxy_connection import KERNEL_BUFFER, ProxyConnection
 
 pytestmark = pytest.mark.sockets
 

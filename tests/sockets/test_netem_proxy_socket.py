@@ -1,4 +1,4 @@
-"""netem.proxy_socket: what passes, when, and how much of it waits; times only from below."""
+"""netem.proxy_connection, its sockets: what passes, when, and how much of it waits; times only from below."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxied import PATIENCE, connect, echo, read, read_all, serving
 
 from netem.effects import Cut, Delay, Stall
 from netem.proxy import Proxy
-from netem.proxy_socket import unsent
+from netem.proxy_connection import unsent
 
 pytestmark = pytest.mark.sockets
 
