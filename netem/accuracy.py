@@ -1,7 +1,7 @@
 """How exact an emulated link is: how late an answer comes beyond the RTT, and how much passes before it is the limit.
 
-A network takes part by four calls (`Measured`); `netem.accuracy_sockets` has three of them for real sockets, wherever
-they are. What the machine does beside makes answers late too: a timer of this process runs along, and where it came as
+A network takes part by four calls (`MeasuredNetwork`); `netem.accuracy_sockets` has three of them for real sockets,
+wherever they are. What the machine does beside makes answers late too: a timer of this process runs along, and where it came as
 late as they did, the figure is the machine's and is marked.
 """
 
@@ -30,7 +30,7 @@ MACHINE = "*"
 """Marks what the machine made late."""
 
 
-class Measured(Protocol):
+class MeasuredNetwork(Protocol):
     """A network, or its absence."""
 
     name: ClassVar[str]
@@ -77,7 +77,7 @@ class Accuracy:
 
 
 def measure(
-    network: Measured, *, echoes: dict[float, int] | None = None, bulk: int = BULK, exchanges: int = EXCHANGES
+    network: MeasuredNetwork, *, echoes: dict[float, int] | None = None, bulk: int = BULK, exchanges: int = EXCHANGES
 ) -> Accuracy:
     """Measure one network; with the usual numbers of exchanges this takes three quarters of a minute."""
     late = {rtt: _late(network, rtt, count) for rtt, count in (echoes or ECHOES).items()}
@@ -92,7 +92,7 @@ def measure(
     )
 
 
-def _late(network: Measured, rtt: float, count: int) -> Late:
+def _late(network: MeasuredNetwork, rtt: float, count: int) -> Late:
     with Timekeeping() as kept:
         seconds = network.echo(rtt, count)
     return Late(Lateness.of(each - rtt for each in seconds), kept.p99)

@@ -43,7 +43,7 @@ class Loopback:
 
 
 @dataclass(frozen=True)
-class Proxied:
+class OverProxy:
     """The proxy, on its thread in this process; the server is in another."""
 
     address: tuple[str, int]
@@ -69,7 +69,7 @@ class Proxied:
 
 
 @dataclass
-class Packeted:
+class OverPackets:
     """Packets between two namespaces, the emulator a process of its own; the server is in another."""
 
     network: Packets
@@ -114,7 +114,7 @@ class Packeted:
         return Link(rtt)
 
 
-class OneByOne(Packeted):
+class OneByOne(OverPackets):
     """The same with an effect that sees each packet, and harms none."""
 
     name: ClassVar[str] = "packets, one by one"
@@ -124,7 +124,7 @@ class OneByOne(Packeted):
         return Link(rtt, up=[Loss(0)], down=[Loss(0)])
 
 
-class Simulated:
+class Simulation:
     """The simulated network: delays are virtual, what passes a second is not."""
 
     name: ClassVar[str] = "simulated"

@@ -16,7 +16,7 @@ SHOWN_MESSAGES = 60
 """Messages a failure prints, at most."""
 
 
-class Counted(Protocol):
+class Countable(Protocol):
     """What can be counted: any network, and whatever else counts alike."""
 
     def take(self) -> Counts:
@@ -31,7 +31,7 @@ class NothingCounted(AssertionError):
     """A limit was set, and nothing happened on the network: the limit could never fail."""
 
 
-class Taken:
+class BlockCounts:
     """What a `round_trips` block did, once it is left."""
 
     counts: Counts = Counts()
@@ -86,7 +86,7 @@ def explain(counts: Counts) -> str:
 
 
 @contextmanager
-def round_trips(network: Counted, *, at_most: int, handshake: bool = True) -> Iterator[Taken]:
+def round_trips(network: Countable, *, at_most: int, handshake: bool = True) -> Iterator[BlockCounts]:
     """Fail when the block takes more than `at_most` round trips on `network`; what it did is in `.counts` afterwards.
 
     The counter is taken before and after, so what came before does not count. With `handshake=False` opening
@@ -97,7 +97,7 @@ def round_trips(network: Counted, *, at_most: int, handshake: bool = True) -> It
         NothingCounted: it used no network.
     """
     network.take()
-    taken = Taken()
+    taken = BlockCounts()
     yield taken
     taken.counts = network.take()
     check(taken.counts, at_most, handshake=handshake)

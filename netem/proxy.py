@@ -19,7 +19,7 @@ from netem.callsites import CallSites
 from netem.counter import Counter, Counts
 from netem.effects import Effect
 from netem.link import BUFFER, WINDOW, Link
-from netem.proxy_connection import Ends, ProxyConnection, ProxySocket, Told
+from netem.proxy_connection import ConnectionObserver, Ends, ProxyConnection, ProxySocket
 from netem.proxy_thread import ProxyError as ProxyError
 from netem.proxy_thread import ProxyThread
 
@@ -222,7 +222,7 @@ class Proxy:
             # The client has ended all it had: what it opens now is another operation.
             self._counter = Counter()
         self._number += 1
-        told = Told(
+        told = ConnectionObserver(
             self._ended, self._thread.failed, self._on_refused, self.on_accepted, self.on_established, self.sites
         )
         connection = ProxyConnection(self.link, upstream, self._number, self._counter, told, handshake=self.handshake)

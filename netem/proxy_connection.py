@@ -43,7 +43,7 @@ FLUSHING = 0.005
 
 
 @dataclass(frozen=True)
-class Told:
+class ConnectionObserver:
     """Who hears of what happens to a connection, on the proxy's thread."""
 
     ended: Callable[[ProxyConnection], None]
@@ -64,7 +64,7 @@ class ProxyConnection:
     """One connection of the client, and the one made for it to `upstream`."""
 
     def __init__(
-        self, link: Link, upstream: Address, number: int, counter: Counter, told: Told, *, handshake: bool
+        self, link: Link, upstream: Address, number: int, counter: Counter, told: ConnectionObserver, *, handshake: bool
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.link = link

@@ -31,7 +31,7 @@ class RunError(Exception):
 
 
 @dataclass(frozen=True)
-class Crossed:
+class RunResult:
     """What a client did."""
 
     status: int
@@ -98,7 +98,7 @@ class Crossing:
         """End them."""
         self.network.close()
 
-    def run(self, command: Sequence[str], *, stdout: int = 1) -> Crossed:
+    def run(self, command: Sequence[str], *, stdout: int = 1) -> RunResult:
         """Run a client; `{server}` in its words is the servers' address, `stdout` an open descriptor.
 
         Raises:
@@ -124,7 +124,7 @@ class Crossing:
             self.running = None
         seconds = time.monotonic() - begun
         lateness, least = self.network.lateness(), self.network.least_lateness()
-        return Crossed(status, seconds, self.network.take(), lateness, least)
+        return RunResult(status, seconds, self.network.take(), lateness, least)
 
     def _start(self, side: int, command: Sequence[str], stdout: int) -> Command:
         try:

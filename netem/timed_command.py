@@ -28,7 +28,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """A command that has ended."""
 
     status: int
@@ -39,7 +39,7 @@ class Ended:
     """The last of what it wrote there."""
 
 
-def timed(command: Sequence[str]) -> Ended:
+def timed(command: Sequence[str]) -> CommandResult:
     """Run `command`, without input, its output dropped; it has a process group of its own.
 
     When the wait is interrupted, the group is told to end (SIGTERM), and after a while made to; when this process is
@@ -53,7 +53,7 @@ def timed(command: Sequence[str]) -> Ended:
             )
         except OSError as error:
             status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
-            return Ended(status, 0.0, f"{command[0]}: {os.strerror(error.errno or 0)}\n")
+            return CommandResult(status, 0.0, f"{command[0]}: {os.strerror(error.errno or 0)}\n")
         try:
             process.wait()
         except BaseException:
@@ -62,7 +62,7 @@ def timed(command: Sequence[str]) -> Ended:
         seconds = time.monotonic() - begun
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - KEPT))
         status = process.returncode
-        return Ended(status if status >= 0 else 128 - status, seconds, errors.read().decode(errors="replace"))
+        return CommandResult(status if status >= 0 else 128 - status, seconds, errors.read().decode(errors="replace"))
 
 
 @contextlib.contextmanager

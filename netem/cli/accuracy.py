@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from netem.accuracy import Accuracy, Measured, measure, table, timers
-from netem.accuracy_networks import Loopback, OneByOne, Packeted, Proxied, Simulated
+from netem.accuracy import Accuracy, MeasuredNetwork, measure, table, timers
+from netem.accuracy_networks import Loopback, OneByOne, OverPackets, OverProxy, Simulation
 from netem.accuracy_sockets import server
 from netem.cli.options import Commands, add_command, add_json
 from netem.cli.signals import INTERRUPTED, interruptible
@@ -70,17 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _networks(opened: contextlib.ExitStack) -> Iterator[Measured]:
-    yield Simulated()
+def _networks(opened: contextlib.ExitStack) -> Iterator[MeasuredNetwork]:
+    yield Simulation()
     address = opened.enter_context(server())
-    yield from (Loopback(address), Proxied(address))
+    yield from (Loopback(address), OverProxy(address))
     try:
         packets = opened.enter_context(Packets(Link(0.0)))
         _, port = opened.enter_context(server(packets.listen()))
     except Unavailable as error:
         complain(str(error))
     else:
-        yield from (Packeted(packets, port), OneByOne(packets, port))
+        yield from (OverPackets(packets, port), OneByOne(packets, port))
 
 
 def _why(error: Exception) -> str:

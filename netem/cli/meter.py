@@ -16,7 +16,7 @@ from netem.cli.words import SIDE_BY_SIDE, cannot, complain, line, misses, number
 from netem.counter import Counts
 from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, apart, doubt, slope, tilt
 from netem.proxy import Proxy, ProxyError
-from netem.timed_command import Ended, timed
+from netem.timed_command import CommandResult, timed
 from netem.timekeeping import Timekeeping
 from netem.units import parse_time, plural, show_address
 
@@ -48,7 +48,7 @@ Exit status: that of a run that failed (its stderr is shown); 3: there is no ver
 the server could not be reached; 1: the proxy or the system failed; 2: wrong arguments; 130: interrupted."""
 
 
-class Unmeasured(Exception):
+class NothingToMeasure(Exception):
     """There is nothing to measure, or no more of it: the exit status, and why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -133,7 +133,7 @@ class Measurement:
             try:
                 proxy = entered.enter_context(Proxy(rtt, self.to, listen=self.listen, on_refused=self._refused))
             except OSError as error:
-                raise Unmeasured(1, cannot("listen on", self.listen, error)) from error
+                raise NothingToMeasure(1, cannot("listen on", self.listen, error)) from error
             self.listen = (proxy.host, proxy.port)
             if self.prepare is not None:
                 self._check(timed(["sh", "-c", filled(self.prepare, *self.listen)]), "the preparation")
@@ -145,10 +145,10 @@ class Measurement:
         self._check(ended, "the command")
         if self.refused is not None:
             why = f"the server could not be reached at {show_address(self.to)}: {reason(self.refused)}"
-            raise Unmeasured(NOT_JUDGED, f"not judged: {why}")
+            raise NothingToMeasure(NOT_JUDGED, f"not judged: {why}")
         if not counts.connections:
             where = show_address(self.listen)
-            raise Unmeasured(
+            raise NothingToMeasure(
                 NOT_JUDGED,
                 f"not judged: the command opened no connection to the proxy at {where}; write {{proxy}} in it",
             )
@@ -162,12 +162,12 @@ class Measurement:
         """By how many seconds each run may have been late: each of the messages that waited for each other was."""
         return [counts.depth * late for _, counts, late in self.runs]
 
-    def _check(self, ended: Ended, what: str) -> None:
+    def _check(self, ended: CommandResult, what: str) -> None:
         if ended.status:
             if self.refused is not None:
                 complain(cannot("connect to", self.to, self.refused))
             sys.stderr.write(ended.stderr)
-            raise Unmeasured(ended.status, f"{what} ended with status {ended.status}")
+            raise NothingToMeasure(ended.status, f"{what} ended with status {ended.status}")
 
     def _refused(self, error: OSError) -> None:
         self.refused = error
@@ -206,7 +206,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with interruptible():
             found = slope(measurement, arguments.rtts, arguments.repeat)
-    except Unmeasured as error:
+    except NothingToMeasure as error:
         complain(str(error))
         return error.status
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ from netem.link import Link
 from netem.packets.devices import BACKENDS, check_setting
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CONGESTION, Packets
-from netem.run import Crossed, Crossing, RunError
+from netem.run import Crossing, RunError, RunResult
 from netem.timeline import svg
 from netem.units import NANOSECONDS, parse_share, plural
 
@@ -198,7 +198,7 @@ def _signals(crossing: Crossing) -> Iterator[Crossing]:
             signal.signal(number, action)
 
 
-def costs(crossed: Crossed, backend: str) -> dict[str, int | float | str]:
+def costs(crossed: RunResult, backend: str) -> dict[str, int | float | str]:
     """What is printed as JSON."""
     counts = crossed.counts
     return {
@@ -216,7 +216,7 @@ def costs(crossed: Crossed, backend: str) -> dict[str, int | float | str]:
     }
 
 
-def report(crossed: Crossed, link: Link, backend: str, *, as_json: bool, out: TextIO | None = None) -> None:
+def report(crossed: RunResult, link: Link, backend: str, *, as_json: bool, out: TextIO | None = None) -> None:
     """One line of what it cost; and one more if the machine was too busy to trust it, or may have been."""
     counts = crossed.counts
     trip = link.round_trip / NANOSECONDS

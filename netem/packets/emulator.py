@@ -27,7 +27,7 @@ from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
 from netem.packets.namespaces import wake_up_in_time
-from netem.packets.segments import Seen, SegmentCounter
+from netem.packets.segments import Delivery, SegmentCounter
 from netem.packets.trains import cut, packets_in
 from netem.timekeeping import PAUSE
 from netem.units import NANOSECONDS, NEVER, nanoseconds
@@ -49,7 +49,7 @@ _AT = attrgetter("at")
 
 
 @dataclass(slots=True)
-class Passed:
+class PacketCounts:
     """Packets of one direction in one operation; a train counts as what it is cut into."""
 
     packets: int = 0
@@ -57,7 +57,7 @@ class Passed:
     """By an effect, a full queue of the link, or because the far end could take no more."""
 
 
-_Carried = tuple[bytes, memoryview, Seen | None, int, int]
+_Carried = tuple[bytes, memoryview, Delivery | None, int, int]
 """What goes with a parcel: the frame it is, what of it the parcel holds (from the IP header on), what it means to the
 counter, how many packets it is on the wire (more than one if it is a train), and how many nanoseconds late it was read.
 A tuple, for there are a hundred thousand a second."""
@@ -71,7 +71,7 @@ class _Direction:
     stages: Sequence[Stage]
     whole: bool
     """Whether trains pass as they are; else they are cut, for the stages to see each packet."""
-    passed: Passed = field(default_factory=Passed)
+    passed: PacketCounts = field(default_factory=PacketCounts)
     queue: deque[Parcel] = field(default_factory=deque)
     """By when they are due; those due at one time in the order in which they came."""
 
@@ -135,7 +135,7 @@ class Emulator:
             left -= 1 if direction.whole else packets
 
     def _enter(
-        self, direction: _Direction, frame: bytes, seen: Seen | None, packets: int, now: int, waited: int
+        self, direction: _Direction, frame: bytes, seen: Delivery | None, packets: int, now: int, waited: int
     ) -> None:
         cuts = packets > 1 and not direction.whole
         at, queue, stages = direction.source.header, direction.queue, direction.stages
@@ -157,7 +157,7 @@ class Emulator:
         """Let out what is due; when the next is."""
         queue, target, clock = direction.queue, direction.target, time.monotonic_ns
         late, least_late = self._late, self._least_late
-        told: Seen | None = None
+        told: Delivery | None = None
         while queue and queue[0].at <= now:
             parcel = queue.popleft()
             carried: _Carried = parcel.tag
@@ -208,7 +208,7 @@ class Emulator:
         taken = self._on_counts()
         self._segments.begin(Counter())
         for direction in self._directions:
-            direction.passed = Passed()
+            direction.passed = PacketCounts()
         self._late.clear()
         self._least_late.clear()
         return taken

@@ -38,14 +38,14 @@ class _Connection:
     """Of what its client sends."""
     opening: int
     """The sequence number of its SYN: another one is another connection between the same ports."""
-    undecided: Seen | None = None
+    undecided: Delivery | None = None
     """Of a SYN that carries bytes (TCP Fast Open), until the answer to it says whether the server took them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
 
 @dataclass(slots=True)
-class Seen:
+class Delivery:
     """What delivering a packet means to the counter of the operation in which it was sent."""
 
     counter: Counter
@@ -82,7 +82,7 @@ class SegmentCounter:
         for connection in self._connections.values():
             connection.up.message = connection.down.message = None
 
-    def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Seen | None:
+    def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Delivery | None:
         """A frame of so many packets enters the link, its IPv4 header at `at`. Call `delivered` of the result when it
         comes out, or the first packet of it."""
         segment = parse(frame, at)
@@ -96,7 +96,7 @@ class SegmentCounter:
             connection = self._open(segment, now)
             if size:
                 message = self._carried(connection, segment, now, up=up)
-                connection.undecided = Seen(self.counter, message=message)
+                connection.undecided = Delivery(self.counter, message=message)
                 return None
         if connection is None:
             return None  # opened before we looked
@@ -115,7 +115,7 @@ class SegmentCounter:
         closing = None
         if flags & RST or other.after is not None:
             closing = partial(self._closing, connection, segment, other)
-        return Seen(self.counter, established, message, closing) if established or message or closing else None
+        return Delivery(self.counter, established, message, closing) if established or message or closing else None
 
     def _closing(self, connection: _Connection, segment: Segment, other: _Stream) -> None:
         """A segment came out that breaks the connection, or may acknowledge the end of the other stream: a connection
@@ -134,7 +134,7 @@ class SegmentCounter:
         self._connections[segment.ends] = self._connections[turned(segment.ends)] = made
         return made
 
-    def _decide(self, connection: _Connection, first: Seen, answer: Segment, now: int) -> None:
+    def _decide(self, connection: _Connection, first: Delivery, answer: Segment, now: int) -> None:
         """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
         connection.undecided = None
         begin = (connection.opening + 1) & _ALL

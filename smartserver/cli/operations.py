@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from netem.budget import Counted
+from netem.budget import Countable
 from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
@@ -137,7 +137,7 @@ def _nothing() -> None:
 class Operations:
     """Operations of one client, each `count` times, on a connection that a network counts."""
 
-    def __init__(self, client: Client, remote: RemoteRepository, network: Counted, count: int) -> None:
+    def __init__(self, client: Client, remote: RemoteRepository, network: Countable, count: int) -> None:
         self._client = client
         self._remote = remote
         self._network = network

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from netem.accuracy import measure
-from netem.accuracy_networks import OneByOne, Packeted
+from netem.accuracy_networks import OneByOne, OverPackets
 from netem.accuracy_sockets import server
 from netem.cli import accuracy
 from netem.cli.main import main
@@ -22,8 +22,8 @@ Start = Callable[..., Packets]
 SIZE = 100_000
 
 
-@pytest.mark.parametrize("kind", [Packeted, OneByOne])
-def test_packets_are_measured(start: Start, kind: type[Packeted]) -> None:
+@pytest.mark.parametrize("kind", [OverPackets, OneByOne])
+def test_packets_are_measured(start: Start, kind: type[OverPackets]) -> None:
     network = start(Link(0.0))
     with server(network.listen()) as (_, port):
         measured = kind(network, port)
@@ -31,7 +31,7 @@ def test_packets_are_measured(start: Start, kind: type[Packeted]) -> None:
         counts = network.take()
         assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 5, 4)
         assert measured.bulk(SIZE) > 0
-        assert network.link.trains is (kind is Packeted)
+        assert network.link.trains is (kind is OverPackets)
         # Each of 1,448 bytes at the most, and acknowledgements: fewer than one for each.
         assert SIZE / 1448 < measured.packets() < 3 * SIZE / 1448
         assert measured.exchanges(20) > 0

@@ -13,7 +13,7 @@ import pytest
 
 from netem.link import Link
 from netem.packets.network import CLIENT, Packets
-from netem.run import Crossed, Crossing
+from netem.run import Crossing, RunResult
 
 pytestmark = [pytest.mark.packets, pytest.mark.interop]
 
@@ -45,7 +45,7 @@ class Stage:
         url: str = "hpss://{server}/project",
         fast_open: bool = True,
         check: bool = True,
-    ) -> Crossed:
+    ) -> RunResult:
         """Push a commit, with a connection of its own."""
         self._count += 1
         git = ["-C", str(self._folder)]

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from netem import accuracy_sockets
-from netem.accuracy import Accuracy, Measured, measure
-from netem.accuracy_networks import Loopback, Proxied
+from netem.accuracy import Accuracy, MeasuredNetwork, measure
+from netem.accuracy_networks import Loopback, OverProxy
 from netem.accuracy_sockets import CHUNK, CONNECTIONS, dial, server
 from netem.cli import accuracy
 from netem.cli.main import main
@@ -52,8 +52,8 @@ def test_what_passes(address: tuple[str, int]) -> None:
         assert proxy.take().connections == 3
 
 
-@pytest.mark.parametrize("network", [Loopback, Proxied])
-def test_networks(network: type[Loopback | Proxied], address: tuple[str, int]) -> None:
+@pytest.mark.parametrize("network", [Loopback, OverProxy])
+def test_networks(network: type[Loopback | OverProxy], address: tuple[str, int]) -> None:
     found = measure(network(address), echoes={0.01: 5, 0.02: 3}, bulk=CHUNK, exchanges=20)
     assert list(found.late) == [0.01, 0.02]
     for late in found.late.values():
@@ -139,7 +139,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 def test_what_was_found_is_printed_where_one_network_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    def failing(network: Measured) -> Accuracy:
+    def failing(network: MeasuredNetwork) -> Accuracy:
         if network.name == "none (loopback)":
             raise error
         return Accuracy(network.name, {}, 1.0, None, 1.0)
@@ -184,7 +184,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
     interrupting = iter([True, False, True])
 
-    def interrupted(network: Measured) -> Accuracy:
+    def interrupted(network: MeasuredNetwork) -> Accuracy:
         if next(interrupting):
             raise KeyboardInterrupt
         return Accuracy(network.name, {}, 1.0, None, 1.0)

@@ -22,7 +22,7 @@ from netem.counter import Counts
 from netem.effects import EFFECTS, Cut, Stall
 from netem.lateness import Lateness
 from netem.proxy import Proxy, ProxyError
-from netem.run import Crossed
+from netem.run import RunResult
 
 COUNTS = Counts(
     connections=1,
@@ -153,7 +153,7 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
     options = set(re.findall(r"^  (--[a-z]+)", help_of("proxy") + help_of("run"), re.MULTILINE)) - {"--help"}
     assert options >= {"--rtt", "--listen", "--to", "--rate", "--up", "--down", "--json", "--server", "--svg", "--loss"}
-    crossed = Crossed(0, 1.0, COUNTS, Lateness())
+    crossed = RunResult(0, 1.0, COUNTS, Lateness())
     for word in (*options, *EFFECTS, *run.costs(crossed, ""), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 

@@ -18,7 +18,7 @@ from netem.cli.commands import parser
 from netem.cli.main import main
 from netem.counter import Counts
 from netem.proxy import Proxy, ProxyError
-from netem.timed_command import Ended
+from netem.timed_command import CommandResult
 
 COUNTS = Counts(connections=1, bytes_up=1100, bytes_down=240, flights_up=1, flights_down=1, depth=4,
                 depth_without_handshake=2, seconds=2.0114)  # fmt: skip
@@ -133,7 +133,7 @@ def test_what_cannot_be_judged(
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
-        (meter.Unmeasured(128, "the command ended with status 128"), 128, "the command ended with status 128"),
+        (meter.NothingToMeasure(128, "the command ended with status 128"), 128, "the command ended with status 128"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "Cannot allocate memory"),
         (OSError(errno.ENOENT, "No such file or directory", "/tmp"), 1, "/tmp: No such file or directory"),
@@ -165,7 +165,7 @@ class Idle(Proxy):
 
 
 def test_no_room_for_what_a_command_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def full(_: Sequence[str]) -> Ended:
+    def full(_: Sequence[str]) -> CommandResult:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(meter, "Proxy", Idle)

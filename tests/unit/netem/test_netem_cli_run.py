@@ -20,7 +20,7 @@ from netem.counter import Counts, Message
 from netem.effects import Delay, Jitter, Loss
 from netem.lateness import Lateness
 from netem.link import Link
-from netem.run import Crossed, RunError
+from netem.run import RunError, RunResult
 
 COUNTS = Counts(
     connections=1, bytes_up=1100, bytes_down=240, depth=4, depth_without_handshake=2, flights_up=1, flights_down=1,
@@ -74,13 +74,13 @@ def test_loss_both_ways_and_a_seed() -> None:
 )
 def test_a_line(counts: Counts, link: Link, line: str) -> None:
     out = io.StringIO()
-    run.report(Crossed(0, 1.0, counts, Lateness()), link, "veth", as_json=False, out=out)
+    run.report(RunResult(0, 1.0, counts, Lateness()), link, "veth", as_json=False, out=out)
     assert out.getvalue() == line
 
 
 def test_json() -> None:
     out = io.StringIO()
-    run.report(Crossed(3, 3.5, COUNTS, Lateness()), Link(0.6), "veth", as_json=True, out=out)
+    run.report(RunResult(3, 3.5, COUNTS, Lateness()), Link(0.6), "veth", as_json=True, out=out)
     assert json.loads(out.getvalue()) == {
         "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
         "flights_down": 1, "seconds": 3.0, "packets_up": 9, "packets_down": 8, "dropped": 0, "repeated": 0,
@@ -90,7 +90,7 @@ def test_json() -> None:
 
 
 def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.05, 0.06), Lateness(0.001, 0.013, 0.02))
+    late = RunResult(0, 1.0, COUNTS, Lateness(0.001, 0.05, 0.06), Lateness(0.001, 0.013, 0.02))
     run.report(late, Link(0.6), "veth", as_json=False)
     assert "one packet in a hundred came 13.0 ms late: the machine is too busy" in capsys.readouterr().err
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
@@ -99,7 +99,7 @@ def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_one_that_may_have_been_is_not_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    late = Crossed(0, 1.0, COUNTS, Lateness(0.001, 0.087, 0.09), Lateness(0.001, 0.002, 0.003))
+    late = RunResult(0, 1.0, COUNTS, Lateness(0.001, 0.087, 0.09), Lateness(0.001, 0.002, 0.003))
     run.report(late, Link(0.6), "veth", as_json=False)
     said = capsys.readouterr().err
     assert "one packet in a hundred may have come 87.0 ms late: it was let out on time" in said
@@ -111,7 +111,7 @@ def test_one_that_may_have_been_is_not_said_to_be(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(("number", "were"), [(1, "1 packet passed that is not TCP"), (7, "7 packets passed that are")])
 def test_what_is_not_counted_is_said(number: int, were: str, capsys: pytest.CaptureFixture[str]) -> None:
-    crossed = Crossed(0, 1.0, Counts(packets_up=number, not_tcp=number), Lateness())
+    crossed = RunResult(0, 1.0, Counts(packets_up=number, not_tcp=number), Lateness())
     for as_json in (False, True):
         run.report(crossed, Link(0.6), "veth", as_json=as_json, out=io.StringIO())
         assert f"netem: {were}" in capsys.readouterr().err
@@ -143,7 +143,7 @@ def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
 class Crossing:
     """Runs nothing: what a client did is known, or why it could not be run."""
 
-    outcome: Crossed | Exception
+    outcome: RunResult | Exception
     network = SimpleNamespace(backend="veth")
     running = None
 
@@ -154,7 +154,7 @@ class Crossing:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def run(self, command: Sequence[str], *, stdout: int) -> Crossed:
+    def run(self, command: Sequence[str], *, stdout: int) -> RunResult:
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome
@@ -170,7 +170,7 @@ def test_the_picture_has_a_line_for_each_round_trip_with_its_extra_delays(
     crossing: type[Crossing], tmp_path: Path
 ) -> None:
     message = Message(1, True, 5, 1, 1, 0.0, 1.9)
-    crossing.outcome = Crossed(0, 2.0, Counts(connections=1, messages=(message,)), Lateness())
+    crossing.outcome = RunResult(0, 2.0, Counts(connections=1, messages=(message,)), Lateness())
     picture = tmp_path / "it.svg"
     words = ["--rtt", "200ms", "--down", "delay:300ms", "--server", "x", "--svg", str(picture), "--", "true"]
     assert main(["run", *words]) == 0
@@ -193,7 +193,7 @@ def test_a_run_that_failed_leaves_no_picture(crossing: type[Crossing], tmp_path:
 def test_a_picture_is_drawn_through_a_link_and_over_an_old_one_or_into_nothing(
     crossing: type[Crossing], tmp_path: Path
 ) -> None:
-    crossing.outcome = Crossed(0, 2.0, COUNTS, Lateness())
+    crossing.outcome = RunResult(0, 2.0, COUNTS, Lateness())
     new, old, loose = (tmp_path / f"{name}.svg" for name in ("new", "old", "loose"))
     old.write_text("another one" * 1000)
     loose.symlink_to(new)
@@ -220,7 +220,7 @@ def test_a_run_that_is_interrupted_at_its_end_leaves_the_old_picture(
     crossing: type[Crossing], name: str, by: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(Crossing, "outcome", Crossed(0, 2.0, COUNTS, Lateness()), raising=False)
+    monkeypatch.setattr(Crossing, "outcome", RunResult(0, 2.0, COUNTS, Lateness()), raising=False)
     monkeypatch.setattr(run, name, by)
     old = tmp_path / "old.svg"
     old.write_text("another one")
@@ -238,7 +238,7 @@ def test_the_end_of_the_terminal_ends_a_run_unless_it_was_ignored(
             signal.raise_signal(signal.SIGHUP)
             return self
 
-    HungUp.outcome = Crossed(7, 2.0, COUNTS, Lateness())
+    HungUp.outcome = RunResult(7, 2.0, COUNTS, Lateness())
     monkeypatch.setattr(run, "Crossing", HungUp)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
