@@ -1,8 +1,8 @@
 """How exact an emulated link is: how late an answer comes beyond the RTT, and how much passes before it is the limit.
 
 A network takes part by four calls (`MeasuredNetwork`); `netem.accuracy_sockets` has three of them for real sockets,
-wherever they are. What the machine does beside makes answers late too: a timer of this process runs along, and where it came as
-late as they did, the figure is the machine's and is marked.
+wherever they are. Other work on the machine makes answers late too: a timer of this process runs along. Where the
+timer came as late as the answers, the figure is the machine's and is marked.
 """
 
 from __future__ import annotations
