@@ -14,7 +14,6 @@ from typing import Self
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.check import BLOB, COMMIT, TAG, TREE, git_key
 from smartserver.records.model import Announced, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.store.index import record_digest
@@ -22,6 +21,7 @@ from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
+from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE, git_key
 from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import NotSupported
