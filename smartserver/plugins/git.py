@@ -96,7 +96,8 @@ class GitRemote:
         from smartserver.client.advice import lines  # There is nearly never any.
 
         if not self._options.quiet:
-            for line in lines(found, self._location.key, "smartserver pack", self._knowledge.path):
+            key, known = self._location.key, self._knowledge.path
+            for line in lines(found, key, "smartserver pack", known, checker="git fsck"):
                 self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:
