@@ -16,6 +16,7 @@ from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import Announced, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
+from smartserver.records.system import System, register
 from smartserver.store.index import record_digest
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.snapshot import Location, Snapshot
@@ -31,6 +32,17 @@ GIT = "git sha1"
 KINDS = (Kind("object", "git-sha1", True),)
 SETTINGS = {"HEAD": b"refs/heads/main"}
 MAIN = b"refs/heads/main"
+
+SILENT = "another 1"
+"""A system that says nothing of its records, and whose refs have any names."""
+
+
+class _Silent(System):
+    name = SILENT
+    kinds = KINDS
+
+
+register(_Silent())
 
 Files = Mapping[str, bytes]
 

@@ -6,17 +6,12 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from smartserver.errors import shown
-from smartserver.records.model import Key, Record, RevisionId
+from smartserver.records.content import Place, Read
+from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.bzr.pages import ENTRY_PARTS, Entry, is_node, read_entry, read_leaf, read_node
 from smartserver.vcs.bzr.revision import read_inventory
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
-
-Read = Callable[[int, Key], Record | None]
-"""The record of a kind and key, None where there is none."""
-
-Place = tuple[int, Key]
-"""A record's kind and key."""
 
 
 class BzrContent:
