@@ -14,14 +14,15 @@ from typing import Self
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.check import BLOB, COMMIT, TAG, TREE, git_key
 from smartserver.records.model import Announced, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
+from smartserver.records.system import System, register
 from smartserver.store.index import record_digest
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
+from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE, git_key
 from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import NotSupported
@@ -31,6 +32,17 @@ GIT = "git sha1"
 KINDS = (Kind("object", "git-sha1", True),)
 SETTINGS = {"HEAD": b"refs/heads/main"}
 MAIN = b"refs/heads/main"
+
+SILENT = "another 1"
+"""A system that says nothing of its records, and whose refs have any names."""
+
+
+class _Silent(System):
+    name = SILENT
+    kinds = KINDS
+
+
+register(_Silent())
 
 Files = Mapping[str, bytes]
 

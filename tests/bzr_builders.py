@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from builders import ancestors, request_id
 
 from smartserver.records.bases import NewRecord, SegmentWriter
-from smartserver.records.check import KINDS_OF
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Parent, Record, Tip
+from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
-KINDS = KINDS_OF[BZR]
+KINDS = system_of(BZR).kinds
 TRUNK = b"trunk"
 ROOT = b"root-id"
 

@@ -15,15 +15,15 @@ from breezy.bzr import chk_map, inventory
 from builders import request_id
 
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.check import KINDS_OF
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Parent, Record, RevisionId, Tip
+from smartserver.records.system import system_of
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
-KINDS = KINDS_OF[BZR]
+KINDS = system_of(BZR).kinds
 """Of its repositories."""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from builders import request_id
 
 from smartserver.records.bases import NewRecord, SegmentWriter
-from smartserver.records.check import KINDS_OF
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.model import Parent, Record, Tip
+from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, TEXT
 
 FIRST_PARENTS: tuple[Parent, ...] = ()
 FIRST = (
@@ -228,7 +228,7 @@ SECOND = (
     ),
 )
 
-KINDS = KINDS_OF["bzr 2a"]
+KINDS = system_of("bzr 2a").kinds
 
 
 def segment(records: Sequence[Record], parents: Sequence[Parent]) -> bytes:

@@ -29,8 +29,8 @@ from smartserver.client.request import BodySource, Refusal
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
 from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, NotDone, WrongParents, shown
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, RefValue, RevisionId
+from smartserver.records.system import every_system
 from smartserver.server import jail
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
@@ -387,11 +387,11 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
         raise CommandError(f"{both}: only one of the same kind can be copied into it")
     calls: list[tuple[AnyVerb, Arguments]] = []
     if made:
-        known = KINDS_OF.get(copied.vcs)
+        known = every_system().get(copied.vcs)
         if known is None:
             why = f"{source.place} is a repository of {plain(copied.vcs)}, a system that this release does not know"
             raise CommandError(f"{why}: it cannot create {target.place}; use a newer one")
-        kinds = [KindField(kind.name, kind.check, kind.base) for kind in known]
+        kinds = [KindField(kind.name, kind.check, kind.base) for kind in known.kinds]
         calls.append((repository_create, CreateRequest(copied.vcs, kinds, dict(copied.settings))))
     body: BodySource | None = None
     flags = RequestFlag.NONE

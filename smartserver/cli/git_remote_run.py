@@ -23,7 +23,7 @@ from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import in_words
 from smartserver.trace.flags import BadFlag
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
 

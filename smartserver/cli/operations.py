@@ -24,18 +24,18 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
 from smartserver.client.url import parse
 from smartserver.errors import AccessDenied, NoSuchRepository
-from smartserver.records.check import BLOB, COMMIT, KINDS_OF, TREE
 from smartserver.records.delta import compress
 from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
 from smartserver.records.segment import encode_segment
 from smartserver.trace.bans.operations import one_operation
+from smartserver.vcs.git.system import BLOB, COMMIT, GIT, TREE
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 BRANCH = b"refs/heads/smartserver-bench"
 TOPIC = BRANCH + b"-topic"
 VCS = "git sha1"
-KINDS = KINDS_OF[VCS]
+KINDS = GIT[VCS].kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -393,9 +393,9 @@ def _policy(level: str, ignored: tuple[str, ...]) -> Policy:
     """
     if not ignored:
         return Policy(Level(level))
-    from smartserver.records.check import known_faults
+    from smartserver.records.system import every_system
 
-    known = known_faults()
+    known = sorted({fault for system in every_system().values() for fault in system.faults.severities})
     for fault in ignored:
         if fault not in known:
             raise CommandError(f"--fsck-ignore {fault!r}: no such fault; there are {', '.join(known)}")

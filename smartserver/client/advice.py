@@ -32,10 +32,10 @@ MOST = 4096
 """Bytes of the file that are read: it holds a time for each kind there is."""
 
 
-def line(advice: Advice, url: str, pack: str) -> str | None:
+def line(advice: Advice, url: str, pack: str, checker: str = "") -> str | None:
     """What one says of the repository at `url`; nothing where its kind or what it needs is not known here.
 
-    `pack`: the command that joins a repository's packs.
+    `pack`: the command that joins a repository's packs. `checker`: the one that finds faults, where the system has one.
     """
     try:
         said = named(advice)
@@ -49,7 +49,7 @@ def line(advice: Advice, url: str, pack: str) -> str | None:
         case "client", {"client": str(client), "expected": str(expected)}:
             words = f"its server expects smartserver {expected} or newer here, this is {client}: update it"
         case "faults", {"faults": dict(faults)}:
-            words = f"taken with faults that git fsck finds: {_counted(faults)}"
+            words = f"taken with faults{checker and f' that {checker} finds'}: {_counted(faults)}"
         case _:
             return None
     return plain(f"hpss: {url}: {words}")
@@ -61,18 +61,19 @@ def lines(
     pack: str,
     knowledge: str | None,
     *,
+    checker: str = "",
     always: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> list[str]:
     """What is to be shown now: one line for each kind that nobody was shown within a day. Faults are of this push, and
     are always shown.
 
-    `knowledge`: the file in which the remote is known; where nothing can be kept nothing is shown. `always`: whatever
-    was shown before.
+    `checker`: as of `line`. `knowledge`: the file in which the remote is known; where nothing can be kept nothing is
+    shown. `always`: whatever was shown before.
     """
     said: dict[str, str] = {}
     for advice in found:
-        words = line(advice, url, pack)
+        words = line(advice, url, pack, checker)
         if words is not None:
             said.setdefault(advice.kind, words)
     if not said:

@@ -173,7 +173,7 @@ class Knowledge:
 
     @property
     def vcs(self) -> str:
-        """E.g. `git sha1`; empty where nothing is known."""
+        """The name of its version-control system; empty where nothing is known."""
         return self._saved.vcs
 
     @property

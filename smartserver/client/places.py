@@ -23,7 +23,7 @@ OF_STORES = ("hpss+sftp", "hpss+vfs")
 """Of repositories in somebody's files: `store_url`."""
 
 SCHEMES = ("hpss", "hpss+ssh", *OF_STORES)
-"""Each is what git's program `git-remote-...` is called after."""
+"""Some tools have a program named after each."""
 
 
 def is_ours(url: str) -> bool:

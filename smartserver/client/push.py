@@ -183,7 +183,7 @@ class Push:
             flags |= RequestFlag.CHECK_ONLY
         calls += [call_of(update) for update in self._updates]
         if self._maps:
-            from smartserver.verbs.map_update import map_update  # Which git's user never needs.
+            from smartserver.verbs.map_update import map_update  # Which some systems never need.
 
             calls += [(map_update, update) for update in self._maps]
         return self._remote.outgoing(calls, flags, body, at=self._creating is not None)

@@ -17,8 +17,8 @@ from smartserver.client.push import Changes, Push, PushSource
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate, Updated
 from smartserver.errors import OutcomeUnknown, WrongVcs
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
+from smartserver.records.system import system_of
 from smartserver.store.model import What
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE
@@ -142,7 +142,8 @@ class RemoteRepository:
         wanted = None if refs is None else list(refs)
         request = PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees, inside=inside)
         pulled = self._pull(request, [(repository_stats, StatsRequest())] if stats else [])
-        return Content(pulled.result, pulled.stats, read_content(pulled.body, KINDS_OF.get(self.knowledge.vcs, ())))
+        vcs = self.knowledge.vcs
+        return Content(pulled.result, pulled.stats, read_content(pulled.body, system_of(vcs).kinds if vcs else ()))
 
     def _pull(self, request: PullRequest, before: Sequence[tuple[AnyVerb, Arguments]] = ()) -> Pulled:
         answer = self.ask(*before, (repository_pull, request))

@@ -16,7 +16,7 @@ from smartserver.client.ssh_url import below_a_folder, parse_login
 from smartserver.client.url import BadUrl
 
 PREFIX = "hpss+"
-"""What comes before the scheme of a store in the URL by which git and brz reach it."""
+"""What comes before the scheme of a store in the URL by which the plugins reach it."""
 
 SFTP, VFS = "sftp", "vfs"
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 DEFAULT_PORT = 4155
-"""The port Bazaar's smart server has."""
+"""The port of an older protocol: a server of that is told by its first bytes (`wire.frames`)."""
 
 
 class BadUrl(ValueError):

@@ -27,7 +27,7 @@ from smartserver.plugins.breezy_uncommit import removed_tags, removes_tags
 from smartserver.plugins.breezy_upkeep import Reconciled, reconcile
 from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import RevisionNotPresent, branches_of_breezy, format_2a
+from smartserver.vcs.bzr.compat import RevisionNotPresent, branches_of_breezy, format_2a
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir

@@ -18,7 +18,7 @@ from breezy.workingtree import WorkingTree
 
 from smartserver.plugins.breezy_guess import given, is_ours
 from smartserver.records.model import Key, RevisionId
-from smartserver.vcs.brz_compat import chk_inventory, format_2a
+from smartserver.vcs.bzr.compat import chk_inventory, format_2a
 
 _trees: list[weakref.ref[Any]] = []
 """The working trees that were opened on a branch of a server, oldest first."""

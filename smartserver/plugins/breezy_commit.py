@@ -18,14 +18,14 @@ from smartserver.plugins.breezy_source import Source
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_wanted import commit_on
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import forget_pages
+from smartserver.vcs.bzr.compat import forget_pages
+from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_branch import HpssBranch
-    from smartserver.vcs.brz_plan import BrzPlan
+    from smartserver.vcs.bzr.plan import BrzPlan
 
 
 class Commit:
@@ -68,7 +68,7 @@ class Commit:
         self._branch.repository.rest_on(self._repository(asks=False))
 
     def _plan(self, revision: RevisionId) -> BrzPlan:
-        from smartserver.vcs.brz_plan import BrzPlan
+        from smartserver.vcs.bzr.plan import BrzPlan
 
         parents, repository = self._content.parents, BrzRepository(self._repository(asks=False))
         return BrzPlan(repository, {revision: parents[revision]}, parents.keys(), partial=True)

@@ -17,13 +17,13 @@ from smartserver.errors import MissingRevision, NoSuchRevisionNumber, shown
 from smartserver.plugins.breezy_checkouts import pages_of
 from smartserver.plugins.breezy_specs import TIP, Named
 from smartserver.plugins.breezy_wanted import Wanted
-from smartserver.records.bzr_revision import read_inventory, read_revision
-from smartserver.records.bzr_tree import BzrTree
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.brz_compat import StoreKey
-from smartserver.vcs.brz_meta import text_meta
+from smartserver.vcs.bzr.compat import StoreKey
+from smartserver.vcs.bzr.meta import text_meta
+from smartserver.vcs.bzr.revision import read_inventory, read_revision
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.tree import BzrTree
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import TAGS, ChosenField, InsideField, TreesField
 from smartserver.verbs.repository_stats import StatsResult

@@ -36,7 +36,7 @@ from smartserver.plugins.breezy_target import check_target
 from smartserver.plugins.breezy_transport import HpssTransport
 from smartserver.plugins.breezy_words import lock_of_files
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
+from smartserver.vcs.bzr.compat import BzrDir, BzrDirMetaFormat1, format_2a
 
 NAME = "hpss"
 """Of the format, in `brz info`."""

@@ -15,16 +15,16 @@ from smartserver.plugins.breezy_guess import is_usable, likely_target, local_tip
 from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_shadow import shadow_of
 from smartserver.plugins.breezy_specs import until
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.system import BzrSystem
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField, Named
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote
 
-KINDS = KINDS_OF[BrzRepository.vcs]
+KINDS = BzrSystem.kinds
 
 
 class Fetched:
@@ -105,7 +105,7 @@ class Fetched:
 
     def insert(self, repository: Repository, revisions: Collection[RevisionId]) -> None:
         """Put those of `revisions` that came into a repository; their other parents are there."""
-        from smartserver.vcs.brz_insert import insert
+        from smartserver.vcs.bzr.insert import insert
 
         with self._remote.words():
             history = self.history()

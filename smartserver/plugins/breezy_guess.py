@@ -18,7 +18,7 @@ from breezy.revision import NULL_REVISION
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.bzr.repository import BrzRepository
 
 READS_OPTIONS = "bind"
 """A command that asks what a branch is and no more; `commit` reads trees, too, in a lightweight checkout."""

@@ -15,8 +15,8 @@ from smartserver.plugins.breezy_remembered import stays
 from smartserver.plugins.breezy_shadow import in_memory
 from smartserver.plugins.breezy_source import of_repository
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_complete import instead_of_breezys_look
+from smartserver.vcs.bzr.complete import instead_of_breezys_look
+from smartserver.vcs.bzr.repository import BrzRepository
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_remote import Remote

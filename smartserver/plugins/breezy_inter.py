@@ -20,7 +20,7 @@ from smartserver.plugins.breezy_remote import GONE
 from smartserver.plugins.breezy_repository import HpssRepository, heads_of
 from smartserver.plugins.breezy_signatures import add_late
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import load_formats, overwritten
+from smartserver.vcs.bzr.compat import load_formats, overwritten
 
 
 class FromServer(GenericInterBranch):

@@ -12,7 +12,7 @@ from breezy import trace
 from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
 from smartserver.plugins.breezy_words import in_breezys_words
-from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_list import RepositoryField
 

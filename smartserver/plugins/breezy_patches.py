@@ -18,7 +18,7 @@ from breezy.directory_service import AliasDirectory
 from smartserver.plugins.breezy_checkouts import opened
 from smartserver.plugins.breezy_guess import is_ours, reads_options
 from smartserver.plugins.breezy_transport import HpssTransport
-from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, dirstate_tree, git_directory
+from smartserver.vcs.bzr.compat import BzrDir, BzrDirMetaFormat1, dirstate_tree, git_directory
 
 _CHANGED = "_is_changed_for_hpss"
 

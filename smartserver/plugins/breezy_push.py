@@ -25,8 +25,8 @@ from smartserver.plugins.breezy_remembered import TAGS
 from smartserver.plugins.breezy_remote import VCS
 from smartserver.plugins.breezy_source import of_repository
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten
+from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
+from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule

@@ -29,9 +29,9 @@ from smartserver.plugins.breezy_server import cache_folder
 from smartserver.plugins.breezy_specs import what_to_look_at
 from smartserver.plugins.breezy_wanted import Wanted, wanted
 from smartserver.plugins.breezy_words import in_breezys_words
-from smartserver.records.check_bzr import INVENTORY
 from smartserver.records.model import RevisionId, Tip
-from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.system import INVENTORY
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import MapUpdateRequest

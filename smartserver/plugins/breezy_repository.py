@@ -27,8 +27,8 @@ from smartserver.plugins.breezy_signatures import Signatures, add_late
 from smartserver.plugins.breezy_stores import repository_over
 from smartserver.plugins.breezy_upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import format_2a, make_graph
+from smartserver.vcs.bzr.compat import format_2a, make_graph
+from smartserver.vcs.bzr.repository import BrzRepository
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_dir import HpssDir

@@ -29,8 +29,8 @@ from smartserver.plugins.breezy_shown import DAMAGE, Damaged, Shown, raise_bug
 from smartserver.plugins.breezy_texts import give_stores
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz import STORES, BrzRepository
-from smartserver.vcs.brz_compat import format_2a
+from smartserver.vcs.bzr.compat import format_2a
+from smartserver.vcs.bzr.repository import STORES, BrzRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ class Shadow:
 
 def _insert(repository: Any, history: History) -> None:
     """Put what came into a repository, but for what is there."""
-    from smartserver.vcs.brz_insert import insert
+    from smartserver.vcs.bzr.insert import insert
 
     with repository.lock_read():
         here = repository.get_parent_map(history.parents)

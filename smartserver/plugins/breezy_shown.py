@@ -16,7 +16,7 @@ from breezy.errors import BzrError, CommandError, NotWriteLocked, ObjectNotLocke
 from smartserver.errors import shown
 from smartserver.plugins.breezy_texts import Texts
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, StoreKey
+from smartserver.vcs.bzr.compat import AbsentContentFactory, ChunkedContentFactory, StoreKey
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_shadow import Shadow

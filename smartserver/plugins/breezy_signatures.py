@@ -12,8 +12,8 @@ from breezy.repository import Repository
 
 from smartserver.plugins.breezy_changes import change_maps
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import Testament
+from smartserver.vcs.bzr.compat import Testament
+from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import Plan
-from smartserver.vcs.brz import BrzRepository
+from smartserver.vcs.bzr.repository import BrzRepository
 
 Planning = Callable[[Iterable[RevisionId], Iterable[RevisionId]], Plan]
 """Given the tips that are pushed and what the server is thought to have."""
@@ -28,7 +28,7 @@ def of_repository(repository: BrzRepository, only: Collection[RevisionId] | None
     """What a server lacks of a local repository; `only`: of these revisions, instead of the tips."""
 
     def planning(tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        from smartserver.vcs.brz_plan import plan  # What a push of nothing new needs not.
+        from smartserver.vcs.bzr.plan import plan  # What a push of nothing new needs not.
 
         return plan(repository, tips if only is None else only, haves)
 

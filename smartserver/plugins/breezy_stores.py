@@ -16,11 +16,9 @@ from breezy.revision import NULL_REVISION, is_reserved_id
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_texts import Texts, give_stores
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Record, RevisionId
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.brz import STORES
-from smartserver.vcs.brz_compat import (
+from smartserver.vcs.bzr.compat import (
     AbsentContentFactory,
     ChunkedContentFactory,
     ExistingContent,
@@ -28,7 +26,9 @@ from smartserver.vcs.brz_compat import (
     StoreKey,
     topo_sort,
 )
-from smartserver.vcs.brz_meta import inventory_parents, text_meta, text_parents
+from smartserver.vcs.bzr.meta import inventory_parents, text_meta, text_parents
+from smartserver.vcs.bzr.repository import STORES
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 Words = Callable[[], Any]
 """What is put around whatever asks the server."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from smartserver.vcs.brz_compat import StoreKey, VersionedFiles
+from smartserver.vcs.bzr.compat import StoreKey, VersionedFiles
 
 
 class Texts(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.

@@ -15,7 +15,7 @@ from breezy.i18n import gettext
 from smartserver.client.plain import plain
 from smartserver.trace import flags, text
 from smartserver.trace.recorder import CallRecord, Recorder
-from smartserver.vcs.brz_compat import debug_flags
+from smartserver.vcs.bzr.compat import debug_flags
 from smartserver.wire.observer import Observer
 
 

@@ -22,7 +22,7 @@ from breezy.revision import NULL_REVISION
 from smartserver.plugins.breezy_checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy_guess import given, is_ours, is_running
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import make_graph
+from smartserver.vcs.bzr.compat import make_graph
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy_branch import HpssBranch

@@ -19,14 +19,14 @@ from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.plugins.git_fetch import Fetch
 from smartserver.plugins.git_hint import Hint
 from smartserver.plugins.git_listing import NO_TIP, Leases, must_ask, removes_others
-from smartserver.plugins.git_names import HEAD
 from smartserver.plugins.git_options import Options
 from smartserver.plugins.git_push import push
 from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
-from smartserver.records.check import rules_of
 from smartserver.records.model import Tip
-from smartserver.vcs.git import GitRepository
+from smartserver.records.system import system_of
+from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.git.system import HEAD
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
@@ -96,7 +96,8 @@ class GitRemote:
         from smartserver.client.advice import lines  # There is nearly never any.
 
         if not self._options.quiet:
-            for line in lines(found, self._location.key, "smartserver pack", self._knowledge.path):
+            key, known = self._location.key, self._knowledge.path
+            for line in lines(found, key, "smartserver pack", known, checker="git fsck"):
                 self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:
@@ -175,7 +176,7 @@ class GitRemote:
         """Whether git is told of a ref; one with a name that git refuses must not cost the user all the others."""
         if not _sayable(name):
             return False
-        problem = rules_of(self._knowledge.vcs).ref_problem(name)
+        problem = system_of(self._knowledge.vcs).ref_problem(name)
         if problem:
             shown = name.decode("utf-8", "backslashreplace")
             self.terminal.say(f"hpss: {self._location.key}: the ref {shown!r} is left out: {problem}")

@@ -15,7 +15,7 @@ from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
-from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 
@@ -71,7 +71,7 @@ class Fetch:
 
     def _insert(self, local: GitRepository, as_pack: bool) -> None:
         """Put what was pulled into the repository."""
-        from smartserver.vcs.git_insert import Inserter
+        from smartserver.vcs.git.insert import Inserter
 
         pulled, self._pulled = self._pulled, None
         if pulled is None or not pulled.result.segments:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from smartserver.plugins.git_hint import Hint
-from smartserver.plugins.git_names import HEADS, SHORT_FOR, TAGS
 from smartserver.records.model import RevisionId
-from smartserver.vcs.git import boolean
+from smartserver.vcs.git.repository import boolean
+from smartserver.vcs.git.system import HEADS, SHORT_FOR, TAGS
 
 NO_TIP = b""
 """What a lease expects of a ref that must not exist."""

@@ -11,14 +11,14 @@ from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
-from smartserver.plugins.git_names import HEAD, HEADS, TAGS
 from smartserver.plugins.git_options import Options
 from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import in_words
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import Plan, VcsError
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import COMMIT, TAG, GitObject
+from smartserver.vcs.git.objects import COMMIT, TAG, GitObject
+from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.git.system import HEAD, HEADS, TAGS
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
@@ -158,6 +158,6 @@ class _Source(msgspec.Struct, frozen=True):
     local: GitRepository
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        from smartserver.vcs.git_read import plan
+        from smartserver.vcs.git.read import plan
 
         return plan(self.local, tips, haves)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from smartserver.plugins.git_hint import Hint
-from smartserver.plugins.git_names import HEADS, TAGS
+from smartserver.vcs.git.system import HEADS, TAGS
 
 
 class Wants(msgspec.Struct, frozen=True):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
-from smartserver.records.bzr_content import BzrContent
 from smartserver.records.model import Key, Record, RevisionId
 
 Read = Callable[[int, Key], Record | None]
@@ -86,14 +85,3 @@ class Content(Protocol):
 
     def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
         """A file's text and the texts it comes from: the revision that brought each, and its key."""
-
-
-_CONTENT: Final[dict[str, Content]] = {"bzr 2a": BzrContent()}
-
-READABLE: Final = tuple(_CONTENT)
-"""The systems of which trees can be read."""
-
-
-def content_of(vcs: str) -> Content | None:
-    """How the trees of a system are read; None where this release does not know."""
-    return _CONTENT.get(vcs)

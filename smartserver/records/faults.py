@@ -1,6 +1,6 @@
 """Faults of a record that is what its key says: what they are called, and which of them are refused.
 
-The names are those of the system's own checker; `git fsck` calls them message ids.
+The names are those of the system's own checker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Fault(NamedTuple):
 
 
 class Role(NamedTuple):
-    """A record that another one gives a meaning: git reads the blob that a tree calls `.gitmodules`."""
+    """A record that another one gives a meaning: a file whose name makes the system read it."""
 
     kind: int
     key: Key

@@ -1,8 +1,8 @@
 """`KeyTable`: a number for each of many keys, in a third of the memory that a dictionary takes.
 
 A history has a key for each of its objects, and what is known of an object is kept in arrays by the key's number. An
-entry of a dictionary, with its key and its number as objects, takes 130 bytes; here it is 20 for a git key and 30 to 40
-beside it. A lookup takes four times that of a dictionary, 0.4 us.
+entry of a dictionary, with its key and its number as objects, takes 130 bytes; here it is 20 for a key of as many
+and 30 to 40 beside it. A lookup takes four times that of a dictionary, 0.4 us.
 """
 
 from __future__ import annotations

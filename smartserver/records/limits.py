@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 MAX_ID: Final = 1024
-"""Bytes of a revision id or record key. Breezy's ids are free text, the longest seen under 200 bytes; Mercurial's
-and git's are 20 or 32. A longer one would not fit beside others in one small reply."""
+"""Bytes of a revision id or record key. Of ids that are free text the longest seen has under 200 bytes; hashes
+have 20 or 32. A longer one would not fit beside others in one small reply."""
 
 MAX_NAME: Final = MAX_ID
 """Bytes of a ref name or map key: some maps have ids as keys."""
 
 MAX_META: Final = 65_536
-"""Bytes of a record's meta. The longest known is a Breezy text's list of parents: a few ids."""
+"""Bytes of a record's meta. The longest known is a text's list of parents: a few ids."""
 
 MAX_PARENTS: Final = 65_536
 """Parents of a revision. The widest merge of the Linux kernel has 66; generated histories reach some thousands."""
@@ -51,8 +51,8 @@ MAX_GRAPH: Final = 64 << 20
 """Bytes of an announced graph. At about 24 bytes a revision it holds 2.7 million, twice the Linux kernel's."""
 
 MAX_ANNOUNCED: Final = 3_000_000
-"""Revisions of an announced graph: what `MAX_GRAPH` holds of git's, and a few. A server keeps up to 35 bytes of each
-besides the graph itself."""
+"""Revisions of an announced graph: what `MAX_GRAPH` holds with ids of 20 bytes, and a few. A server keeps up to
+35 bytes of each besides the graph itself."""
 
 MAX_ANNOUNCED_PARENTS: Final = 4_000_000
 """Parents in an announced graph, all together. Large histories have 1.0 to 1.3 for each revision."""

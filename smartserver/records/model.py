@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 RevisionId = bytes
-"""1 to 1,024 bytes; git: the 20 or 32 raw bytes of the object id."""
+"""1 to 1,024 bytes; a hash is its raw bytes, 20 or 32."""
 
 Key = bytes
 """Identifies a record within its kind; 1 to 1,024 bytes."""
@@ -118,7 +118,7 @@ class Announced(NamedTuple):
 
 
 class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One tip of a ref with its opaque attributes (brz: revno); `closed` is the one attribute the store reads."""
+    """One tip of a ref with its opaque attributes, such as a number; `closed` is the one attribute the store reads."""
 
     id: RevisionId
     attributes: bytes = b""
@@ -126,7 +126,7 @@ class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 RefValue = tuple[Tip, ...]
-"""What a ref holds, sorted by id: one tip for git and brz, a set of heads for a Mercurial named branch."""
+"""What a ref holds, sorted by id: one tip, or a set of heads where a branch of the system may have several."""
 
 
 def encode_ref(value: Sequence[Tip]) -> list[list[object]]:

@@ -147,7 +147,7 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
 
 
 def encode_graph(revisions: Sequence[Announced]) -> bytes:
-    """The announcement of `revisions`, parents before children; about 24 bytes a revision for git.
+    """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20.
 
     Raises:
         LimitExceeded: the graph is over its limit.

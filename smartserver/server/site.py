@@ -74,7 +74,7 @@ def _below(place: str, name: str) -> str:
 def folders_below(folder: str, names: Sequence[str]) -> list[str]:
     """The paths of all that may be folders with repositories, the last one first, of the names that are in a folder."""
     if "HEAD" in names and "objects" in names:
-        return []  # A git repository has many folders, and none of ours.
+        return []  # Another tool's repository (`store.format`): many folders, and none of ours.
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from smartserver.errors import CorruptFile, LimitExceeded, Unsupported
 from smartserver.records.model import Kind, RefValue, Tip, encode_ref
+from smartserver.records.system import system_of
 from smartserver.store.format import ROOT
 from smartserver.store.log import LogEntry, LogFile
 from smartserver.store.tables import Bytes16, Natural, Table
@@ -120,7 +121,7 @@ def decode_root(content: bytes) -> Root:
 
     Raises:
         CorruptFile: damaged.
-        Unsupported: it has a feature this release cannot read.
+        Unsupported: it has a feature this release cannot read, or is of a system that it does not know.
     """
     if len(content) > MAX_ROOT:
         raise CorruptFile(ROOT, MAX_ROOT, f"{len(content)} bytes, expected no more than {MAX_ROOT}")
@@ -138,6 +139,7 @@ def decode_root(content: bytes) -> Root:
             _refuse_unread(_HEAD.decode(payload).read_features)
         raise CorruptFile(ROOT, 0, str(wrong)) from wrong
     _refuse_unread(root.read_features)
+    system_of(root.vcs)
     return root
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
-from smartserver.records.check import check_bytes, rules_of, verify_record
+from smartserver.records.check import check_bytes, verify_record
 from smartserver.records.delta import compress, decompress
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import (
@@ -27,6 +27,7 @@ from smartserver.records.limits import (
 )
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
+from smartserver.records.system import system_of
 from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
@@ -67,7 +68,7 @@ class Intake:
         self._checks = [check_bytes(kind) for kind in self._kinds]
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
         """Of each kind whether two records of one key may differ that are bases of others."""
-        self._rules = rules_of(transaction.vcs)
+        self._system = system_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
         self._allowance = transaction.allowance
@@ -223,7 +224,7 @@ class Intake:
 
     def _proof(self, segment: Segment, ordinal: int) -> SegmentProof:
         reach = self._ancestry.reach(ordinal)
-        return SegmentProof(self._rules, segment, reach, self._copies, self._metas, self._references)
+        return SegmentProof(self._system, segment, reach, self._copies, self._metas, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
         if self._snapshot is not None and self._snapshot.far:
@@ -237,7 +238,7 @@ class Intake:
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
-            if entry.length > MAX_REFERRING and self._rules.may_refer(entry.kind, entry.meta):
+            if entry.length > MAX_REFERRING and self._system.may_refer(entry.kind, entry.meta):
                 raise LimitExceeded(BYTES_OF_REFERRING, entry.length, MAX_REFERRING)
             try:
                 base_key = proof.base(entry)
@@ -261,7 +262,7 @@ class Intake:
             rows.append(row)
             arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
-        check_own_record(self._rules, segment, proof.own)
+        check_own_record(self._system, segment, proof.own)
         if proof.own is not None:
             if self._first_meta is None:
                 self._first_meta = proof.own.meta
@@ -296,7 +297,7 @@ class Intake:
             self._refuse_conflict(entry, record)
         if self._kinds[entry.kind].base:
             self._arrivals.recent.put(record)
-        if entry.kind == self._rules.own_kind and entry.key == proof.revision:
+        if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
         if base_key is None or (row.depth <= MAX_STORED_DEPTH and row.chain_kib <= MAX_CHAIN >> 10):
             return None

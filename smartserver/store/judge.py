@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from smartserver.errors import CorruptRecord
-from smartserver.records.check import faults_of
 from smartserver.records.faults import Charge, Fault, Level, Policy, Role, free
 from smartserver.records.model import Key, Record, RevisionId
+from smartserver.records.system import system_of
 
 
 class Judge:
@@ -32,7 +32,7 @@ class Judge:
     ) -> None:
         """`measure` gives the meta and text length of a new or stored record, None where there is none. It decodes
         nothing. `read` gives the record, which must not be kept after the context."""
-        self._checker = faults_of(vcs)
+        self._checker = system_of(vcs).faults
         self._policy = policy
         self._judges = policy.level is not Level.OFF and bool(self._checker.severities)
         self._is_stored = is_stored

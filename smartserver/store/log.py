@@ -38,7 +38,7 @@ MERGED_FILE = 1024 * 1024
 """Log files are joined up to this size: a fold stays a matter of milliseconds."""
 MARK = 2
 """Bytes of a mark: of clients that know the same version of another line one in 65,536 is not noticed. It is in every
-request and reply: with four bytes a small push had more than git's."""
+request and reply: with four bytes a small push had more than another tool's."""
 MAX_FILES = 128
 """Log files named in the root (about 6 KB of it)."""
 

@@ -99,7 +99,7 @@ class Transaction(Protocol):
 
     @property
     def vcs(self) -> str:
-        """E.g. `git sha1`.
+        """The name of its version-control system.
 
         Raises:
             NoSuchRepository: there is none.
@@ -115,7 +115,7 @@ class Transaction(Protocol):
 
     @property
     def settings(self) -> Mapping[str, bytes]:
-        """Small settings, e.g. git's `HEAD`.
+        """Small settings, such as the name of the main branch.
 
         Raises:
             NoSuchRepository: there is none.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
-from smartserver.records import rules
 from smartserver.records.cache import Cache
 from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
-from smartserver.records.rules import Rules
+from smartserver.records.system import References as ReferenceGroups
+from smartserver.records.system import System
 from smartserver.store.ancestry import Reach
 
 REFERENCES_KEPT = 200_000
@@ -72,29 +72,29 @@ def _cost(changes: tuple[bytes, References, References]) -> int:
     return count
 
 
-def check_own_record(rules: Rules, segment: Segment, own: Record | None) -> None:
+def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
     """Check that a segment states the parents its revision's own record names; `own`: that record, where it came.
 
     Raises:
         CorruptRecord: the revision's own record is not in the segment or cannot be read, or another's is there.
         WrongParents: it names others, or one is marked absent that it names, in a system whose parents cannot be.
     """
-    if rules.own_kind is None:
+    if system.own_kind is None:
         return
     revision = segment.revision
     if own is None:
         raise CorruptRecord(revision, revision, "the record that is the revision itself is not in its segment")
-    if rules.of_revision:
+    if system.of_revision:
         for entry in segment.entries:
-            if entry.kind in rules.of_revision and entry.key != revision:
+            if entry.kind in system.of_revision and entry.key != revision:
                 raise CorruptRecord(revision, entry.key, "it belongs to another revision")
     try:
-        named = rules.own_parents(own.key, own.meta, own.text)
+        named = system.own_parents(own.key, own.meta, own.text)
     except ValueError as wrong:
         raise CorruptRecord(revision, own.key, str(wrong)) from wrong
     if named != tuple(parent.id for parent in segment.parents):
         raise WrongParents(revision)
-    if not rules.ghosts and any(parent.absent for parent in segment.parents):
+    if not system.ghosts and any(parent.absent for parent in segment.parents):
         raise WrongParents(revision)
 
 
@@ -107,7 +107,7 @@ class SegmentProof:
 
     def __init__(
         self,
-        rules: Rules,
+        system: System,
         segment: Segment,
         reach: Reach,
         copies: Callable[[int, Key], Iterable[int]],
@@ -116,7 +116,7 @@ class SegmentProof:
     ) -> None:
         self.revision = segment.revision
         """Whose proof it is."""
-        self._rules = rules
+        self._system = system
         self._segment = segment
         self._reach = reach
         self._copies = copies
@@ -161,26 +161,26 @@ class SegmentProof:
         """
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
-        if base is None or entry.kind not in self._rules.content_keys or base.meta != entry.meta:
+        if base is None or entry.kind not in self._system.content_keys or base.meta != entry.meta:
             # What a base refers to is remembered where its key is proof; to read it again costs more than to ask.
             self._need(entry, self.references(record), NOTHING)
             return
         try:
-            changes = self._rules.changes(entry.kind, entry.meta, record.text, base.text)
+            changes = self._system.changes(entry.kind, entry.meta, record.text, base.text)
         except ValueError as wrong:
             raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
         if changes is None:
             self._need(entry, self.references(record), self.references(base))
             return
         now, before = (_frozen(groups) for groups in changes)
-        if self._rules.may_refer(entry.kind, entry.meta):
+        if self._system.may_refer(entry.kind, entry.meta):
             self._cache.put_changes(entry.kind, entry.key, base.key, entry.meta, (now, before))
         self._need(entry, now, before)
 
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
         needed, granted = NOTHING, NOTHING
-        if self._rules.may_refer(entry.kind, entry.meta):
+        if self._system.may_refer(entry.kind, entry.meta):
             changes = None if base_key is None else self._cache.get_changes(entry.kind, entry.key, base_key, entry.meta)
             if changes is not None:
                 needed, granted = changes
@@ -215,11 +215,11 @@ class SegmentProof:
         found = self._cache.get(record.kind, record.key, record.meta)
         if found is None:
             try:
-                groups = self._rules.references(record.kind, record.key, record.meta, record.text)
+                groups = self._system.references(record.kind, record.key, record.meta, record.text)
             except ValueError as wrong:
                 raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
             found = _frozen(groups)
-            if record.kind in self._rules.content_keys and self._rules.may_refer(record.kind, record.meta):
+            if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
                 self._cache.put(record.kind, record.key, record.meta, found)
         return found
 
@@ -261,7 +261,7 @@ class SegmentProof:
                         raise self._wrong_type(entry, place[1], found, meta)
 
     def _wrong_type(self, entry: Entry, key: Key, found: bytes, wanted: bytes) -> CorruptRecord:
-        name = self._rules.type_name
+        name = self._system.type_name
         why = f"it refers to {shown(key)} as {name(wanted)}, which is {name(found)}"
         return CorruptRecord(self.revision, entry.key, why)
 
@@ -280,7 +280,7 @@ class SegmentProof:
         return self._reach.has_any(self._copies(kind, key))
 
 
-def _frozen(groups: rules.References) -> References:
+def _frozen(groups: ReferenceGroups) -> References:
     return tuple([(kind, meta, frozenset(keys)) for kind, meta, keys in groups if keys])
 
 

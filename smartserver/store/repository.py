@@ -133,7 +133,7 @@ class PackRepository:
         return found
 
     def instead(self) -> str:
-        """What lies where no repository is, for a message, e.g. `a git repository`; empty where nothing does."""
+        """What lies where no repository is, for a message, which names the tool; empty where nothing does."""
         return instead(self._above, self.path)
 
     def has_place(self) -> bool:

@@ -12,10 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
-from smartserver.records.check import rules_of, verify_record
+from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
 from smartserver.records.segment import decode_parents
+from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.store import far
 from smartserver.store.caches import TextCache
@@ -325,7 +326,7 @@ class Snapshot:
             CorruptFile: its header cannot be read.
             NoSuchFile, TransportFailed: as `SegmentReader.read`.
         """
-        if not rules_of(self.root.vcs).ghosts:
+        if not system_of(self.root.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
         size = min(HEADER, stop - start)

@@ -22,10 +22,9 @@ from smartserver.errors import (
     WrongTip,
     WrongVcs,
 )
-from smartserver.records.check import CHECKS, KINDS_OF, rules_of
-from smartserver.records.content import READABLE, Content, content_of
+from smartserver.records.content import Content
 from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
-from smartserver.records.rules import Rules
+from smartserver.records.system import System, every_system, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader
@@ -136,7 +135,7 @@ class RepositoryTransaction:
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
-        if not rules_of(self.vcs).refs_are_files:
+        if not system_of(self.vcs).refs_are_files:
             return None
         for above in _folders_of(name):
             if self.ref(above) is not None:
@@ -157,7 +156,7 @@ class RepositoryTransaction:
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
         if self.is_ancestor(old, new):
             return True
-        if rules_of(self.vcs).tip_meta(name) is not None:
+        if system_of(self.vcs).tip_meta(name) is not None:
             return False  # No label can be there, and to look takes a read.
         target = self._stored.ordinal(old)
         while target is not None and self._is_label(target):
@@ -166,22 +165,18 @@ class RepositoryTransaction:
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
-        for kind in kinds:
-            if kind.check not in CHECKS:
-                raise Unsupported(f"the check {kind.check!r} of records", ", ".join(sorted(CHECKS)))
-        known = KINDS_OF.get(vcs)
-        if known is not None and known != tuple(kinds):
-            raise WrongVcs(self._path, _described(vcs, known), _described(vcs, kinds))
-        if not self.exists:
-            for name, value in settings.items():
-                _check_setting(vcs, name, value)
-            self.created = (vcs, tuple(kinds), dict(settings))
-            return True
-        if self.vcs != vcs:
-            raise WrongVcs(self._path, self.vcs, vcs)
-        if self.kinds != tuple(kinds):
-            raise WrongVcs(self._path, _described(vcs, self.kinds), _described(vcs, kinds))
-        return False
+        there = self.vcs if self.exists else vcs
+        if there != vcs:
+            raise WrongVcs(self._path, there, vcs)
+        its = self.kinds if self.exists else system_of(vcs).kinds
+        if its != tuple(kinds):
+            raise WrongVcs(self._path, _described(vcs, its), _described(vcs, kinds))
+        if self.exists:
+            return False
+        for name, value in settings.items():
+            _check_setting(vcs, name, value)
+        self.created = (vcs, its, dict(settings))
+        return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
         stored = self._stored_ref(name)
@@ -201,22 +196,22 @@ class RepositoryTransaction:
 
     def _check_ref(self, name: bytes, value: RefValue) -> None:
         """Check that a ref may have this name and these tips."""
-        rules = rules_of(self.vcs)
-        problem = rules.ref_problem(name)
+        system = system_of(self.vcs)
+        problem = system.ref_problem(name)
         if problem:
             raise InvalidName(name, problem)
-        wanted = rules.tip_meta(name)
+        wanted = system.tip_meta(name)
         for tip in value:
             self._ordinal(tip.id)
-            found = None if wanted is None else self._meta_of(rules, tip.id)
+            found = None if wanted is None else self._meta_of(system, tip.id)
             if wanted is not None and found is not None and found != wanted:
-                raise WrongTip(name, tip.id, rules.type_name(found), rules.type_name(wanted))
+                raise WrongTip(name, tip.id, system.type_name(found), system.type_name(wanted))
 
-    def _meta_of(self, rules: Rules, revision: RevisionId) -> bytes | None:
+    def _meta_of(self, system: System, revision: RevisionId) -> bytes | None:
         """The meta of a revision's own record; None where that is still on its way."""
         found = None if self._own_meta is None else self._own_meta(revision)
-        if found is None and rules.own_kind is not None and self.is_stored(revision):
-            (found,) = self._present().metas([(rules.own_kind, revision)])
+        if found is None and system.own_kind is not None and self.is_stored(revision):
+            (found,) = self._present().metas([(system.own_kind, revision)])
         return found
 
     def maps(self) -> list[str]:
@@ -309,11 +304,11 @@ class RepositoryTransaction:
 
     def _is_label(self, ordinal: int) -> bool:
         snapshot = self._present()
-        rules = rules_of(snapshot.root.vcs)
-        if rules.own_kind is None or rules.label is None or not snapshot.graph.parents(ordinal):
+        system = system_of(snapshot.root.vcs)
+        if system.own_kind is None or system.label is None or not snapshot.graph.parents(ordinal):
             return False
-        location = snapshot.first(rules.own_kind, snapshot.graph.revision(ordinal))
-        return location is not None and snapshot.record(location).meta == rules.label
+        location = snapshot.first(system.own_kind, snapshot.graph.revision(ordinal))
+        return location is not None and snapshot.record(location).meta == system.label
 
     def plan_pull(
         self,
@@ -445,9 +440,10 @@ class RepositoryTransaction:
         self._content()
 
     def _content(self) -> Content:
-        content = content_of(self.vcs)
+        content = system_of(self.vcs).content
         if content is None:
-            raise Unsupported(f"reading parts of a repository of {self.vcs}", ", ".join(READABLE))
+            readable = ", ".join(name for name, system in every_system().items() if system.content is not None)
+            raise Unsupported(f"reading parts of a repository of {self.vcs}", readable)
         return content
 
     def changes_since(self, known: Seen | None) -> Changes:
@@ -521,7 +517,7 @@ def _folders_of(name: bytes) -> list[bytes]:
 
 
 def _check_setting(vcs: str, name: str, value: bytes) -> None:
-    problem = rules_of(vcs).setting_problem(name, value)
+    problem = system_of(vcs).setting_problem(name, value)
     if problem:
         raise InvalidName(value, f"{name} cannot name it: {problem}")
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 import msgspec
 
 from smartserver.errors import CorruptFile, CorruptRecord, LimitExceeded, MissingReference, WrongParents, shown
-from smartserver.records.check import rules_of, verify_record
+from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Record, RevisionId, Segment
 from smartserver.records.segment import decode_segment, frames
+from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import MARKS_KEPT, Ancestry
 from smartserver.store.arrivals import TEXT_BYTES, RecentRecords
@@ -71,7 +72,7 @@ class SegmentCheck:
         self._snapshot = snapshot
         self._pulse = pulse
         self._kinds = snapshot.root.kinds
-        self._rules = rules_of(snapshot.root.vcs)
+        self._system = system_of(snapshot.root.vcs)
         self._ancestry = Ancestry(Graph(), lambda steps: pulse(), marks_kept=marks)
         self._references = ReferenceCache()
         self._recent = RecentRecords(texts)
@@ -171,7 +172,7 @@ class SegmentCheck:
     def _check_records(self, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int) -> None:
         reach = self._ancestry.reach(ordinal)
         proof = SegmentProof(
-            self._rules, segment, reach, self._snapshot.introducers, self._snapshot.metas, self._references
+            self._system, segment, reach, self._snapshot.introducers, self._snapshot.metas, self._references
         )
         own: Record | None = None
         at = offset + segment.frames_at
@@ -182,7 +183,7 @@ class SegmentCheck:
                 base = None if key is None else self._base(entry.kind, key)
                 record = self._record(segment, entry, frame, base)
                 proof.add(entry, record, base)
-                if entry.kind == self._rules.own_kind and entry.key == segment.revision:
+                if entry.kind == self._system.own_kind and entry.key == segment.revision:
                     own = record
             except UnreachableBase as wrong:
                 why = f"its base {shown(wrong.key)} comes from no ancestor"
@@ -199,7 +200,7 @@ class SegmentCheck:
             at += entry.frame_length
         try:
             if whole:  # Else the record that is missing here has been named.
-                check_own_record(self._rules, segment, own)
+                check_own_record(self._system, segment, own)
             proof.finish()
         except (CorruptRecord, WrongParents, MissingReference) as wrong:
             self._at(pack, offset, wrong)

@@ -42,5 +42,5 @@ MAX_VALUE = 64 * 1024
 Value = Annotated[bytes, msgspec.Meta(max_length=MAX_VALUE, examples=[bytes(range(20))])]
 """The value of an entry of a map."""
 
-Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64, examples=["git sha1"])]
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 """A short identifier."""

@@ -38,7 +38,7 @@ class ConfigureResult(Result, frozen=True, array_like=True):
     errors=(AccessDenied, InvalidName, LimitExceeded, NoSuchRepository, StaleEntry),
 )
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
-    """Set and remove settings of a repository, such as git's `HEAD`.
+    """Set and remove settings of a repository, such as `HEAD`.
 
     That needs the permission to force, as moving a branch does: settings decide what every clone begins with.
     """

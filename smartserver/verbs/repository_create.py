@@ -22,7 +22,7 @@ class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings` are small values kept with the repository, e.g. git's `HEAD`; the first creation decides them."""
+    """`settings` are small values kept with the repository, such as `HEAD`; the first creation decides them."""
 
     vcs: Word
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]

@@ -32,7 +32,7 @@ MAX_REQUEST = 8 * MIB
 # What one request may hold
 
 MAX_CALLS = 65_536
-"""Calls in one request. A `git push --mirror` of 20,000 refs is one request; three times that, rounded up."""
+"""Calls in one request. A mirror of 20,000 refs is one request; three times that, rounded up."""
 
 MAX_FILE_CALLS = 1024
 """File-level (VFS) calls in one request: each may keep a file open until its content was sent, and a server asks for
@@ -70,7 +70,7 @@ MAX_ABSENT = 4096
 
 MAX_BULK_RATIO = 32
 """Bytes that a byte of a bulk stream in an upload may become, `BULK_ALLOWANCE` apart: a few bytes of zstd say 128 KiB,
-all of which would be kept. Records are compressed already: 3,000 revisions of Breezy's became 1.7 times as long, 3,000
+all of which would be kept. Records are compressed already: 3,000 revisions of a project became 1.7 times as long, 3,000
 empty files 2.4 times, 4.0 on the way. Only what is there many times over without a base becomes longer, 200 copies of a
 picture 131 times, and that a client sends as it lies when it is refused."""
 

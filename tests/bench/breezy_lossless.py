@@ -26,9 +26,9 @@ from smartserver.plugins.breezy_history import History
 from smartserver.plugins.breezy_source import of_repository
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz import STORES, BrzRepository
-from smartserver.vcs.brz_compat import NULL, StoreKey, StrictTestament3, format_2a
-from smartserver.vcs.brz_insert import insert
+from smartserver.vcs.bzr.compat import NULL, StoreKey, StrictTestament3, format_2a
+from smartserver.vcs.bzr.insert import insert
+from smartserver.vcs.bzr.repository import STORES, BrzRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 VCS = BrzRepository.vcs

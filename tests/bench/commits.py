@@ -26,7 +26,7 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.client.url import parse
-from smartserver.vcs.git_plan import Revision
+from smartserver.vcs.git.plan import Revision
 from smartserver.verbs.rules import Rule
 from smartserver.wire.limits import INITIAL_WINDOW
 

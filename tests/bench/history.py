@@ -24,9 +24,9 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import copy
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run
 from smartserver.trace.text import size
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_insert import Inserter
-from smartserver.vcs.git_read import plan
+from smartserver.vcs.git.insert import Inserter
+from smartserver.vcs.git.read import plan
+from smartserver.vcs.git.repository import GitRepository
 
 PUSH_RATIO, CLONE_RATIO, SIZE_RATIO, VERIFY_RATIO = 6.0, 3.0, 1.5, 2.0
 MEMORY = 300_000_000

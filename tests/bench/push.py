@@ -27,10 +27,10 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.client.url import parse
 from smartserver.records.model import Key
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import COMMIT
-from smartserver.vcs.git_plan import Revision, Revisions
-from smartserver.vcs.git_read import GitPlan
+from smartserver.vcs.git.objects import COMMIT
+from smartserver.vcs.git.plan import Revision, Revisions
+from smartserver.vcs.git.read import GitPlan
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.rules import Rule
 
 NOTHING = Nothing()

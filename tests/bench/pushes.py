@@ -13,7 +13,7 @@ from bench.store import look
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import copy
 from smartserver.cli.servers import Say, Server, Workspace, attempt
-from smartserver.vcs.git_plan import Revision
+from smartserver.vcs.git.plan import Revision
 
 DEEPEST = 128
 PACKS = 20

@@ -23,7 +23,7 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy, generate
 from smartserver.cli.servers import Say, Server, Workspace, attempt, run
 from smartserver.trace.text import size
-from smartserver.vcs.git_plan import Revision
+from smartserver.vcs.git.plan import Revision
 
 NAME = "project"
 CONTENT = 64_000_000

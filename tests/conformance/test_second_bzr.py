@@ -10,8 +10,8 @@ from second_decoder import Damaged
 from second_rules import parents_of, references_of
 from second_store import Repository
 
-from smartserver.records.check import rules_of
 from smartserver.records.model import Record
+from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
@@ -48,7 +48,7 @@ def test_every_record_and_no_other(stored: Repository, history: BzrHistory) -> N
 
 
 def test_both_say_the_same_of_parents_and_references(history: BzrHistory) -> None:
-    rules = rules_of(BZR)
+    rules = system_of(BZR)
     for name, records in history.records.items():
         for record in records:
             groups = [(kind, list(keys)) for kind, _, keys in rules.references(*record) if keys]

@@ -11,6 +11,16 @@ from sources import PACKAGES, Source, parse, sources
 
 VERSION = "smartserver.__version__"
 
+OF_A_SYSTEM = (
+    "smartserver.vcs.base",
+    "smartserver.vcs.collector",
+    "smartserver.vcs.patterns",
+    "smartserver.vcs.signals",
+    "smartserver.records",
+    "smartserver.errors",
+)
+"""What the package of one version-control system may import: never another's."""
+
 LAYERS: dict[str, tuple[str, ...]] = {
     "netem": (),
     "transports": (),
@@ -28,6 +38,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "smartserver.errors",
     ),
     "smartserver.vcs": ("smartserver.records", "smartserver.errors"),
+    "smartserver.vcs.git": OF_A_SYSTEM,
+    "smartserver.vcs.bzr": OF_A_SYSTEM,
     "smartserver.client": (
         "smartserver.wire",
         "smartserver.verbs",
@@ -85,9 +97,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("smartserver.cli",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
-    "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
-    "vcsgraph": ("smartserver.vcs.brz_compat",),
-    "bzrformats": ("smartserver.vcs.brz_compat",),
+    "breezy": ("smartserver.plugins", "smartserver.vcs.bzr.compat"),
+    "vcsgraph": ("smartserver.vcs.bzr.compat",),
+    "bzrformats": ("smartserver.vcs.bzr.compat",),
     "pytest": (
         "netem.pytest_plugin",
         "smartserver.client.media_conformance",
@@ -208,6 +220,9 @@ def test_every_package_is_in_the_table() -> None:
         ("smartserver/new/thing.py", "", ["no entry"]),
         ("transports/local.py", "from smartserver.errors import SmartServerError", ["smartserver.errors"]),
         ("transports/local.py", "import msgspec", ["msgspec"]),
+        ("smartserver/vcs/git/plan.py", "from smartserver.vcs.git import pack\nfrom smartserver.vcs import base", []),
+        ("smartserver/vcs/git/plan.py", "from smartserver.vcs.bzr import plan", ["smartserver.vcs.bzr.plan"]),
+        ("smartserver/vcs/bzr/plan.py", "import smartserver.vcs.all", ["smartserver.vcs.all"]),
         ("netem/link.py", "import transports.base", ["transports.base"]),
         ("netem/link.py", "import pytest", ["pytest"]),
         ("netem/pytest_plugin.py", "import pytest", []),

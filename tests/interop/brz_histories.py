@@ -19,16 +19,16 @@ from breezy.repository import Repository
 from breezy.revision import NULL_REVISION, Revision
 from breezy.transport import get_transport
 
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
+from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_insert import insert
-from smartserver.vcs.brz_plan import plan
+from smartserver.vcs.bzr.insert import insert
+from smartserver.vcs.bzr.plan import plan
+from smartserver.vcs.bzr.repository import BrzRepository
 from transports.memory import MemoryTransport
 
-KINDS = KINDS_OF[BrzRepository.vcs]
+KINDS = system_of(BrzRepository.vcs).kinds
 
 ROOT = b"the-root-1"
 

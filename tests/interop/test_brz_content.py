@@ -10,9 +10,9 @@ import pytest
 from brz_histories import KINDS, RandomHistory, Served, all_keys, new_repository, quiet
 
 from smartserver.client.content import Part, read_content
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key
 from smartserver.store.model import ContentPlan, Trees
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 pytestmark = pytest.mark.interop
 

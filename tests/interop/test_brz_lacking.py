@@ -1,4 +1,4 @@
-"""vcs.brz_complete: what pages and inventories refer to must have come or be here, whichever of it is taken away."""
+"""vcs.bzr.complete: what pages and inventories refer to must have come or be here, whichever of it is taken away."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from brz_histories import RandomHistory, all_keys, contents, new_repository, quiet
 
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.brz_complete import References, instead_of_breezys_look, is_alone
+from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
 
 pytestmark = pytest.mark.interop
 

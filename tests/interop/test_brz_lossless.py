@@ -1,4 +1,4 @@
-"""vcs.brz_plan, vcs.brz_export, vcs.brz_trees, vcs.brz_insert, vcs.brz_compat: what Breezy keeps comes
+"""vcs.bzr.plan, vcs.bzr.export, vcs.bzr.trees, vcs.bzr.insert, vcs.bzr.compat: what Breezy keeps comes
 out of a repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import pytest
 from breezy.bzr.testament import StrictTestament3
 from brz_histories import RandomHistory, Served, all_keys, contents, new_repository, quiet
 
-from smartserver.vcs import brz_export, brz_insert, brz_plan
+from smartserver.vcs.bzr import export as brz_export
+from smartserver.vcs.bzr import insert as brz_insert
+from smartserver.vcs.bzr import plan as brz_plan
 
 pytestmark = pytest.mark.interop
 

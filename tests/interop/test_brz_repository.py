@@ -1,5 +1,5 @@
-"""vcs.brz: what a Breezy repository says of itself; and vcs.brz_plan, vcs.brz_insert, vcs.brz_worker where something is
-wrong."""
+"""vcs.bzr.repository: what a Breezy repository says of itself; and vcs.bzr.plan, vcs.bzr.insert, vcs.bzr.worker where
+something is wrong."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, ne
 
 from smartserver.records import limits
 from smartserver.records.bases import NewRecord, SegmentWriter
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, TEXT
 from smartserver.records.delta import decompress
 from smartserver.records.model import BaseTag, Parent
 from smartserver.records.segment import decode_segment, encode_segment, frames
-from smartserver.vcs import brz_insert
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
-from smartserver.vcs.brz import BrzRepository, WrongFormat
-from smartserver.vcs.brz_block import Place, Text, fill
-from smartserver.vcs.brz_compat import StoreKey, put_block
-from smartserver.vcs.brz_insert import insert
-from smartserver.vcs.brz_plan import plan
-from smartserver.vcs.brz_worker import Worker
+from smartserver.vcs.bzr import insert as brz_insert
+from smartserver.vcs.bzr.block import Place, Text, fill
+from smartserver.vcs.bzr.compat import StoreKey, put_block
+from smartserver.vcs.bzr.insert import insert
+from smartserver.vcs.bzr.plan import plan
+from smartserver.vcs.bzr.repository import BrzRepository, WrongFormat
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, TEXT
+from smartserver.vcs.bzr.worker import Worker
 
 pytestmark = pytest.mark.interop
 

@@ -1,4 +1,4 @@
-"""records.check_bzr, records.bzr_tree on what the real Breezy wrote: random histories with merges, ghosts and all else.
+"""vcs.bzr.system, vcs.bzr.tree on what the real Breezy wrote: random histories with merges, ghosts and all else.
 
 Each record a segment lacks, or has otherwise, is missed by name.
 """
@@ -16,13 +16,14 @@ from breezy.bzr.versionedfile import FulltextContentFactory
 from bzr_histories import BZR, KINDS, BzrHistory, make_repository, push, quiet, upload
 
 from smartserver.errors import CorruptRecord, MissingReference
-from smartserver.records.bzr_revision import read_inventory
-from smartserver.records.bzr_tree import BzrTree
-from smartserver.records.check import make_check, rules_of
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.records.check import make_check
 from smartserver.records.model import Key, Parent, Record, RevisionId
 from smartserver.records.segment import decode_segment, encode_segment, frames
+from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
+from smartserver.vcs.bzr.revision import read_inventory
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.tree import BzrTree
 from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.interop
@@ -256,7 +257,7 @@ def test_maps_of_small_pages(repository: Any, history: BzrHistory, size: int) ->
     }
     assert all(tuple(entry) == expected[path] for path, entry in found.items())
     assert len(kept) > len(found) > len(expected) // 2 or len(kept) == len(found) == len(expected)
-    rules = rules_of(BZR)
+    rules = system_of(BZR)
     groups = [group for page in store.pages.items() for group in rules.references(CHK, page[0], b"", page[1])]
     needed = {key for _, _, keys in groups for key in keys}
     assert {key for key in needed if not key.startswith(b"sha1:")} == {
@@ -269,7 +270,7 @@ def test_maps_of_small_pages(repository: Any, history: BzrHistory, size: int) ->
 
 
 def test_own_parents_are_those_breezy_says(history: BzrHistory) -> None:
-    rules = rules_of(BZR)
+    rules = system_of(BZR)
     for name, records in history.records.items():
         (own,) = (record for record in records if record.kind == REVISION)
         assert rules.own_parents(own.key, own.meta, own.text) == tuple(parent.id for parent in history.parents[name])

@@ -1,4 +1,4 @@
-"""vcs.git_read, vcs.git_insert, vcs.git_build: whatever git holds comes out of segments as it went in: random
+"""vcs.git.read, vcs.git.insert, vcs.git.build: whatever git holds comes out of segments as it went in: random
 histories in random parts, stored in every way."""
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from git_histories import Builder, RandomHistory, environment
 
 from smartserver.records.model import BaseTag, Entry, Parent
 from smartserver.records.segment import STORED, decode_segment, encode_segment
-from smartserver.vcs import git_build, git_insert, git_read
 from smartserver.vcs.base import CannotSend, ToolFailed, VcsError, WrongContent
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_insert import Inserter
-from smartserver.vcs.git_pack import BaseNotHere
-from smartserver.vcs.git_read import plan
+from smartserver.vcs.git import build as git_build
+from smartserver.vcs.git import insert as git_insert
+from smartserver.vcs.git import read as git_read
+from smartserver.vcs.git.insert import Inserter
+from smartserver.vcs.git.pack import BaseNotHere
+from smartserver.vcs.git.read import plan
+from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
 
@@ -382,7 +384,7 @@ def test_a_full_disk_is_told_where_it_is(tmp_path: Path, env: dict[str, str], mo
     def full(file: int, block: bytes | memoryview) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("smartserver.vcs.git_insert.write_all", full)
+    monkeypatch.setattr("smartserver.vcs.git.insert.write_all", full)
     with pytest.raises(OSError, match="No space left") as caught:
         insert(target, list(exported.segments.values()))
     assert caught.value.filename == str(target.path / "objects" / "pack")
@@ -465,7 +467,7 @@ def test_a_few_large_objects_become_a_pack_where_no_limit_is_set(
 
 def test_start_up_is_light() -> None:
     heavy = {"twisted", "click", "asyncio", "importlib.metadata", "tempfile", "multiprocessing", "zstandard"}
-    code = "import sys, smartserver.vcs.git_read, smartserver.vcs.git_insert; print(*sys.modules)"
+    code = "import sys, smartserver.vcs.git.read, smartserver.vcs.git.insert; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert heavy.isdisjoint(done.stdout.split())
 

@@ -1,4 +1,4 @@
-"""vcs.git_plan: which revisions and objects a push plans to send, equal by both ways of looking, and no more."""
+"""vcs.git.plan: which revisions and objects a push plans to send, equal by both ways of looking, and no more."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from git_histories import Builder, RandomHistory, Tree, environment
 
 from smartserver.records import limits
-from smartserver.vcs import git_read
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import RARELY
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import BLOB, COMMIT, TAG, TREE
-from smartserver.vcs.git_plan import graph_of, introduced_few, introduced_many, revisions
+from smartserver.vcs.git import read as git_read
+from smartserver.vcs.git.objects import BLOB, COMMIT, TAG, TREE
+from smartserver.vcs.git.plan import graph_of, introduced_few, introduced_many, revisions
+from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
 

@@ -1,4 +1,4 @@
-"""vcs.git, vcs.base: what a git repository says of itself, and which of its revisions it may offer as haves."""
+"""vcs.git.repository, vcs.base: what a git repository says of itself, and which revisions it may offer as haves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from git_histories import Builder, RandomHistory, environment
 
 from smartserver.vcs.base import CannotSend, Plan, ToolFailed, VcsError
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_objects import BLOB, MissingObject
-from smartserver.vcs.git_plan import introduced_few, introduced_many, revisions
-from smartserver.vcs.git_read import plan
+from smartserver.vcs.git.objects import BLOB, MissingObject
+from smartserver.vcs.git.plan import introduced_few, introduced_many, revisions
+from smartserver.vcs.git.read import plan
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 pytestmark = pytest.mark.interop

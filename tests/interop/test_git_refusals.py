@@ -14,6 +14,8 @@ from git_sides import Done, Served, Side, fine, server_refs
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.records.limits import MAX_TAKEN
+from smartserver.records.system import system_of
+from smartserver.vcs.bzr.system import BZR
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -152,8 +154,12 @@ def test_a_repository_of_another_system(ours: Begin, served: Served) -> None:
     side = ours("history")
     path = side.url.rpartition("/")[2]
     with Client(lambda: TcpMedium(*served.direct)) as client:
-        client.call(repository_create, CreateRequest("hg", [KindField("file", "blake2b-128", True)], {}), path)
-    said = f"fatal: hpss: the repository at '{path}' is hg, not git"
+        client.call(
+            repository_create,
+            CreateRequest(BZR, [KindField(kind.name, kind.check, kind.base) for kind in system_of(BZR).kinds], {}),
+            path,
+        )
+    said = f"fatal: hpss: the repository at '{path}' is bzr 2a, not git"
     for command in ("a git fetch", "a git ls-remote origin", 'as c git clone "$URL" c'):
         assert only_line(side.run(command)) == said
     for _ in range(2):  # Not known, then known.

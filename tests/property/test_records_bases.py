@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from smartserver.records import delta
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.check import BLOB, git_key
 from smartserver.records.model import Announced, Kind, Parent
 from smartserver.records.segment import decode_segment, frames
+from smartserver.vcs.git.system import BLOB, git_key
 
 KIND = Kind("object", "git-sha1", True)
 WORDS = [random.Random(n).randbytes(60) for n in range(6)]

@@ -1,4 +1,4 @@
-"""records.bzr_pages, records.check_bzr: whatever the bytes, a reader gives what they say or a `ValueError`."""
+"""vcs.bzr.pages, vcs.bzr.system: whatever the bytes, a reader gives what they say or a `ValueError`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from bzr_samples import FIRST, SECOND
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smartserver.records.bzr_changes import leaf_changes
-from smartserver.records.bzr_pages import is_node, leaf_texts, read_entry, read_leaf
-from smartserver.records.bzr_revision import Inventory
-from smartserver.records.bzr_tree import BzrTree
-from smartserver.records.check import rules_of
-from smartserver.records.check_bzr import CHK
 from smartserver.records.model import Key, Record
+from smartserver.records.system import system_of
+from smartserver.vcs.bzr.changes import leaf_changes
+from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_entry, read_leaf
+from smartserver.vcs.bzr.revision import Inventory
+from smartserver.vcs.bzr.system import CHK
+from smartserver.vcs.bzr.tree import BzrTree
 
-RULES = rules_of("bzr 2a")
+RULES = system_of("bzr 2a")
 PIECES = [
     b"\0",
     b"\n",

@@ -23,7 +23,7 @@ from smartserver.records.varint import Malformed
 from smartserver.store.headers import decode_header
 
 KINDS = (
-    Kind("object", "git-sha1", True),
+    Kind("object", "sha1-key", True),
     Kind("text", "blake2b-128", True),
     Kind("signature", "blake2b-128", False),
 )

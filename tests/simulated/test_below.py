@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import KINDS, History, Repeatable
+from builders import KINDS, SILENT, History, Repeatable
 from simulated_joint import HistorySource, Joint
 
 from netem.simulated import SimulatedNetwork
@@ -25,7 +25,7 @@ from smartserver.verbs.repository_stats import StatsRequest, StatsResult, reposi
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
-NEW = NewRepository("another 1", KINDS)
+NEW = NewRepository(SILENT, KINDS)
 """Of a system whose branches may lie below each other."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import KINDS, MAIN, History
+from builders import KINDS, MAIN, SILENT, History
 from simulated_joint import HistorySource, Joint
 
 from netem.simulated import SimulatedNetwork
@@ -21,7 +21,7 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
-NEW = NewRepository("another 1", KINDS)
+NEW = NewRepository(SILENT, KINDS)
 SIDE = b"refs/heads/side"
 DONE, UNCHANGED, CONFLICT = (EntryOutcome(verdict) for verdict in Verdict)
 

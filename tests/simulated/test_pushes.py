@@ -31,9 +31,9 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Key, Kind, RevisionId
 from smartserver.records.segment import encode_graph
+from smartserver.records.system import system_of
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
@@ -240,7 +240,7 @@ def test_a_repository_made_anew_for_another_system(work: Work, vcs: str) -> None
     work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
 
     def other(transaction: RepositoryTransaction) -> None:
-        transaction.create(vcs, KINDS_OF[vcs], {})
+        transaction.create(vcs, system_of(vcs).kinds, {})
 
     push(work.joint.site.find(PATH).repository, work.history, [], first=other)
     for _ in range(2):

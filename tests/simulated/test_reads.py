@@ -21,11 +21,11 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import Content, RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchRepository, NoSuchRevisionNumber, Unsupported
-from smartserver.records.check import KINDS_OF
-from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
+from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
+from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -156,7 +156,7 @@ def dated(stage: Stage) -> None:
 def history_of(stage: Stage) -> None:
     for number, chosen in ((4, ChosenField(newest=4)), (5, ChosenField(newest=-2)), (3, ChosenField(newest=LINE[2]))):
         pulled = stage.remote().pull([LINE[1]], [HERE], bulk=True, chosen=chosen)
-        stream = SegmentStream(KINDS_OF[BZR], graph_first=False)
+        stream = SegmentStream(system_of(BZR).kinds, graph_first=False)
         for chunk in pulled.body:
             stream.feed(chunk)
         came = [decode_revision(segment, 0).revision for segment in stream.segments()]

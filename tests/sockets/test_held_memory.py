@@ -13,7 +13,6 @@ from serving import Server, status_of
 from test_hard_clients import CALLS, raw
 
 from smartserver.records.announced import REVISIONS_OF_GRAPH
-from smartserver.records.check import BLOB, git_key
 from smartserver.records.delta import compress
 from smartserver.records.limits import MAX_ANNOUNCED, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry
@@ -21,6 +20,7 @@ from smartserver.records.segment import encode_segment
 from smartserver.records.varint import encode as varint
 from smartserver.server import held
 from smartserver.server.session import CANCELLED_HIGH
+from smartserver.vcs.git.system import BLOB, git_key
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, repository_get_parent_map
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify

@@ -21,7 +21,7 @@ from strangers import stranger
 from smartserver.client import link, retry
 from smartserver.client.medium import MediumError
 from smartserver.errors import OutcomeUnknown
-from smartserver.records.check import KINDS_OF
+from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.local import LocalTransport
@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Ser
     user.git("init", "-q", str(root / "tree")).worked()
 
     def make(transaction: RepositoryTransaction) -> bytes:
-        transaction.create("bzr 2a", KINDS_OF["bzr 2a"], {})
+        transaction.create("bzr 2a", system_of("bzr 2a").kinds, {})
         return b""
 
     PackRepository(LocalTransport(root), "bazaar").commit(bytes(16), 0, "user", make)

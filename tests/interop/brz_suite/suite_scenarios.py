@@ -35,7 +35,7 @@ from smartserver.plugins.breezy_patches import put_around
 from smartserver.plugins.breezy_remote import Remote, State
 from smartserver.plugins.breezy_repository import HpssRepository
 from smartserver.plugins.breezy_transport import HpssTransport
-from smartserver.vcs.brz_compat import format_2a
+from smartserver.vcs.bzr.compat import format_2a
 
 _folders: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _numbers = itertools.count(1)

@@ -32,8 +32,8 @@ from smartserver.plugins.git_terminal import Terminal
 from smartserver.plugins.git_wants import Wants
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.git import GitRepository
-from smartserver.vcs.git_read import plan
+from smartserver.vcs.git.read import plan
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.rules import Rule

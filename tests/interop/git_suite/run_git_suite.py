@@ -33,9 +33,9 @@ FORKS = Forks(
     "git_bridge",
     "encodings.idna",
     "smartserver.trace.bans",
-    "smartserver.vcs.git_insert",
-    "smartserver.vcs.git_plan",
-    "smartserver.vcs.git_read",
+    "smartserver.vcs.git.insert",
+    "smartserver.vcs.git.plan",
+    "smartserver.vcs.git.read",
     "zstandard",
 )
 """The helper is started thousands of times."""

@@ -24,14 +24,14 @@ FORMAT = Advice("format", raw({"format": "1", "newest": "2"}))
         (FORMAT, "its format is 1, the newest is 2: on its server `smartserver upgrade` renews it"),
         (
             Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"], "badEmail": [1, "cd34"]}})),
-            "taken with faults that git fsck finds: badTimezone in ab12 and 2 more, badEmail in cd34",
+            "taken with faults that a checker finds: badTimezone in ab12 and 2 more, badEmail in cd34",
         ),
-        (Advice("faults", raw({"faults": {"x": "?"}})), "taken with faults that git fsck finds: x"),
+        (Advice("faults", raw({"faults": {"x": "?"}})), "taken with faults that a checker finds: x"),
         (Advice("client", raw({"client": "0.1\n\x1b[2J", "expected": "0.2"})), None),
     ],
 )
 def test_the_words(advice: Advice, words: str | None) -> None:
-    said = line(advice, URL, "brz pack")
+    said = line(advice, URL, "brz pack", "a checker")
     assert said is not None
     assert said.isprintable()
     assert words is None or said == f"hpss: {URL}: {words}"

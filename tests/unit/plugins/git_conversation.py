@@ -18,7 +18,7 @@ from smartserver.errors import (
 )
 from smartserver.plugins.git import GitRemote
 from smartserver.plugins.git_hint import Hint
-from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.messages import State, raw
 from transports.errors import CodedError

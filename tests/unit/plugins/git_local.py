@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from smartserver.records.model import Kind, RevisionId
-from smartserver.vcs.git_objects import COMMIT, GitObject
+from smartserver.vcs.git.objects import COMMIT, GitObject
 
 
 def key(number: int, length: int = 20) -> bytes:

@@ -13,9 +13,9 @@ from smartserver.client.content import Part
 from smartserver.plugins.breezy_content import Content
 from smartserver.plugins.breezy_stores import Store
 from smartserver.plugins.breezy_wanted import Wanted
-from smartserver.records.check_bzr import INVENTORY, REVISION, SIGNATURE
 from smartserver.records.model import Parent, Record
 from smartserver.vcs.base import WrongContent
+from smartserver.vcs.bzr.system import INVENTORY, REVISION, SIGNATURE
 from smartserver.verbs.repository_pull import ChosenField, PullResult
 
 ONE, TWO = FIRST[0].key, SECOND[0].key

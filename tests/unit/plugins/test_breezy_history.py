@@ -12,11 +12,11 @@ from smartserver.errors import CorruptRecord
 from smartserver.plugins import breezy_history
 from smartserver.plugins.breezy_history import History
 from smartserver.records.bases import NewRecord, SegmentWriter
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Parent
+from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 
-KINDS = KINDS_OF["bzr 2a"]
+KINDS = system_of("bzr 2a").kinds
 
 GRAPH = [
     Announced(b"one", ()),

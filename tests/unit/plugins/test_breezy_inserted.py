@@ -13,8 +13,8 @@ from breezy.bzr.vf_search import EmptySearchResult, PendingAncestryResult, Searc
 from smartserver.plugins import breezy_inserted, breezy_repository
 from smartserver.plugins.breezy_inserted import WriteGroup
 from smartserver.plugins.breezy_repository import HpssRepository
-from smartserver.vcs.brz import BrzRepository
-from smartserver.vcs.brz_compat import format_2a  # noqa: F401  # It initializes Breezy.
+from smartserver.vcs.bzr.compat import format_2a  # noqa: F401  # It initializes Breezy.
+from smartserver.vcs.bzr.repository import BrzRepository
 
 
 @pytest.fixture

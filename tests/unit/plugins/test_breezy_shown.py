@@ -13,11 +13,11 @@ from breezy.errors import BzrError, NotWriteLocked, ShortReadvError
 
 from smartserver.plugins.breezy_shadow import Shadow
 from smartserver.plugins.breezy_shown import DAMAGE, Damaged, Shown, raise_bug
-from smartserver.records.check import KINDS_OF
 from smartserver.records.segment import decode_segment
+from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.brz_compat import ChunkedContentFactory, StoreKey
+from smartserver.vcs.bzr.compat import ChunkedContentFactory, StoreKey
 
 
 def raised(read: Callable[[], object]) -> Exception:
@@ -55,8 +55,8 @@ def test_damage(read: Callable[[], object]) -> None:
     ("read", "expected"),
     [
         (lambda: Shadow.mend(None, ValueError()), AttributeError),  # type: ignore[arg-type]
-        (lambda: decode_segment(None, 0, KINDS_OF["bzr 2a"]), TypeError),  # type: ignore[arg-type]
-        (lambda: decode_segment(b"\x01", 0, KINDS_OF["bzr 2a"]), Malformed),
+        (lambda: decode_segment(None, 0, system_of("bzr 2a").kinds), TypeError),  # type: ignore[arg-type]
+        (lambda: decode_segment(b"\x01", 0, system_of("bzr 2a").kinds), Malformed),
         (says(NotWriteLocked(object())), NotWriteLocked),
     ],
 )

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from smartserver.plugins.breezy_stores import Store
-from smartserver.records.check_bzr import INVENTORY, REVISION, TEXT
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.brz_compat import FulltextContentFactory, StoreKey
+from smartserver.vcs.bzr.compat import FulltextContentFactory, StoreKey
+from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT
 
 KEY = (b"f", b"r2")
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from smartserver.plugins.breezy_texts import Texts, give_stores
-from smartserver.vcs.brz_compat import AbsentContentFactory, FulltextContentFactory, StoreKey
+from smartserver.vcs.bzr.compat import AbsentContentFactory, FulltextContentFactory, StoreKey
 
 ONE, TWO, GHOST = (b"file", b"one"), (b"file", b"two"), (b"file", b"ghost")
 

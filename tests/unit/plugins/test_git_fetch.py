@@ -22,7 +22,7 @@ from smartserver.plugins.git_terminal import CannotGoOn, Terminal
 from smartserver.plugins.git_wants import wants
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.varint import encode
-from smartserver.vcs.git import GitRepository
+from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import PullResult
 
 

@@ -25,7 +25,7 @@ from smartserver.plugins.git_push import NOT_A_COMMIT, NOT_ATOMIC
 from smartserver.plugins.git_terminal import CannotGoOn
 from smartserver.plugins.git_words import ADVICE
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.git_objects import BLOB, TAG
+from smartserver.vcs.git.objects import BLOB, TAG
 from smartserver.verbs.rules import Rule
 from transports.errors import CodedError
 

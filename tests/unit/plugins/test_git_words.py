@@ -13,7 +13,7 @@ from smartserver.records import limits
 from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import STORED, SegmentStream, encode_segment
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
-from smartserver.vcs.git_pack import BaseNotHere
+from smartserver.vcs.git.pack import BaseNotHere
 from transports.errors import CodedError, NoSpace
 
 

@@ -247,7 +247,7 @@ def test_kinds_do_not_share_keys_or_siblings() -> None:
 
 
 def test_names_of_bases() -> None:
-    kind = Kind("object", "git-sha1", True)
+    kind = Kind("object", "sha1-key", True)
     texts = {b"P": prose(1), b"Q": prose(2)}
     writer = SegmentWriter((kind,), bulk=False, texts=lambda kind, key: texts[key])
     new = [edited(prose(1), 1), edited(prose(2), 2), edited(edited(prose(1), 1), 3)]

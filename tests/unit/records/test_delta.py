@@ -393,7 +393,8 @@ def test_a_fixed_frame_is_still_read() -> None:
 
 LARGEST = """
 import resource
-from smartserver.records import delta, limits
+from smartserver.records import delta
+from smartserver.records import limits
 size = limits.MAX_RECORD
 one = lambda last: (128 << 10 << 3 | 1 << 1 | last).to_bytes(3, "little") + b"x"
 frame = bytes([0xC0, 17 << 3]) + size.to_bytes(8, "little") + one(0) * (size // (128 << 10) - 1) + one(1)

@@ -23,7 +23,7 @@ from smartserver.records.segment import (
 )
 from smartserver.records.varint import Malformed
 
-KINDS = (Kind("object", "git-sha1", True), Kind("text", "blake2b-128", True), Kind("signature", "sha1-key", False))
+KINDS = (Kind("object", "sha1-key", True), Kind("text", "blake2b-128", True), Kind("signature", "sha1-key", False))
 
 R, P, Q, T, U = (letter * 20 for letter in (b"R", b"P", b"Q", b"T", b"U"))
 CHECK = bytes(range(16))

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from smartserver.records import delta
-from smartserver.records.check import git_key, rules_of, verify_record
+from smartserver.records.check import verify_record
 from smartserver.records.model import Announced, BaseTag, Kind, Parent
 from smartserver.records.segment import decode_graph, decode_segment, encode_graph, encode_segment, frames
+from smartserver.records.system import system_of
+from smartserver.vcs.git.system import git_key
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec"
 KINDS = (Kind("object", "git-sha1", True),)
@@ -50,7 +52,7 @@ def test_its_frames_hold_what_its_keys_say() -> None:
         decoded.append(text)
     commit, tree, blob = segment.entries
     assert commit.key == segment.revision
-    rules = rules_of("git sha1")
+    rules = system_of("git sha1")
     assert rules.own_parents(commit.key, commit.meta, decoded[0]) == (segment.parents[0].id,)
     needed = rules.references(0, commit.key, commit.meta, decoded[0])
     assert needed == ((0, tree.meta, (tree.key,)), (0, commit.meta, (segment.parents[0].id,)))

@@ -11,10 +11,10 @@ from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import done, refused
 
 from smartserver.errors import DivergedBranches
-from smartserver.records.check_git import GitRules
-from smartserver.records.rules import Rules
+from smartserver.records.system import System
 from smartserver.server import dispatch
 from smartserver.server.access import Access
+from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments, Permission
@@ -50,7 +50,7 @@ def opened(answer: Reply | Failure, call: int = 0) -> OpenResult:
 @pytest.fixture(autouse=True)
 def any_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Branches with names as Breezy's have, in the repository of the samples."""
-    monkeypatch.setattr(GitRules, "ref_problem", Rules.ref_problem)
+    monkeypatch.setattr(GitSystem, "ref_problem", System.ref_problem)
 
 
 @pytest.fixture

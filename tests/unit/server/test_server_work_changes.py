@@ -11,12 +11,12 @@ from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
 from smartserver.errors import KnownRevisions, LimitExceeded
-from smartserver.records.check_git import COMMIT
 from smartserver.records.segment import encode_graph
 from smartserver.server.site import Site
 from smartserver.store import root
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
+from smartserver.vcs.git.system import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments

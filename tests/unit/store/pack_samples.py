@@ -17,6 +17,7 @@ from smartserver.store.index_build import rebuild
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.snapshot import Snapshot
+from smartserver.vcs.git.system import BLOB, git_key
 from transports.base import Transport
 from transports.memory import MemoryTransport
 
@@ -25,12 +26,11 @@ KINDS = (
     Kind("text", "blake2b-128", True),
     Kind("signature", "blake2b-128", False),
 )
-BLOB = b"\x03"
 
 
 def blob(text: bytes) -> Record:
     """A record whose key is the check."""
-    return Record(0, hashlib.sha1(b"blob %d\0" % len(text) + text).digest(), BLOB, text)
+    return Record(0, git_key("git-sha1", BLOB, text), BLOB, text)
 
 
 def note(key: bytes, text: bytes, kind: int = 1) -> Record:
@@ -135,7 +135,7 @@ class Stored:
     version: int = 1
 
     def root(self) -> Root:
-        return Root(incarnation=b"i" * 16, version=self.version, vcs="test", kinds=KINDS, packs=tuple(self.entries))
+        return Root(incarnation=b"i" * 16, version=self.version, vcs="bzr 2a", kinds=KINDS, packs=tuple(self.entries))
 
     def add(self, revisions: Sequence[Revision], previous: Snapshot | None = None) -> Snapshot:
         """One more pack."""

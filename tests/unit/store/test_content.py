@@ -11,8 +11,6 @@ from bzr_builders import KINDS, TRUNK, BzrHistory
 
 from smartserver.client.content import Part, read_content
 from smartserver.errors import Cancelled, CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
-from smartserver.records.bzr_content import BzrContent
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
 from smartserver.store.allowance import Allowance
@@ -21,6 +19,8 @@ from smartserver.store.model import ContentPlan, PullPlan, Trees
 from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
+from smartserver.vcs.bzr.content import BzrContent
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from transports.memory import MemoryTransport
 
 

@@ -6,13 +6,14 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push, request_id
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
-from smartserver.records import delta, fsck_git, limits
+from smartserver.records import delta, limits
 from smartserver.store import allowance as allowances
 from smartserver.store import arrivals, incoming
 from smartserver.store.allowance import Allowance
 from smartserver.store.arrivals import RecentRecords
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
+from smartserver.vcs.git import fsck as fsck_git
 from transports.memory import MemoryTransport
 
 

@@ -9,9 +9,9 @@ from builders import MAIN, History, push
 from incoming_uploads import raw, receive, refused, send
 
 from smartserver.errors import CorruptRecord, WrongTip
-from smartserver.records.check_git import BLOB, COMMIT, TAG, TREE
 from smartserver.records.model import Parent
 from smartserver.store.repository import PackRepository
+from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE
 
 WHO = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nm\n"
 EMPTY_TREE = b""

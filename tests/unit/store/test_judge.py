@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from smartserver.errors import CorruptRecord
-from smartserver.records.check_git import BLOB, COMMIT, TREE
 from smartserver.records.faults import Level, Policy
-from smartserver.records.fsck_git import MAX_GITATTRIBUTES, MAX_GITMODULES
 from smartserver.records.model import Key, Record
 from smartserver.store.judge import Judge
+from smartserver.vcs.git.fsck import MAX_GITATTRIBUTES, MAX_GITMODULES
+from smartserver.vcs.git.system import BLOB, COMMIT, TREE
 
 KEY = b"k" * 20
 BLOB_KEY = b"b" * 20

@@ -160,7 +160,7 @@ def test_another_pack_of_the_same_length_is_not_the_roots() -> None:
 def test_a_pack_of_other_kinds_is_refused() -> None:
     made = stored([2])
     kinds = (*KINDS[:2], KINDS[1])
-    root = Root(incarnation=b"i" * 16, version=1, vcs="test", kinds=kinds, packs=tuple(made.entries))
+    root = Root(incarnation=b"i" * 16, version=1, vcs="bzr 2a", kinds=kinds, packs=tuple(made.entries))
     snapshot = Snapshot.open(made.transport, root)
     with pytest.raises(CorruptFile, match="its kinds are"):
         snapshot.segment(0)

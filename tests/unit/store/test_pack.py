@@ -28,7 +28,7 @@ def reader_of(content: bytes, length: int | None = None) -> PackReader:
     return PackReader(transport.open_read("pack"), len(content) if length is None else length, "packs/1.pack")
 
 
-@pytest.mark.parametrize("kinds", [KINDS, KINDS[:1], (Kind("ü", "git-sha256", False),)])
+@pytest.mark.parametrize("kinds", [KINDS, KINDS[:1], (Kind("ü", "sha1-key", False),)])
 def test_the_header_says_the_kinds(kinds: tuple[Kind, ...]) -> None:
     header = encode_header(kinds)
     assert decode_header(header + b"segments", "pack") == (kinds, len(header))

@@ -8,14 +8,14 @@ from builders import GIT, History
 from bzr_samples import FIRST, SECOND, SECOND_PARENTS
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
-from smartserver.records.check import rules_of
-from smartserver.records.check_bzr import CHK, INVENTORY, REVISION, SIGNATURE
 from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, Segment
+from smartserver.records.system import System, system_of
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
 from smartserver.store.proof import NOTHING, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE
 
-RULES = rules_of(GIT)
+RULES = system_of(GIT)
 BLOB, TREE, COMMIT = b"\x03", b"\x02", b"\x01"
 
 
@@ -186,7 +186,7 @@ def test_the_own_record_that_cannot_be_read() -> None:
 
 
 def test_other_systems_have_no_own_record() -> None:
-    check_own_record(rules_of("hg"), segment(b"r"), None)
+    check_own_record(System(), segment(b"r"), None)
 
 
 def test_the_reference_cache_is_bounded() -> None:
@@ -222,7 +222,7 @@ class BzrCase(Case):
         tags = {CHK: (BaseTag.FULL_KEY, old.key)} if based else {}
         entries = [Entry(r.kind, 0, r.key, r.meta, *tags.get(r.kind, (0, b"")), len(r.text), 9, b"") for r in records]
         listed = Segment(SECOND[0].key, SECOND_PARENTS, tuple(entries), 0, 0, ())
-        rules = rules_of("bzr 2a")
+        rules = system_of("bzr 2a")
         proof = SegmentProof(rules, listed, self.ancestry.reach(2), self.find, self.read_metas, self.cache)
         for each, record in zip(entries, records, strict=True):
             proof.add(each, record, None if proof.base(each) is None else old)
@@ -294,7 +294,7 @@ def test_records_that_belong_to_another_revision(kind: int) -> None:
 
 
 def test_ghosts_are_parents_in_their_place() -> None:
-    rules, own = rules_of("bzr 2a"), SECOND[0]
+    rules, own = system_of("bzr 2a"), SECOND[0]
     first, ghost = SECOND_PARENTS
     for absent in (False, True):  # Whoever has both says so of none.
         check_own_record(rules, segment(own.key, parents=(first, ghost._replace(absent=absent))), own)

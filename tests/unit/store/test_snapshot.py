@@ -155,7 +155,7 @@ def test_another_epoch_shares_no_ordinals() -> None:
     made = stored([3, 2, 2])
     before = opened(made)
     made.entries = made.entries[:1]
-    shorter = Root(incarnation=b"i" * 16, version=9, epoch=1, vcs="test", kinds=KINDS, packs=tuple(made.entries))
+    shorter = Root(incarnation=b"i" * 16, version=9, epoch=1, vcs="bzr 2a", kinds=KINDS, packs=tuple(made.entries))
     after = Snapshot.open(made.transport, shorter, before)
     assert after.graph.count == 3
     assert after.packs[0] is not before.packs[0]

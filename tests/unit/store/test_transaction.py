@@ -15,8 +15,8 @@ from smartserver.errors import (
     WrongMapKind,
     WrongVcs,
 )
-from smartserver.records.check import KINDS_OF
 from smartserver.records.model import Announced, Kind, Parent, Tip
+from smartserver.records.system import system_of
 from smartserver.store.document import encode_value
 from smartserver.store.model import Seen, Transaction
 from smartserver.store.repository import PackRepository
@@ -421,7 +421,7 @@ def test_the_same_as_git_check_ref_format(repository: PackRepository, line: list
 def test_other_systems_have_other_names() -> None:
     repository = PackRepository(MemoryTransport(), "bzr")
     transaction = begin(repository)
-    transaction.create("bzr 2a", KINDS_OF["bzr 2a"], {"HEAD": b"."})
+    transaction.create("bzr 2a", system_of("bzr 2a").kinds, {"HEAD": b"."})
     for name in (b"trunk", b"a..b", b"."):
         with pytest.raises(MissingRevision):  # The name is taken.
             transaction.set_ref(name, (Tip(b"r"),))

@@ -9,6 +9,7 @@ from verb_context import NotedContext, Project
 from smartserver.errors import MissingRevision, NoSuchBranch, NoSuchRepository
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Kind, Parent, Tip
+from smartserver.records.system import SYSTEMS, System
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_get_parent_map import (
     GetParentMapRequest,
@@ -55,7 +56,7 @@ def test_the_parents_of_what_is_stored(project: Project, ids: list[bytes]) -> No
     assert len(found.parents[ids[8]]) == 2
 
 
-def test_absent_parents_and_long_lists_of_them() -> None:
+def test_absent_parents_and_long_lists_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a kind whose text names no parents: some are ghosts, and the head of the segment is longer than one read."""
     kinds = (Kind("text", "blake2b-128", True),)
     writer = SegmentWriter(kinds, bulk=False, texts=lambda _kind, _key: b"")
@@ -65,6 +66,9 @@ def test_absent_parents_and_long_lists_of_them() -> None:
     body = writer.segment(first, [], [NewRecord(0, b"a", b"", b"text", [], b"")])
     body += writer.segment(b"second", listed, [NewRecord(0, b"b", b"", b"text", [], b"")])
     project = Project()
+    another = System()
+    another.kinds = kinds
+    monkeypatch.setitem(SYSTEMS, "another 1", another)
 
     def make(transaction: RepositoryTransaction) -> bytes:
         transaction.create("another 1", kinds, {})

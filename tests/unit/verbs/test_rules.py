@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import KINDS, MAIN
+from builders import KINDS, MAIN, SILENT
 from verb_context import NotedContext, Project
 
 from smartserver.errors import (
@@ -194,7 +194,7 @@ def test_a_ref_lies_below_another_where_no_client_keeps_them_in_files(
 
 
 def _create_other(transaction: RepositoryTransaction) -> None:
-    transaction.create("bzr", KINDS, {})
+    transaction.create(SILENT, KINDS, {})
 
 
 def test_a_name_that_cannot_be(context: NotedContext, tips: list[bytes]) -> None:

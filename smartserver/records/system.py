@@ -1,0 +1,162 @@
+"""`System`: what one version-control system says of its records; `system_of` finds it by its name.
+
+`store`, `verbs` and both ends know no system: what they must know of one, they ask here. Each system registers itself
+(`vcs.<system>.system`). `smartserver.vcs.all` imports them; it is loaded by its name when a system is first looked for
+that nobody has registered, so that a client of one system loads no other.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from smartserver.errors import Unsupported
+from smartserver.records.check import KEYS
+from smartserver.records.model import Key, Kind, RevisionId
+
+if TYPE_CHECKING:
+    from smartserver.records.content import Content
+    from smartserver.records.faults import FaultChecker
+
+ALL: Final = "smartserver.vcs.all"
+"""The module that imports every system."""
+
+References = Sequence[tuple[int, bytes | None, Collection[Key]]]
+"""What a record refers to, in groups: the kind, the meta those records must have (None: any), and the keys."""
+
+NOTHING: Final[References] = ()
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+Changes = tuple[References, References]
+"""Of two versions of a record what only the newer one and only the older one refers to; a key may be in both."""
+
+
+class System:
+    """One version-control system; kinds are indexes into its `kinds`.
+
+    Everything but the name and the kinds may be left as it is here: such a system says nothing of its records.
+    """
+
+    name: str
+    """What a repository is said to be of, and clients ask for."""
+
+    kinds: tuple[Kind, ...]
+    """The kinds of record a repository has."""
+
+    keys: Mapping[str, Callable[[bytes, bytes], Key]] = {}
+    """Checks of its own that a kind may name: each gives the key that a record must have, of its meta and text."""
+
+    own_kind: int | None = None
+    """The kind whose record is a revision's own, the one with the revision's id as key; None where there is none."""
+
+    label: bytes | None = None
+    """The meta of an own record that only says something of its parent, as an annotated tag does of a commit."""
+
+    ghosts = True
+    """Whether parents may be absent."""
+
+    content_keys: frozenset[int] = frozenset()
+    """Kinds with a key that is proof of the text: what a record refers to can be remembered by it."""
+
+    of_revision: frozenset[int] = frozenset()
+    """Kinds whose records have the id of the revision that introduces them as key."""
+
+    refs_are_files = False
+    """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
+
+    def ref_problem(self, name: bytes) -> str:
+        """Why a ref cannot have this name; empty where it can. NUL and the length were checked before."""
+        return "it has a control character" if _CONTROL.search(name) else ""
+
+    def setting_problem(self, name: str, value: bytes) -> str:
+        """Why a setting cannot have this value; empty where it can."""
+        del name, value
+        return ""
+
+    def tip_meta(self, ref: bytes) -> bytes | None:
+        """The meta that the own record of this ref's tip must have; None: any."""
+        del ref
+        return None
+
+    def type_name(self, meta: bytes) -> str:
+        """What a record with this meta is called in a message."""
+        return f"a record with the meta {meta.hex()}"
+
+    def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
+        """The parents a revision's own record names.
+
+        Raises:
+            ValueError: the record cannot be parsed.
+        """
+        del key, meta, text
+        return ()
+
+    def may_refer(self, kind: int, meta: bytes) -> bool:
+        """Whether a record of this kind and meta can refer to others, whatever its text."""
+        del kind, meta
+        return False
+
+    def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
+        """The records that this one needs, in its order; a key may come twice.
+
+        Raises:
+            ValueError: the record cannot be parsed.
+        """
+        del kind, key, meta, text
+        return NOTHING
+
+    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
+        """What a record refers to and its base, of the same kind and meta, does not; None: `references` of both say.
+
+        `base`: the text of a record whose references were read before, for it was proved.
+
+        Raises:
+            ValueError: the record cannot be parsed.
+        """
+        del kind, meta, text, base
+        return None
+
+    @functools.cached_property
+    def faults(self) -> FaultChecker:
+        """Looks for the faults of its records; none here."""
+        from smartserver.records.faults import FaultChecker  # Not before: a client judges nothing.
+
+        return FaultChecker()
+
+    @functools.cached_property
+    def content(self) -> Content | None:
+        """How its trees are read; None where they cannot be."""
+        return None
+
+
+SYSTEMS: Final[dict[str, System]] = {}
+"""Every system registered so far, by name."""
+
+
+def register(*systems: System) -> None:
+    """Make systems known. A name or check that is taken is replaced."""
+    for system in systems:
+        SYSTEMS[system.name] = system
+        KEYS.update(system.keys)
+
+
+def system_of(vcs: str) -> System:
+    """The system of that name.
+
+    Raises:
+        Unsupported: this release has none.
+    """
+    found = SYSTEMS.get(vcs) or every_system().get(vcs)
+    if found is None:
+        raise Unsupported(f"the version-control system {vcs!r}", ", ".join(sorted(SYSTEMS)))
+    return found
+
+
+def every_system() -> Mapping[str, System]:
+    """All systems, by name."""
+    importlib.import_module(ALL)
+    return SYSTEMS

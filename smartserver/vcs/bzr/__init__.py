@@ -1,0 +1,1 @@
+"""Breezy's format 2a: its records and back, their references, its trees, its repositories on this machine."""

@@ -1,0 +1,96 @@
+"""Whether all that records refer to came with them or is here: what Breezy looks for before it ends a write group.
+
+Breezy's own look reads every page that was written back again, decodes it and both maps' items. Here a page is looked
+at while its text is at hand, and one that rests on a page that came as far as it differs from that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from smartserver.errors import shown
+from smartserver.records.model import Key
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.bzr.changes import new_texts, node_changes
+from smartserver.vcs.bzr.compat import Repository, Store
+from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
+from smartserver.vcs.bzr.revision import read_inventory
+
+
+class References:
+    """What pages and inventories refer to."""
+
+    def __init__(self, *, kept: bool = True) -> None:
+        """`kept`: whether `check` is asked at the end; else nothing is kept for it."""
+        self._kept = kept
+        self._pages: set[Key] = set()
+        self._texts: set[Key] = set()
+
+    def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
+        """Take a page; `base`: that of a page taken before. The texts it names and `base` does not, with few others,
+        and the sha1 it says of each; none of a folder's or link's.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        if is_node(text):
+            below = None if base is None else node_changes(text, base)
+            pages = read_node(text).children.values() if below is None else below.now
+            if self._kept:
+                self._pages.update(pages)
+            return {}
+        named = None if base is None else new_texts(text, base)
+        if named is None:
+            named = leaf_texts(text)
+        if self._kept:
+            self._texts.update(named)
+        return named
+
+    def inventory(self, text: bytes) -> None:
+        """Take an inventory.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        inventory = read_inventory(text)
+        if self._kept:
+            self._pages.update((inventory.id_to_entry, inventory.by_name))
+
+    def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
+        """Check that all of it is among `pages` and `texts`, which came, or in the repository.
+
+        Raises:
+            VcsError: something is not.
+        """
+        _check(repository.chk_bytes, self._pages.difference(pages), "page")
+        _check(repository.texts, self._texts.difference(texts), "text")
+
+
+def _check(store: Store, keys: Collection[Key], what: str) -> None:
+    wanted = {tuple(key.split(b"\0")) for key in keys}
+    missing = wanted.difference(store.get_parent_map(wanted)) if wanted else ()
+    if missing:
+        named = " of ".join(map(shown, min(missing)))
+        raise VcsError(f"the repository lacks a {what} that what was pulled refers to: {named}")
+
+
+def is_alone(repository: Repository) -> bool:
+    """Whether a repository rests on no other: of one that does, Breezy asks for more than is referred to."""
+    return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
+
+
+@contextlib.contextmanager
+def instead_of_breezys_look(repository: Repository) -> Iterator[None]:
+    """Keep Breezy from looking for what is missing while the context is open; whoever opens it looks."""
+    collection = _collection(repository)
+    collection._check_new_inventories = list
+    try:
+        yield
+    finally:
+        del collection._check_new_inventories
+
+
+def _collection(repository: Repository) -> Any:
+    return getattr(repository, "_pack_collection", None)

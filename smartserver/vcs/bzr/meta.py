@@ -1,0 +1,46 @@
+"""The `meta` of Breezy's records: the parents a record has in its store, as far as nothing else says them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smartserver.errors import shown
+from smartserver.records.model import RevisionId
+from smartserver.vcs.bzr.compat import NULL, StoreKey
+
+NO_PARENTS = NULL
+"""The meta of an inventory without parents in Breezy's index whose revision has some: no revision is called so."""
+
+
+def inventory_meta(parents: Sequence[StoreKey] | None, of_revision: Sequence[RevisionId]) -> bytes:
+    """What an inventory's meta is; empty where its parents are its revision's."""
+    ids = [key[0] for key in parents or ()]
+    if ids == list(of_revision):
+        return b""
+    return b"\0".join(ids) or NO_PARENTS
+
+
+def inventory_parents(meta: bytes, of_revision: Sequence[RevisionId]) -> tuple[StoreKey, ...]:
+    """The parents of an inventory with that meta."""
+    if meta == NO_PARENTS:
+        return ()
+    return tuple([(each,) for each in (meta.split(b"\0") if meta else of_revision)])
+
+
+def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
+    """What the meta of a file's text is.
+
+    Raises:
+        ValueError: a parent is another file's.
+    """
+    ids = []
+    for key in parents or ():
+        if key[0] != file_id:
+            raise ValueError(f"a text of {shown(file_id)} has a parent of {shown(key[0])}, another file")
+        ids.append(key[1])
+    return b"\0".join(ids)
+
+
+def text_parents(file_id: bytes, meta: bytes) -> tuple[StoreKey, ...]:
+    """The parents of a file's text with that meta."""
+    return tuple([(file_id, each) for each in meta.split(b"\0")]) if meta else ()

@@ -1,0 +1,303 @@
+"""The pages of the two maps that an inventory of Breezy's format 2a names, read strictly.
+
+`id_to_entry` has a file's id as key and its entry as value; `by_name` (Breezy's `parent_id_basename_to_file_id`) has
+the folder's id and the name as key, joined with NUL, and the file's id as value. A page is a leaf of items or a node of
+pages, and says how many parts its keys have, which tells the maps apart. Whatever the bytes, a reader here takes a time
+in proportion to them and raises nothing but `ValueError`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from smartserver.records.model import Key, RevisionId, made
+from smartserver.vcs.patterns import compiled
+
+ENTRY_PARTS: Final = 1
+NAME_PARTS: Final = 2
+"""Parts of a key in `id_to_entry` and in `by_name`."""
+
+MAX_PAGE: Final = 4 << 20
+"""Bytes of a page that is read: one of small items becomes fourteen times as many. Breezy splits a page of more than 64
+KiB, so that only one very long item makes a longer one."""
+
+SHARED_BYTES: Final = 1 << 26
+"""Bytes that what a leaf's keys begin with may take in all of them. Breezy splits a page of more than 64 KiB; who made
+this one may not have."""
+
+
+class Node(NamedTuple):
+    """A page of pages; `children`: by the byte that follows `prefix` in the search keys below."""
+
+    parts: int
+    prefix: bytes
+    children: Mapping[bytes, Key]
+
+
+class Leaf(NamedTuple):
+    """A page of items; the parts of a key are joined with NUL."""
+
+    parts: int
+    items: Mapping[bytes, bytes]
+
+
+class Entry(NamedTuple):
+    """A file, folder or symbolic link in an inventory."""
+
+    kind: str
+    """`file`, `dir`, `symlink` or `tree`, a tree that lies elsewhere."""
+    file_id: bytes
+    parent_id: bytes
+    """The folder's; empty for the root."""
+    name: bytes
+    revision: RevisionId
+    """The one that changed it last: file id and this, joined with NUL, are the key of its text."""
+    sha1: bytes = b""
+    """Of a file's text, in hex."""
+    size: int = 0
+    executable: bool = False
+    target: bytes = b""
+    """Where a symbolic link points; the revision of a tree that lies elsewhere."""
+
+    @property
+    def text_key(self) -> Key:
+        """The key of its text."""
+        return self.file_id + b"\0" + self.revision
+
+
+CHILD_BYTES: Final = 48
+"""Bytes of a line of a page of pages."""
+
+MAX_CHILDREN: Final = 255
+"""Lines of a page of pages: one for each byte but the newline."""
+
+_KEY_BEGIN: Final = b"sha1:"
+_HEX: Final = b"0123456789abcdef"
+_BYTES: Final = [bytes((value,)) for value in range(256)]
+_NODE_HEAD: Final = compiled(rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n")
+
+_LEAF: Final = compiled(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
+
+# A class of bytes is slow to match, `.` is not. So these let NULs pass, which are counted.
+_COMMON: Final = rb".++\n.*+\n.*+\n.++\n"
+_ENTRIES: Final = compiled(
+    rb"(?:[^\0\n]*+\0(?:"
+    rb"7\nfile: " + _COMMON + rb"[0-9a-f]{40}\n[0-9]{1,19}\n[YN]\n"
+    rb"|4\ndir: " + _COMMON + rb"|5\n(?:symlink|tree): " + _COMMON + rb".*+\n"
+    rb"))*+"
+)
+"""All items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
+_TEXTS: Final = compiled(
+    rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
+    rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
+)
+"""Of each item of such a leaf the rest of its key, what it is, file id, revision and a file's sha1."""
+_NAMES: Final = (
+    compiled(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
+    compiled(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
+)
+"""All items of a leaf of `by_name`, where what all keys begin with has as many NULs as the index here."""
+_VALUES: Final = compiled(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
+_FILE_IDS: Final = compiled(rb"([^\n]*)\0001\n(.++)\n")
+"""Of each item of a leaf of either map the rest of its key, and its value."""
+
+
+def read_node(text: bytes) -> Node:
+    """A page of pages.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    _check_size(text)
+    head = node_head(text)
+    if head is None or not head.end < len(text) <= head.end + MAX_CHILDREN * CHILD_BYTES:
+        raise ValueError("cannot be read as a page of pages")
+    lines = text[head.end :]
+    pages = node_pages(lines)
+    children = dict(zip(map(_BYTES.__getitem__, lines[::CHILD_BYTES]), pages, strict=True))
+    if len(children) != len(pages):
+        raise ValueError("cannot be read as a page of pages: two are at the same place")
+    return Node(int(head.parts), head.prefix, children)
+
+
+class NodeHead(NamedTuple):
+    """What a page of pages says before its pages, and where those begin."""
+
+    parts: bytes
+    prefix: bytes
+    end: int
+
+
+def node_head(text: bytes) -> NodeHead | None:
+    """The head of a page of pages, which are not looked at; None where it is none."""
+    found = _NODE_HEAD.match(text)
+    return None if found is None else NodeHead(found[1], found[2], found.end())
+
+
+def node_pages(lines: bytes) -> list[Key]:
+    """The keys in some whole lines of a page of pages.
+
+    Raises:
+        ValueError: they cannot be read.
+    """
+    pages = [lines[at : at + CHILD_BYTES - 3] for at in range(2, len(lines), CHILD_BYTES)]
+    # Of `sha1:` the s, the h and the colon are no digits.
+    digits = len(_KEY_BEGIN) - 2
+    if (
+        len(lines) != len(pages) * CHILD_BYTES
+        or b"\n" in lines[::CHILD_BYTES]
+        or lines[1::CHILD_BYTES].strip(b"\0")
+        or lines[CHILD_BYTES - 1 :: CHILD_BYTES].strip(b"\n")
+        or {page[: len(_KEY_BEGIN)] for page in pages} - {_KEY_BEGIN}
+        or len(b"".join(pages).translate(None, _HEX)) != digits * len(pages)
+    ):
+        raise ValueError("cannot be read as a page of pages")
+    return pages
+
+
+def is_node(text: bytes) -> bool:
+    """Whether a page's text is to be read as a page of pages, and not as a leaf."""
+    return text.startswith(b"chknode:\n")
+
+
+def leaf_texts(text: bytes) -> dict[Key, bytes]:
+    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    head = _open_leaf(text)
+    if head.parts == NAME_PARTS:
+        return {}
+    texts = item_texts(head, text, head.end, len(text))
+    _check_count(head.items, len(texts))
+    return texts
+
+
+def read_leaf(text: bytes) -> Leaf:
+    """A page of items.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    parts, count, prefix, at = _open_leaf(text)
+    if parts == NAME_PARTS:
+        rows = _FILE_IDS.findall(text, at)
+    else:
+        rows = [(rest, (file or folder or other)[:-1]) for rest, file, folder, other in _VALUES.findall(text, at)]
+    _check_count(count, len(rows))
+    items = {prefix + rest: value for rest, value in rows}
+    _check_count(count, len(items))
+    return Leaf(parts, items)
+
+
+class LeafHead(NamedTuple):
+    """What a leaf says before its items: parts of their keys, how many there are, what all keys begin with."""
+
+    parts: int
+    items: int
+    prefix: bytes
+    end: int
+    """Where the items begin."""
+
+
+def leaf_head(text: bytes) -> LeafHead:
+    """The head of a leaf, whose items are not looked at.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    _check_size(text)
+    found = _LEAF.match(text)
+    if found is None:
+        raise ValueError("cannot be read as a leaf")
+    parts, count, prefix = int(found[1]), int(found[2]), found[3]
+    if prefix.count(b"\0") >= parts or count * len(prefix) > SHARED_BYTES:
+        raise ValueError(f"cannot be read as a leaf: its keys begin with {prefix[:80]!r}")
+    return made(LeafHead, (parts, count, prefix, found.end()))
+
+
+def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
+    """How many items of a leaf lie there; of each its form is checked.
+
+    Raises:
+        ValueError: it is not the form of items.
+    """
+    cuts = head.prefix.count(b"\0")
+    items = _ENTRIES if head.parts == ENTRY_PARTS else _NAMES[cuts]
+    count, rest = divmod(text.count(b"\0", start, end), head.parts - cuts)
+    if rest or items.fullmatch(text, start, end) is None:
+        raise ValueError("cannot be read as a leaf: its items")
+    if head.parts == NAME_PARTS:
+        _check_count(2 * count, text.count(b"\n", start, end))
+    return count
+
+
+def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, bytes]:
+    """The keys of the texts that those items of a leaf of `id_to_entry` name, and the sha1 each says of a file's.
+
+    `count_items` has passed them.
+
+    Raises:
+        ValueError: an item's key is not its entry's id, or is another's too.
+    """
+    prefix = head.prefix
+    texts = _TEXTS.findall(text, start, end)
+    if [prefix + item[0] for item in texts] != [item[4] for item in texts]:
+        raise ValueError("cannot be read as a leaf: a key is not its entry's id")
+    _check_count(len(texts), len({item[4] for item in texts}))
+    return {item[4] + b"\0" + item[5]: item[6] for item in texts}
+
+
+def read_before(head: LeafHead, text: bytes, start: int, end: int) -> tuple[int, list[Key]]:
+    """The number of those items of a leaf that was read before, and the keys of the texts they name."""
+    if head.parts == NAME_PARTS:
+        return text.count(b"\0", start, end) // (head.parts - head.prefix.count(b"\0")), []
+    keys = [item[4] + b"\0" + item[5] for item in _TEXTS.findall(text, start, end)]
+    return len(keys), keys
+
+
+def _open_leaf(text: bytes) -> LeafHead:
+    """The head of a leaf whose items have their form and number."""
+    head = leaf_head(text)
+    _check_count(head.items, count_items(head, text, head.end, len(text)))
+    return head
+
+
+def _check_size(page: bytes) -> None:
+    if len(page) > MAX_PAGE:
+        raise ValueError(f"cannot be read as a page: {len(page)} bytes, expected no more than {MAX_PAGE}")
+
+
+def _check_count(said: int, found: int) -> None:
+    if said != found:
+        raise ValueError(f"cannot be read as a leaf: it says {said} and has {found}")
+
+
+_ENTRY: Final = compiled(
+    rb"(?:(file)|dir|(symlink|tree)): ([^\0\n]++)\n([^\0\n]*+)\n([^\0\n]*+)\n([^\0\n]++)"
+    rb"(?(1)\n([0-9a-f]{40})\n([0-9]{1,19})\n([YN]))(?(2)\n([^\0\n]*+))"
+)
+
+
+def read_entry(value: bytes) -> Entry:
+    """The entry that is a value of `id_to_entry`.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    found = _ENTRY.fullmatch(value)
+    if found is None:
+        raise ValueError(f"{value[:80]!r} cannot be read as an entry")
+    file, other, file_id, parent_id, name, revision, sha1, size, executable, target = found.groups()
+    if file is not None:
+        return Entry("file", file_id, parent_id, name, revision, sha1, int(size), executable == b"Y")
+    kind = "dir" if other is None else other.decode()
+    return Entry(kind, file_id, parent_id, name, revision, target=target or b"")
+
+
+def search_key(*parts: bytes) -> bytes:
+    """By what a key is found in a map: the CRC-32 of each part, joined with NUL, and `_` in the place of newlines."""
+    return b"\0".join([zlib.crc32(part).to_bytes(4, "big") for part in parts]).replace(b"\n", b"_")

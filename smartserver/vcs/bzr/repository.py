@@ -1,0 +1,214 @@
+"""A Breezy repository on this machine: what it is, and which of its revisions are whole.
+
+What lies below a revision that is here is here too, but for ghosts: that is Breezy's own rule. A stacked repository
+reads the rest through what it is stacked on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from smartserver.errors import shown
+from smartserver.records.model import Kind, RevisionId
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.bzr.compat import NETWORK_NAME, NULL, Repository, Store
+from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT, BzrSystem
+
+_FAR = 4096
+"""Distance of the farthest ancestor offered below a head."""
+
+_STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
+"""Distances of the ancestors offered below a head: what is sent in vain may be as much as was added here."""
+
+
+def _closer() -> Iterator[int]:
+    """Distances of those below the first head, which is most likely the branch that asks: from 64 on a 16th apart."""
+    distance = 1
+    while distance < _FAR:
+        yield distance
+        distance = distance * 2 if distance < 64 else distance * 17 // 16
+    yield _FAR
+
+
+_FIRST_STEPS = frozenset(_closer())
+
+_ANCESTOR_HEADS = 8
+
+MAX_ABSENT = 4096
+"""Ghosts a pull may name."""
+
+STORES = {
+    REVISION: "revisions",
+    SIGNATURE: "signatures",
+    INVENTORY: "inventories",
+    CHK: "chk_bytes",
+    TEXT: "texts",
+}
+"""What Breezy calls the store of a repository that has the records of a kind."""
+
+
+class WrongFormat(VcsError):
+    """The repository is not of the one format that can be sent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        if self.name == "git":
+            return "the repository is one of git, expected one of Breezy's (2a): git itself pushes it (`git push hpss://...`)"
+        return f"the repository's format is {self.name!r}, expected 2a: convert it with `brz upgrade --2a`"
+
+
+class BrzRepository:
+    """A repository that Breezy has opened; locks are taken here as they are needed."""
+
+    vcs = BzrSystem.name
+
+    def __init__(self, repository: Repository) -> None:
+        self.breezy = repository
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Revisions, signatures, inventories, pages of maps, texts."""
+        return BzrSystem.kinds
+
+    @property
+    def stores(self) -> dict[int, Store]:
+        """The store of each kind."""
+        return {kind: getattr(self.breezy, name) for kind, name in STORES.items()}
+
+    def check_format(self) -> None:
+        """Check that it is of format 2a.
+
+        Raises:
+            WrongFormat: it is of another.
+        """
+        name = self.breezy._format.network_name()
+        if name != NETWORK_NAME:
+            raise WrongFormat(shown(name.strip()))
+
+    def locked(self) -> AbstractContextManager[object]:
+        """A lock under which it is read."""
+        return self.breezy.lock_read()
+
+    def parents(self, revisions: Iterable[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of those of `revisions` that are here."""
+        found = self.breezy.get_parent_map(revisions)
+        return {revision: tuple([p for p in parents if p != NULL]) for revision, parents in found.items()}
+
+    def complete_haves(
+        self, candidates: Iterable[RevisionId], limit: int, heads: Sequence[RevisionId] = ()
+    ) -> list[RevisionId]:
+        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
+
+        `candidates`: tips of the remote as last seen. After those of them that are here come `heads`, the tips of local
+        branches; where no candidate is here, the heads of the graph and some ancestors of the heads, in case they are
+        ahead of the remote. What is had may still lack a ghost: see `absent`.
+        """
+        with self.locked():
+            wanted = list(dict.fromkeys([*candidates, *heads]))
+            here = self.breezy.get_parent_map(wanted)
+            haves = dict.fromkeys([revision for revision in wanted if revision in here and revision != NULL])
+            if not any(revision in haves for revision in candidates) and len(haves) < limit:
+                if not haves:
+                    haves = dict.fromkeys(self.heads())
+                haves.update(dict.fromkeys(self._ancestors(list(haves)[:_ANCESTOR_HEADS])))
+            return list(haves)[:limit]
+
+    def absent(self, haves: Iterable[RevisionId]) -> list[RevisionId]:
+        """Parents of `haves` and of their ancestors that are not here; at most `MAX_ABSENT`."""
+        with self.locked():
+            graph = self._ancestry(haves)
+            return list({p: None for parents in graph.values() for p in parents if p not in graph})[:MAX_ABSENT]
+
+    def add_signatures(self, signatures: Mapping[RevisionId, bytes]) -> int:
+        """Add the signatures of revisions that are here and have none; how many that were."""
+        with self.breezy.lock_write():
+            here = self.breezy.revisions.get_parent_map([(revision,) for revision in signatures])
+            signed = self.breezy.signatures.get_parent_map(here)
+            new = [key[0] for key in here if key not in signed]
+            if new:
+                self.breezy.start_write_group()
+                try:
+                    for revision in new:
+                        self.breezy.add_signature_text(revision, signatures[revision])
+                    self.breezy.commit_write_group()
+                except BaseException:
+                    self.breezy.abort_write_group(suppress_errors=True)
+                    raise
+            return len(new)
+
+    def signatures(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, bytes]:
+        """The signatures of those of `revisions` that have one here."""
+        with self.locked():
+            keys = [(revision,) for revision in revisions]
+            stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)
+            return {each.key[0]: each.get_bytes_as("fulltext") for each in stream if each.storage_kind != "absent"}
+
+    # ---- the graph
+
+    def _ancestry(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of `revisions` and of all their ancestors that are here, parents first."""
+        here = [revision for revision in self.parents(revisions) if revision != NULL]
+        if not here:
+            return {}
+        order = [revision for revision in self.breezy.get_known_graph_ancestry(here).topo_sort() if revision != NULL]
+        found = self.parents(order)
+        return {revision: found[revision] for revision in order if revision in found}  # Ghosts are in the order, too.
+
+    def ancestry(
+        self, tips: Iterable[RevisionId], haves: Sequence[RevisionId]
+    ) -> dict[RevisionId, tuple[RevisionId, ...]]:
+        """The parents of the ancestors of `tips` that are not ancestors of `haves`, parents first.
+
+        Those of `haves` that are not here are ignored. To be called under a lock.
+        """
+        common = list(self.parents(haves))
+        if not common:
+            return self._ancestry(tips)
+        graph = self.breezy.get_graph()
+        found: set[RevisionId] = set()
+        for tip in dict.fromkeys(tips):
+            if tip not in found and tip not in common:
+                found.update(graph.find_unique_ancestors(tip, common))
+        return _sorted(self.parents(found - {NULL}))
+
+    def heads(self) -> list[RevisionId]:
+        """The revisions without a child."""
+        found = self.parents(self.breezy.all_revision_ids())
+        inner = {parent for parents in found.values() for parent in parents}
+        return [revision for revision in found if revision not in inner]
+
+    def _ancestors(self, heads: Sequence[RevisionId]) -> list[RevisionId]:
+        """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        found: list[tuple[int, RevisionId]] = []
+        for number, head in enumerate(heads):
+            steps = _STEPS if number else _FIRST_STEPS
+            revision = head
+            for distance in range(_FAR + 1):
+                parents = self.parents([revision]).get(revision)
+                if parents is None:
+                    break
+                if distance in steps:
+                    found.append((distance, revision))
+                if not parents:
+                    break
+                revision = parents[0]
+        return [revision for _, revision in sorted(found, key=lambda each: each[0])]
+
+
+def _sorted(graph: Mapping[RevisionId, tuple[RevisionId, ...]]) -> dict[RevisionId, tuple[RevisionId, ...]]:
+    """The same, parents first."""
+    found: dict[RevisionId, tuple[RevisionId, ...]] = {}
+    for revision in graph:
+        todo = [revision]
+        while todo:
+            parents = graph[todo[-1]]
+            before = [parent for parent in reversed(parents) if parent in graph and parent not in found]
+            if before and todo[-1] not in found:
+                todo += before
+            else:
+                found.setdefault(todo.pop(), parents)
+    return found

@@ -1,0 +1,97 @@
+"""The records of `bzr 2a`: the parents of a revision, and what records refer to.
+
+A revision refers to its inventory, that to the root pages of its maps, a page of pages to those, a leaf of
+`id_to_entry` to the text of each of its entries, folders and links among them. All a record refers to is of one kind.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from smartserver.errors import shown
+from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.system import NOTHING, Changes, References, System, register
+from smartserver.vcs.bzr.changes import leaf_changes, node_changes
+from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
+from smartserver.vcs.bzr.revision import read_inventory, read_revision
+
+if TYPE_CHECKING:
+    from smartserver.records.content import Content
+
+BZR: Final = "bzr 2a"
+
+REVISION: Final = 0
+SIGNATURE: Final = 1
+INVENTORY: Final = 2
+CHK: Final = 3
+TEXT: Final = 4
+
+
+class BzrSystem(System):
+    """Format 2a, whose parents may be ghosts."""
+
+    name = BZR
+    kinds = (
+        Kind("revision", "blake2b-128", True),
+        Kind("signature", "blake2b-128", False),
+        Kind("inventory", "blake2b-128", True),
+        Kind("chk", "sha1-key", True),
+        Kind("text", "blake2b-128", True),
+    )
+
+    own_kind = REVISION
+    content_keys = frozenset((CHK,))
+    of_revision = frozenset((REVISION, SIGNATURE, INVENTORY))
+
+    def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
+        """The parents a revision names, in order, ghosts among them."""
+        revision = read_revision(text)
+        if revision.id != key:
+            raise ValueError(f"its text is that of the revision {shown(revision.id)}")
+        return revision.parents
+
+    def may_refer(self, kind: int, meta: bytes) -> bool:
+        """Whether it is a revision, an inventory or a page."""
+        return kind in (REVISION, INVENTORY, CHK)
+
+    def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
+        """The records that this one needs; meta, which no key proves, is checked too."""
+        if kind in (INVENTORY, TEXT):
+            if meta and not all(meta.split(b"\0")):
+                raise ValueError("its meta is not revision ids joined with NUL")
+        elif meta:
+            raise ValueError("its meta is not empty")
+        if kind == CHK:
+            if is_node(text):
+                return ((CHK, None, list(read_node(text).children.values())),)
+            return ((TEXT, None, list(leaf_texts(text))),)
+        if kind == INVENTORY:
+            inventory = read_inventory(text)
+            if inventory.revision != key:
+                raise ValueError(f"its text is the inventory of {shown(inventory.revision)}")
+            return ((CHK, None, (inventory.id_to_entry, inventory.by_name)),)
+        if kind == REVISION:
+            return ((INVENTORY, None, (key,)),)
+        return NOTHING
+
+    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
+        """Of a page, what the items name that differ."""
+        if kind != CHK or meta:
+            return None
+        target = CHK if is_node(text) else TEXT
+        found = node_changes(text, base) if target == CHK else leaf_changes(text, base)
+        if found is None:
+            return None
+        now, before = found
+        return ((target, None, now),), ((target, None, before),)
+
+    @functools.cached_property
+    def content(self) -> Content:
+        """Trees of inventories and pages."""
+        from smartserver.vcs.bzr.content import BzrContent
+
+        return BzrContent()
+
+
+register(BzrSystem())

@@ -1,0 +1,199 @@
+"""The tree an inventory of `bzr 2a` describes, read page by page: only the pages that a question leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from smartserver.records.model import Key
+from smartserver.vcs.bzr.pages import (
+    ENTRY_PARTS,
+    NAME_PARTS,
+    Entry,
+    Leaf,
+    Node,
+    is_node,
+    read_entry,
+    read_leaf,
+    read_node,
+    search_key,
+)
+from smartserver.vcs.bzr.revision import Inventory
+
+
+class BzrTree:
+    """A tree; `page` gives the text of the `chk` record of a key.
+
+    A path costs one way down `by_name` for each of its names and one down `id_to_entry`, each of one to three pages.
+    The whole tree is read from `id_to_entry` alone.
+    """
+
+    def __init__(self, inventory: Inventory, page: Callable[[Key], bytes]) -> None:
+        self._inventory = inventory
+        self._page = page
+        self._kept: dict[Key, Node | Leaf] = {}
+        self.pages: dict[Key, None] = {}
+        """The keys of the pages read so far, in the order in which they were first read."""
+
+    def entry(self, file_id: bytes) -> Entry | None:
+        """The entry of a file's id.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        value = self._get(self._inventory.id_to_entry, ENTRY_PARTS, search_key(file_id), file_id)
+        return None if value is None else _entry(file_id, value)
+
+    def find(self, path: bytes) -> Entry | None:
+        """The entry at a path; an empty one is the root's.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        file_id = self._inventory.root_id
+        for name in path.split(b"/") if path else ():
+            found = self._child(file_id, name)
+            if found is None:
+                return None
+            file_id = found
+        return self.entry(file_id)
+
+    def child(self, folder: bytes, name: bytes) -> Entry | None:
+        """The entry of that name in a folder.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        found = self._child(folder, name)
+        return None if found is None else self.entry(found)
+
+    def path_of(self, file_id: bytes) -> bytes | None:
+        """Where a file's id is; None where it is not in this tree.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map; or the folders go round.
+        """
+        names: list[bytes] = []
+        seen: set[bytes] = set()
+        while file_id != self._inventory.root_id:
+            entry = self.entry(file_id)
+            if entry is None and not seen:
+                return None
+            if entry is None or file_id in seen:
+                raise ValueError(f"the entry of {file_id!r} is missing, or in itself")
+            seen.add(file_id)
+            names.append(entry.name)
+            file_id = entry.parent_id
+        return b"/".join(reversed(names))
+
+    def children(self, file_id: bytes) -> dict[bytes, bytes]:
+        """What lies in a folder: name to file id, by name.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        start, found = file_id + b"\0", dict[bytes, bytes]()
+        for leaf in self._leaves(self._inventory.by_name, NAME_PARTS, search_key(file_id) + b"\0", keep=True):
+            found.update((key[len(start) :], child) for key, child in leaf.items.items() if key.startswith(start))
+        return dict(sorted(found.items()))
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry of the tree, in no order.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        for leaf in self._leaves(self._inventory.id_to_entry, ENTRY_PARTS, b"", keep=False):
+            for file_id, value in leaf.items.items():
+                yield _entry(file_id, value)
+
+    def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
+        """What is at a path and all below it, each folder before what is in it; nothing where nothing is there.
+
+        Raises:
+            ValueError: a page cannot be read, or is not one of its map.
+        """
+        if path:
+            top = self.find(path)
+            yield from () if top is None else self._walk(path, top)
+            return
+        below: dict[bytes, list[Entry]] = {}
+        seen: set[bytes] = set()
+        for entry in self.entries():
+            if entry.file_id in seen:
+                raise ValueError(f"there are two entries of {entry.file_id!r}")
+            seen.add(entry.file_id)
+            below.setdefault(entry.parent_id, []).append(entry)
+        todo = [(b"", entry) for entry in below.get(b"", ()) if entry.file_id == self._inventory.root_id]
+        while todo:  # Each entry is in one folder, and the root in none: no walk goes round.
+            place, entry = todo.pop()
+            yield place, entry
+            inside = sorted(below.get(entry.file_id, ()), key=lambda each: each.name, reverse=True)
+            todo += [(_join(place, each.name), each) for each in inside]
+
+    def _walk(self, path: bytes, top: Entry) -> Iterator[tuple[bytes, Entry]]:
+        seen = {top.file_id}
+        todo = [(path, top)]
+        while todo:
+            place, entry = todo.pop()
+            yield place, entry
+            inside = self.children(entry.file_id) if entry.kind == "dir" else {}
+            for name, file_id in reversed(inside.items()):
+                child = self.entry(file_id)
+                if child is None or file_id in seen:
+                    raise ValueError(f"the entry of {file_id!r} is missing, or in two places")
+                seen.add(file_id)
+                todo.append((_join(place, name), child))
+
+    def _child(self, folder: bytes, name: bytes) -> bytes | None:
+        key = folder + b"\0" + name
+        return self._get(self._inventory.by_name, NAME_PARTS, search_key(folder, name), key)
+
+    def _get(self, root: Key, parts: int, searched: bytes, key: bytes) -> bytes | None:
+        for leaf in self._leaves(root, parts, searched, keep=True):
+            if key in leaf.items:
+                return leaf.items[key]
+        return None
+
+    def _leaves(self, root: Key, parts: int, start: bytes, *, keep: bool) -> Iterator[Leaf]:
+        """The leaves that may have keys whose search keys begin with `start`."""
+        seen: set[Key] = set()
+        todo = [(root, b"")]
+        while todo:
+            key, reached = todo.pop()
+            page = self._read(key, keep)
+            if page.parts != parts or key in seen:
+                raise ValueError(f"the page {key!r} is not one of its map, or in it twice")
+            seen.add(key)
+            if isinstance(page, Leaf):
+                yield page
+                continue
+            prefix, children = page.prefix, page.children
+            if not prefix.startswith(reached):
+                raise ValueError(f"the page {key!r} is not in its place in its map")
+            if len(start) > len(prefix):
+                place = start[len(prefix) : len(prefix) + 1]
+                if start.startswith(prefix) and place in children:
+                    todo.append((children[place], prefix + place))
+            elif prefix.startswith(start):
+                todo += [(child, prefix + place) for place, child in children.items()]
+
+    def _read(self, key: Key, keep: bool) -> Node | Leaf:
+        found = self._kept.get(key)
+        if found is None:
+            text = self._page(key)
+            found = read_node(text) if is_node(text) else read_leaf(text)
+            self.pages[key] = None
+            if keep:
+                self._kept[key] = found
+        return found
+
+
+def _entry(file_id: bytes, value: bytes) -> Entry:
+    entry = read_entry(value)
+    if entry.file_id != file_id:
+        raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")
+    return entry
+
+
+def _join(folder: bytes, name: bytes) -> bytes:
+    return folder + b"/" + name if folder else name

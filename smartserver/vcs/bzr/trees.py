@@ -1,0 +1,209 @@
+"""What a tree has that its parents' trees have not: pages of the two maps, and texts.
+
+The rule of this file: a page is introduced when no present parent's tree reaches it. A difference is a generator that
+yields the keys of pages it needs next, so that the pages of many revisions are read together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from typing import NamedTuple
+
+from smartserver.records.model import Key, made
+from smartserver.vcs.bzr.pages import is_node, leaf_head, read_node
+from smartserver.vcs.bzr.rows import Row, TreeEntry, differing, rows
+
+Node = tuple[bytes, Key]
+"""A search prefix and the page that holds all keys under it."""
+
+Nodes = list[Node]
+
+Asking = Generator[Collection[Key], None, None]
+
+
+_CHILD = 150
+"""Bytes of a child beside its page's text."""
+
+
+class Page:
+    """A page, read as far as it was asked for."""
+
+    __slots__ = ("children", "size", "text")
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.children: dict[bytes, Key] | None = None
+        """Of an inner page."""
+        if is_node(text):
+            prefix, below = read_node(text)[1:]
+            self.children = {prefix + place: key for place, key in below.items()}
+        else:
+            leaf_head(text)
+        self.size = len(text) + _CHILD * len(self.children or ())
+        """Bytes of memory, about."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """What a leaf of the map of entries holds; read anew each time, for it takes ten times what the text does."""
+        return rows(self.text)
+
+
+class NewPage(NamedTuple):
+    """A page that was introduced, and what lies at its place in the first two parents' trees."""
+
+    key: Key
+    candidates: list[Key]
+
+
+class NewText(NamedTuple):
+    """A text that was introduced, and the revisions of the same file in the first two parents' trees."""
+
+    entry: TreeEntry
+    candidates: list[bytes]
+
+
+class Difference:
+    """What one tree introduced; filled by `compare`."""
+
+    def __init__(self, pages: dict[Key, Page]) -> None:
+        """`pages`: those read so far; what a generator asks for is there when it goes on."""
+        self._pages = pages
+        self.pages: list[NewPage] = []
+        self.texts: list[NewText] = []
+
+    def compare(self, new: Key, olds: Sequence[Key], *, entries: bool) -> Asking:
+        """Compare a map with those of the parents, all by their roots; `entries`: it is the map of entries.
+
+        Raises:
+            ValueError: a page cannot be read.
+        """
+        if new in olds:
+            return
+        todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]
+        while todo:
+            there = [node[1] for _, _, before in todo for nodes in before for node in nodes]
+            yield from self._need([key for _, key, _ in todo], there)
+            level, todo = todo, []
+            for prefix, key, before in level:
+                below = self._pages[key].children
+                if below is None:
+                    yield from self._leaf(prefix, key, before, entries=entries)
+                    continue
+                common = _common(min(below), max(below))
+                passed: set[Key] = set()
+                under: list[Nodes] = []
+                for nodes in before:
+                    reached = yield from self._narrow(nodes, common, passed)
+                    under.append((yield from self._open(reached, passed)))
+                if key in passed:
+                    continue
+                self.pages.append(made(NewPage, (key, _at_place(prefix, key, before))))
+                for deeper, child in below.items():
+                    if child not in passed:
+                        nearer: list[Nodes] = []
+                        for nodes in under:
+                            nearer.append((yield from self._narrow(nodes, deeper, passed)))  # noqa: PERF401
+                        if child not in passed:
+                            todo.append((deeper, child, nearer))
+
+    def _leaf(self, prefix: bytes, key: Key, before: list[Nodes], *, entries: bool) -> Asking:
+        passed: set[Key] = set()
+        leaves: list[list[Page]] = []
+        for nodes in before:
+            reached = yield from self._narrow(nodes, prefix, passed)
+            found = []
+            while reached:
+                yield from self._need([each for _, each in reached])
+                found += [self._pages[each] for _, each in reached if self._pages[each].children is None]
+                reached = yield from self._open([node for node in reached if self._is_inner(node[1])], passed)
+            leaves.append(found)
+        if key in passed:
+            return
+        self.pages.append(made(NewPage, (key, _at_place(prefix, key, before))))
+        if entries:
+            self._compare_rows(self._pages[key], leaves)
+
+    def _compare_rows(self, new: Page, olds: list[list[Page]]) -> None:
+        changed: set[Row] | None = None
+        before: list[dict[bytes, bytes]] = []
+        for pages in olds:
+            if len(pages) == 1:
+                now, then = differing(new.text, pages[0].text)
+            else:
+                now, then = new.rows, [row for page in pages for row in page.rows]
+            other = set(now).difference(then)
+            changed = other if changed is None else changed & other
+            before.append({row[0]: row[3] for row in then})
+        for row in sorted(new.rows if changed is None else changed):
+            there = [revisions.get(row[0]) for revisions in before]
+            if row[3] not in there:
+                candidates = dict.fromkeys([revision for revision in there[:2] if revision is not None])
+                self.texts.append(made(NewText, (made(TreeEntry, row), list(candidates))))
+
+    def _need(self, *keys: Collection[Key]) -> Asking:
+        missing = {key for group in keys for key in group if key not in self._pages}
+        if missing:
+            yield missing
+
+    def _is_inner(self, key: Key) -> bool:
+        return self._pages[key].children is not None
+
+    def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
+        """Those of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are opened.
+
+        What is seen on the way is added to `passed`.
+        """
+        found: Nodes = []
+        # No two of them hold the same keys: where one is at that place, no other is under or over it.
+        todo = [node for node in nodes if node[0] == prefix] or list(nodes)
+        while todo:
+            node = todo.pop()
+            at, key = node
+            if at.startswith(prefix):
+                passed.add(key)
+                found.append(node)
+            elif prefix.startswith(at):
+                passed.add(key)
+                yield from self._need((key,))
+                below = self._pages[key].children
+                if below is None:
+                    found.append(node)
+                else:
+                    todo += below.items()
+        return found
+
+    def _open(self, nodes: Nodes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
+        """The nodes with the inner pages among them replaced by what is below; all are added to `passed`."""
+        yield from self._need([key for _, key in nodes])
+        found: Nodes = []
+        for node in nodes:
+            below = self._pages[node[1]].children
+            if below is None:
+                found.append(node)
+            else:
+                found += below.items()
+        passed.update([key for _, key in found])
+        return found
+
+
+def _common(first: bytes, last: bytes) -> bytes:
+    """What both begin with, and so all that sort between them."""
+    length = 0
+    for one, other in zip(first, last, strict=False):
+        if one != other:
+            break
+        length += 1
+    return first[:length]
+
+
+def _at_place(prefix: bytes, key: Key, before: list[Nodes]) -> list[Key]:
+    """In each of the first two trees the page whose keys are most nearly those under `prefix`."""
+    found: dict[Key, None] = {}
+    for nodes in before[:2]:
+        if len(nodes) == 1:  # Nearly always.
+            best: Node | None = nodes[0]
+        else:
+            best = min(nodes, key=lambda node: abs(len(node[0]) - len(prefix)), default=None)
+        if best is not None and best[1] != key:
+            found[best[1]] = None
+    return list(found)

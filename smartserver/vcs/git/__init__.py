@@ -1,0 +1,1 @@
+"""Git: its objects as records and back, their keys and references, its repositories on this machine."""

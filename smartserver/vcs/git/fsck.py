@@ -1,0 +1,500 @@
+"""The faults of git's objects: the message ids, and mostly the order, of `git fsck`.
+
+Nearly every object is clean, and found so by a few expressions over its whole text. Only one that is not is read entry
+by entry. What cannot be read at all, and so is refused whatever the options say, is `system`'s to find.
+
+The texts come from clients, and an expression holds the interpreter's lock until it ends. So every expression takes
+time in proportion to the text. A repeat without a bound is possessive. An expression that is searched for has no such
+repeat, unless each match begins where the one before it ended. The tests check this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from smartserver.records.faults import CHARGE_EVERY, NONE, Charge, Fault, FaultChecker, Role, Severity, free
+from smartserver.records.model import Key, Record
+from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings
+from smartserver.vcs.git.system import BLOB, COMMIT, TREE, exchanged
+from smartserver.vcs.patterns import compiled
+
+_H, _E, _N = Severity.HARM, Severity.ERROR, Severity.NOTE
+
+FAULTS: Final[Mapping[str, Severity]] = {
+    # Trees. Git's clients check out, merge or index such a tree wrongly, or not at all.
+    "duplicateEntries": _H,
+    "fullPathname": _H,
+    "hasDot": _H,
+    "hasDotdot": _H,
+    "hasDotgit": _H,
+    "nullSha1": _H,
+    "treeNotSorted": _H,
+    "badFilemode": _N,
+    "zeroPaddedFilemode": _E,
+    # Files that git itself reads.
+    "gitattributesBlob": _H,
+    "gitattributesLarge": _H,
+    "gitattributesLineLength": _H,
+    "gitattributesSymlink": _N,
+    "gitignoreSymlink": _N,
+    "gitmodulesBlob": _H,
+    "gitmodulesLarge": _H,
+    "gitmodulesName": _H,
+    "gitmodulesParse": _N,
+    "gitmodulesPath": _H,
+    "gitmodulesSymlink": _H,
+    "gitmodulesUpdate": _H,
+    "gitmodulesUrl": _H,
+    "mailmapSymlink": _N,
+    # Commits and tags. The first two are fatal to `git fsck` itself.
+    "nulInHeader": _H,
+    "unterminatedHeader": _H,
+    "badDate": _E,
+    "badDateOverflow": _E,
+    "badEmail": _E,
+    "badName": _E,
+    "badTagName": _N,
+    "badTimezone": _E,
+    "missingAuthor": _E,
+    "missingCommitter": _E,
+    "missingEmail": _E,
+    "missingNameBeforeEmail": _E,
+    "missingSpaceBeforeDate": _E,
+    "missingSpaceBeforeEmail": _E,
+    "missingTaggerEntry": _N,
+    "multipleAuthors": _E,
+    "nulInCommit": _E,
+    "zeroPaddedDate": _E,
+}
+"""Every fault that is looked for."""
+
+GITMODULES: Final = ".gitmodules"
+GITATTRIBUTES: Final = ".gitattributes"
+
+MAX_GITMODULES: Final = 2 << 20
+"""Bytes of a `.gitmodules` that is parsed. The largest known (emacsmirror/epkgs, about 10,000 submodules) has 875 KB.
+Git's own limit is `core.bigFileThreshold`, 512 MiB, which would take minutes here."""
+
+MAX_GITATTRIBUTES: Final = 100 << 20
+MAX_ATTRIBUTE_LINE: Final = 2048
+"""Git's own limits of a `.gitattributes` (attr.h): older releases overflow beyond them."""
+
+MAX_DATE: Final = (1 << 63) - 1
+"""The latest date, in seconds since the epoch, that every client can hold."""
+
+# ---- trees
+
+_CLEAN: Final = (
+    rb"(?:(?:100644|40000|100755|160000|100664) (?!\.\.?\0|(?i:\.git[\0. :\x80-\xff]))"
+    rb"|120000 (?!\.\.?\0|(?i:\.git|\.mailmap)))[^\0/\\~\xe2\xef]++\0"
+)
+"""Mode and name of an entry that has no fault of its own; what other file systems make of a name needs one of the bytes
+that are left out."""
+
+_IGNORED_BY_HFS: Final = compiled(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
+_CODE_POINT: Final = compiled(
+    rb"[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xef][\x80-\xbf]{2}"
+    rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
+)
+# Some clients take a backslash for a slash: each part of a name counts. No two runs of dots and blanks overlap.
+_NTFS_DOTGIT: Final = compiled(rb"(?:\A|\\)(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
+_HFS_DOTGIT: Final = compiled(rb"(?i:\.git)(.*+)", re.DOTALL)
+
+
+def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """How HFS+ and NTFS may spell `.NAME`; `short`: what NTFS begins another short name of it with."""
+    forms = [
+        rb"\.%b" % name.encode(),
+        rb"%b~[1-4]" % name[:6].encode(),
+        *(rb"%b~[1-9][0-9]{%d}" % (short[:kept].encode(), 6 - kept) for kept in range(7)),
+    ]
+    ntfs = rb"(?:\A|\\)(?i:%b)[. ]*+(?::|\Z)" % b"|".join(forms)
+    return compiled(rb"(?i:\.%b)(.*+)" % name.encode(), re.DOTALL), compiled(ntfs)
+
+
+_SPECIAL: Final = {
+    GITMODULES: _named("gitmodules", "gi7eba"),
+    GITATTRIBUTES: _named("gitattributes", "gi7d29"),
+    ".gitignore": _named("gitignore", "gi250a"),
+    ".mailmap": _named("mailmap", "maba30"),
+}
+_SYMLINKS: Final = {
+    GITMODULES: "gitmodulesSymlink",
+    GITATTRIBUTES: "gitattributesSymlink",
+    ".gitignore": "gitignoreSymlink",
+    ".mailmap": "mailmapSymlink",
+}
+_FOLDER, _LINK, _FILE = 0o040000, 0o120000, 0o100000
+_TYPE: Final = 0o170000
+_MODES: Final = frozenset((0o100644, 0o100755, 0o100664, 0o120000, 0o040000, 0o160000))
+
+
+class GitFaults(FaultChecker):
+    """Looks for the faults of git's objects."""
+
+    severities = FAULTS
+
+    def __init__(self, id_bytes: int) -> None:
+        self._trees = _TreeFaults(id_bytes)
+
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+        """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
+        if meta == BLOB:
+            return NONE
+        if meta == TREE:
+            return self._trees.look(kind, text, base)
+        return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
+
+    def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
+        """Why a record cannot be a file that git itself reads: it is no file, or too large."""
+        attributes = role.name == GITATTRIBUTES
+        if meta != BLOB:
+            return [Fault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
+        most = MAX_GITATTRIBUTES if attributes else MAX_GITMODULES
+        if size <= most:
+            return ()
+        why = f"{role.name} has {size} bytes, expected no more than {most}"
+        return [Fault("gitattributesLarge" if attributes else "gitmodulesLarge", why)]
+
+    def role_faults(self, role: Role, record: Record, charge: Charge = free) -> Sequence[Fault]:
+        """The faults of a file that git itself reads."""
+        faults = self.size_faults(role, record.meta, len(record.text))
+        if faults:
+            return faults
+        find = _attributes_faults if role.name == GITATTRIBUTES else _modules_faults
+        return find(record.text, charge)
+
+
+class _TreeFaults:
+    """Looks for the faults of trees whose ids have so many bytes."""
+
+    def __init__(self, id_bytes: int) -> None:
+        self._id_bytes = id_bytes
+        self._null = bytes(id_bytes)
+        raw = rb".{%d}" % id_bytes
+        self._clean = compiled(rb"(?:%b(?!\0{%d})%b)*+" % (_CLEAN, id_bytes, raw), re.DOTALL)
+        self._names = compiled(rb"[0-7]++ ([^\0]++)\0%b" % raw, re.DOTALL)
+        self._entries = compiled(rb"([0-7]++) ([^\0]++)\0(%b)" % raw, re.DOTALL)
+        # Not a folder before a name that git's order has before it: `a` before `a.c`, for git compares `a/` there.
+        # Tried at the beginning of each entry alone: a name may spell out any number of entries.
+        folder_first = rb"0*+[0-7]?4[0-7]{4} ([^\0]++)\0%b[0-7]++ \1[\x01-\x2e]" % raw
+        self._folders_in_order = compiled(rb"(?:(?!%b)[0-7]++ [^\0]++\0%b)*+" % (folder_first, raw), re.DOTALL)
+
+    def look(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+        """As `FaultChecker.look`. A tree with the names and modes of its base has the same faults in them."""
+        same = None if base is None else exchanged(text, base, self._id_bytes)
+        if same is not None:
+            return self._look_at(kind, [each[:3] for each in same], names=False)
+        in_order = self._is_in_order(text)
+        if in_order and self._clean.fullmatch(text) is not None and _READ_BY_GIT.search(text) is None:
+            return NONE
+        entries = self._entries.findall(text)
+        faults, roles = self._look_at(kind, entries, names=True)
+        if roles and base is not None:
+            before = frozenset(self._look_at(kind, self._entries.findall(base), names=False)[1])
+            roles = [role for role in roles if role not in before]
+        return (faults if in_order else [*faults, *_order_faults(entries)]), roles
+
+    def _look_at(self, kind: int, entries: Sequence[_Entry], *, names: bool) -> tuple[Sequence[Fault], Sequence[Role]]:
+        """The faults of entries by themselves. `names`: those in their names and modes, too."""
+        found: dict[str, str] = {}
+        roles: list[Role] = []
+        for mode, name, key in entries:
+            suspect = _SUSPECT.search(name) is not None
+            special = _special(name) if suspect else None
+            said = f"an entry is named {_shown(name)}" if suspect or key == self._null else ""
+            if key == self._null:
+                found.setdefault("nullSha1", f"{said} and has no object: its id is all zeros")
+            if special in (GITMODULES, GITATTRIBUTES) and _type(mode) != _LINK:
+                roles.append(Role(kind, key, special))
+            if not names:
+                continue
+            if suspect:
+                _name_faults(name, said, found)
+                if special is not None and _type(mode) == _LINK:
+                    found.setdefault(_SYMLINKS[special], f"{said} and is a symbolic link")
+            if mode.startswith(b"0"):
+                found.setdefault("zeroPaddedFilemode", f"the mode {_mode(mode)} begins with a zero")
+            if int(mode, 8) not in _MODES:
+                found.setdefault("badFilemode", f"the mode {_mode(mode)}")
+        return [Fault(*each) for each in found.items()], roles
+
+    def _is_in_order(self, text: bytes) -> bool:
+        """Whether the entries certainly are, and no name comes twice."""
+        names: list[bytes] = self._names.findall(text)
+        return (
+            names == sorted(names)
+            and len(set(names)) == len(names)
+            and self._folders_in_order.fullmatch(text) is not None
+        )
+
+
+def _order_faults(entries: Sequence[_Entry]) -> list[Fault]:
+    found: dict[str, str] = {}
+    last = b""
+    seen: set[bytes] = set()
+    for mode, name, _ in entries:
+        here = name + (b"/" if _type(mode) == _FOLDER else b"\0")
+        if name in seen:
+            found.setdefault("duplicateEntries", f"two entries are named {_shown(name)}")
+        elif here <= last:
+            found.setdefault("treeNotSorted", f"the entry {_shown(name)} comes too late")
+        seen.add(name)
+        last = here
+    return [Fault(*each) for each in found.items()]
+
+
+def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
+    if b"/" in name:
+        found.setdefault("fullPathname", said)
+    if name == b".":
+        found.setdefault("hasDot", said)
+    if name == b"..":
+        found.setdefault("hasDotdot", said)
+    if _is_dotgit(name):
+        found.setdefault("hasDotgit", f"{said}, which is git's own folder to some clients")
+
+
+_READ_BY_GIT: Final = compiled(rb" \.(?i:gitmodules|gitattributes)")
+"""A file that git itself reads, in a tree without suspect bytes."""
+_SUSPECT: Final = compiled(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
+"""A name that may be another one to some file system, or be none."""
+_Entry = tuple[bytes, bytes, Key]
+
+
+def _type(mode: bytes) -> int:
+    return int(mode, 8) & _TYPE
+
+
+def _mode(mode: bytes) -> str:
+    """A mode in a message; any number of zeros may precede it."""
+    return mode[:20].decode()
+
+
+def _is_dotgit(name: bytes) -> bool:
+    """Whether some file system takes a name, or what comes after a backslash in it, for `.git`."""
+    return _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None
+
+
+def _special(name: bytes) -> str | None:
+    """Which of the files that git reads some file system takes a name for."""
+    for special, (hfs, ntfs) in _SPECIAL.items():
+        if _hfs(hfs, name) or ntfs.search(name):
+            return special
+    return None
+
+
+def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
+    """Whether HFS+, which leaves some code points out, takes a name for one; it ends where it is no UTF-8."""
+    found = pattern.match(_IGNORED_BY_HFS.sub(b"", name))
+    if found is None:
+        return False
+    return not found[1] or found[1].startswith(b"/") or _CODE_POINT.match(found[1]) is None
+
+
+# ---- commits and tags
+
+_IDENT: Final = rb"[^<>\n]*+(?<= )<[^<>\n]*+> (?:0|[1-9][0-9]{0,17}) [+-][0-9]{4}\n"
+_CLEAN_COMMIT: Final = compiled(rb"(?:(?:tree|parent) [^\n]++\n)++author (?!<)%bcommitter (?!<)%b" % (_IDENT, _IDENT))
+_COMMIT_HEAD: Final = compiled(rb"(?:(?:tree|parent) [^\n]*+\n)++")
+_TAG_HEAD: Final = compiled(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
+_BAD_TAG_NAME: Final = compiled(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
+_ZONE: Final = compiled(rb"[+-][0-9]{4}\n")
+_DATE: Final = compiled(rb"\s*+([+-]?)([0-9]++)")
+_NO_BRACKET: Final = compiled(rb"[^<>\n]*+")
+_CLEAN_AUTHORS: Final = compiled(rb"(?:author (?!<)%b)*+" % _IDENT)
+
+
+def commit_faults(text: bytes) -> list[Fault]:
+    """The faults of a commit that can be read."""
+    if b"\0" not in text and _CLEAN_COMMIT.match(text) is not None and (b"\n\n" in text or text.endswith(b"\n")):
+        return []
+    fatal = _header_fault(text)
+    if fatal is not None:
+        return [fatal]
+    found: dict[str, str] = {}
+    head = _COMMIT_HEAD.match(text)
+    at = 0 if head is None else head.end()
+    clean = _CLEAN_AUTHORS.match(text, at)
+    assert clean is not None  # It may be empty.
+    authors = text.count(b"\n", at, clean.end())
+    at = clean.end()
+    while not found and text.startswith(b"author ", at):  # Git stops at the first bad author, too.
+        authors += 1
+        at = _ident(text, at + len(b"author "), found, "author")
+    if not authors:
+        found["missingAuthor"] = "it has no author"
+    elif authors > 1 and not found:
+        found["multipleAuthors"] = f"it has {authors} authors"
+    if found:  # Git looks no further, either.
+        return [Fault(*each) for each in found.items()]
+    if text.startswith(b"committer ", at):
+        _ident(text, at + len(b"committer "), found, "committer")
+    else:
+        found["missingCommitter"] = "it has no committer"
+    if b"\0" in text:
+        found["nulInCommit"] = "its message has a NUL byte"
+    return [Fault(*each) for each in found.items()]
+
+
+def tag_faults(text: bytes) -> list[Fault]:
+    """The faults of a tag that can be read."""
+    fatal = _header_fault(text)
+    if fatal is not None:
+        return [fatal]
+    found: dict[str, str] = {}
+    head = _TAG_HEAD.match(text)
+    at = 0 if head is None else head.end()
+    if head is not None and (not head[1] or _BAD_TAG_NAME.search(head[1])):
+        found["badTagName"] = f"it calls itself {_shown(head[1])}"
+    if text.startswith(b"tagger ", at):
+        _ident(text, at + len(b"tagger "), found, "tagger")
+    else:
+        found["missingTaggerEntry"] = "it has no tagger"
+    return [Fault(*each) for each in found.items()]
+
+
+def _header_fault(text: bytes) -> Fault | None:
+    """What makes git itself stop reading an object."""
+    end = text.find(b"\n\n")
+    if b"\0" in (text if end < 0 else text[:end]):
+        return Fault("nulInHeader", "a NUL byte in its header")
+    if end < 0 and not text.endswith(b"\n"):
+        return Fault("unterminatedHeader", "its header does not end")
+    return None
+
+
+def _ident(text: bytes, at: int, found: dict[str, str], who: str) -> int:
+    """Look for the first fault of a line that says who and when; where the next line begins."""
+    end = text.find(b"\n", at)
+    line = text[at:] if end < 0 else text[at : end + 1]
+    fault = _of_ident(line)
+    if fault is not None:
+        found.setdefault(fault, f"its {who} is {_shown(line.rstrip())}")
+    return at + len(line)
+
+
+def _of_ident(line: bytes) -> str | None:
+    if line.startswith(b"<"):
+        return "missingNameBeforeEmail"
+    name = _NO_BRACKET.match(line)
+    assert name is not None  # It may be empty.
+    at = name.end()
+    if line.startswith(b">", at):
+        return "badName"
+    if not line.startswith(b"<", at):
+        return "missingEmail"
+    if not line.startswith(b" ", at - 1):
+        return "missingSpaceBeforeEmail"
+    mail = _NO_BRACKET.match(line, at + 1)
+    assert mail is not None  # As before.
+    at = mail.end()
+    if not line.startswith(b">", at):
+        return "badEmail"
+    if not line.startswith(b" ", at + 1):
+        return "missingSpaceBeforeDate"
+    return _of_date(line[at + 2 :])
+
+
+def _of_date(text: bytes) -> str | None:
+    if text.startswith(b"0") and not text.startswith(b"0 "):
+        return "zeroPaddedDate"
+    date = _DATE.match(text)
+    if date is None:
+        return "badDate"
+    if len(date[2]) > 20 or date[1] == b"-" or int(date[2]) > MAX_DATE:
+        return "badDateOverflow"
+    if not text.startswith(b" ", date.end()):
+        return "badDate"
+    return None if _ZONE.match(text, date.end() + 1) else "badTimezone"
+
+
+# ---- files that git reads
+
+
+def _attributes_faults(text: bytes, charge: Charge) -> list[Fault]:
+    if not _has_long_line(text, charge):
+        return []
+    why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
+    return [Fault("gitattributesLineLength", why)]
+
+
+def _has_long_line(text: bytes, charge: Charge) -> bool:
+    """Whether a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
+    at = steps = 0
+    while len(text) - at >= MAX_ATTRIBUTE_LINE:
+        last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)
+        if last < 0:
+            return True
+        at = last + 1
+        steps += 1
+        if steps == CHARGE_EVERY:
+            charge(steps)
+            steps = 0
+    charge(steps)
+    return False
+
+
+def _modules_faults(text: bytes, charge: Charge) -> list[Fault]:
+    if has_no_fault(text, charge):
+        return []
+    found: dict[str, str] = {}
+    last: bytes | None = None
+    try:
+        for name, key, value in submodule_settings(text, charge):
+            fault = _of_setting(key, value)
+            if name is not last:  # Once for each section: a long name may have any number of settings.
+                last = name
+                if _BAD_NAME.search(name):
+                    found.setdefault("gitmodulesName", f"{_submodule(name)} has a name that leads elsewhere")
+            if fault and fault not in found:
+                found[fault] = f"{_submodule(name)} has the {key} {_shown(value)}"
+    except BadConfig as wrong:
+        found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {wrong}"
+    return [Fault(*each) for each in found.items()]
+
+
+def _submodule(name: bytes) -> str:
+    return f"the submodule {_shown(name)} of {GITMODULES}"
+
+
+def _shown(said: bytes) -> str:
+    """A name or a value in a message, which is one line."""
+    return repr(said[:200].decode("utf-8", "backslashreplace"))
+
+
+def _of_setting(key: str, value: bytes) -> str:
+    """The fault of one setting of a submodule; empty where it has none."""
+    if key == "url" and _is_bad_url(value):
+        return "gitmodulesUrl"
+    if key == "path" and value.startswith(b"-"):
+        return "gitmodulesPath"
+    if key == "update" and value.startswith(b"!"):
+        return "gitmodulesUpdate"
+    return ""
+
+
+_BAD_NAME: Final = compiled(rb"\A\Z|(?:\A|[\\/])\.\.(?:[\\/]|\Z)")
+_CURL: Final = compiled(rb"(?:https?|ftps?)(?:::|://)")
+_CURL_PREFIX: Final = compiled(rb"(?:https?|ftps?)::")
+_NEWLINE: Final = compiled(rb"\n|%0[aA]")
+_STEPS_UP: Final = compiled(rb"(?:\.\.?+/)*+")
+_HOST: Final = compiled(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
+
+
+def _is_bad_url(url: bytes) -> bool:
+    """Whether git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
+    if url.startswith(b"-"):
+        return True
+    if url.startswith((b"./", b"../", b"git://")):
+        above = _STEPS_UP.match(url)
+        assert above is not None  # It may be empty.
+        climbs = b"../" in above[0]
+        return _NEWLINE.search(url) is not None or (climbs and url[above.end() : above.end() + 1] in (b":", b"/"))
+    if _CURL.match(url):
+        prefix = _CURL_PREFIX.match(url)
+        host = _HOST.match(url, 0 if prefix is None else prefix.end())
+        return _NEWLINE.search(url) is not None or host is None or not host[1]
+    return False

@@ -1,0 +1,384 @@
+"""Git packs and their indexes as bytes: entries made from pulled records, each checked against its key."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from smartserver.records.cache import Cache
+from smartserver.records.delta import decompress
+from smartserver.records.keys import ABSENT, KeyTable
+from smartserver.records.model import Key
+from smartserver.records.segment import STORED
+from smartserver.records.varint import encode
+from smartserver.vcs.base import VcsError, WrongContent
+from smartserver.vcs.git.delta import delta, tree_entries
+from smartserver.vcs.git.objects import COMMIT, TREE, TYPE_NAMES, GitObject, MissingObject
+
+OFS_DELTA = 6
+PACK_HEAD = struct.Struct(">4sII")
+_U32 = struct.Struct(">I")
+_INDEX_HEAD = b"\377tOc\0\0\0\2"
+_FAR = 1 << 31
+"""Offsets from here on lie in the index's table of wide ones."""
+
+_MAX_DELTA_TEXT = 1 << 32
+"""A copy instruction has 32 bits for its offset."""
+
+_WRITE_AT = 1 << 18
+_LARGE = 1 << 20
+"""Bytes of a text from which on its entry is made in pieces of that size."""
+
+
+class Row(NamedTuple):
+    """A pulled record: what it is, and where its frame lies in the spool file."""
+
+    type: int
+    encoding: int
+    length: int
+    at: int
+    frame_length: int
+    key: Key
+    base: Key
+    """Empty: none."""
+
+
+class Rows:
+    """Rows as bytes of one width, to pass between processes; `width`: bytes of a key."""
+
+    def __init__(self, width: int) -> None:
+        self._struct = struct.Struct(f"<BBQQQ{width}s{width}s")
+        self._none = bytes(width)
+        self.size = self._struct.size
+
+    def pack(self, row: Row) -> bytes:
+        """One row as bytes."""
+        return self._struct.pack(*row[:6], row[6] or self._none)
+
+    def unpack(self, block: bytes) -> list[Row]:
+        """The rows of a block."""
+        none = self._none
+        return [
+            Row(kind, encoding, length, at, frame_length, key, b"" if base == none else base)
+            for kind, encoding, length, at, frame_length, key, base in self._struct.iter_unpack(block)
+        ]
+
+
+def hash_of(width: int) -> Callable[..., hashlib._Hash]:
+    """The hash whose digest has that many bytes."""
+    return hashlib.sha256 if width == 32 else hashlib.sha1
+
+
+def entry_head(kind: int, n: int) -> bytes:
+    """The head of a pack entry: its type and the length of what follows, inflated."""
+    low, n = kind << 4 | n & 15, n >> 4
+    return bytes((low | 128,)) + encode(n) if n else bytes((low,))
+
+
+def offset_back(n: int) -> bytes:
+    """How far before its entry a delta's base lies."""
+    out = bytearray((n & 127,))
+    n >>= 7
+    while n:
+        n -= 1
+        out.insert(0, 128 | n & 127)
+        n >>= 7
+    return bytes(out)
+
+
+class Table:
+    """What an index needs to know of each entry written: key, CRC-32 and offset."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._keys = bytearray()
+        self._checks = array("I")
+        self._offsets = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._checks)
+
+    def add(self, key: Key, check: int, offset: int) -> None:
+        """One entry."""
+        self._keys += key
+        self._checks.append(check)
+        self._offsets.append(offset)
+
+    def to_bytes(self) -> bytes:
+        """All of it, for another process on this machine."""
+        return b"".join((bytes(self._keys), self._checks.tobytes(), self._offsets.tobytes()))
+
+    def join(self, block: bytes, offset: int) -> None:
+        """Add the entries of another table whose entries were written from `offset` on."""
+        count = len(block) // (self._width + 12)
+        checks, offsets = array("I"), array("Q")
+        at = count * self._width
+        checks.frombytes(block[at : at + 4 * count])
+        offsets.frombytes(block[at + 4 * count :])
+        self._keys += block[:at]
+        self._checks.extend(checks)
+        self._offsets.extend([offset + n for n in offsets])
+
+    def index(self, pack_hash: bytes) -> bytearray:
+        """The index file (version 2) of a pack that ends with `pack_hash`."""
+        width, checks, offsets = self._width, self._checks, self._offsets
+        keys = memoryview(self._keys)
+        buckets = [array("I") for _ in range(256)]
+        for number, first in enumerate(self._keys[::width]):
+            buckets[first].append(number)
+        order = array("I")
+        out = bytearray(_INDEX_HEAD)
+        for bucket in buckets:
+            order.extend(sorted(bucket, key=lambda n: bytes(keys[n * width : (n + 1) * width])))
+            out += _U32.pack(len(order))
+        for number in order:
+            out += keys[number * width : (number + 1) * width]
+        for number in order:
+            out += _U32.pack(checks[number])
+        far = bytearray()
+        for number in order:
+            offset = offsets[number]
+            if offset >= _FAR:
+                out += _U32.pack(_FAR | len(far) // 8)
+                far += offset.to_bytes(8, "big")
+            else:
+                out += _U32.pack(offset)
+        out += far
+        out += pack_hash
+        out += hash_of(len(pack_hash))(out).digest()
+        return out
+
+
+class BaseNotHere(VcsError):
+    """A delta base was not sent, since it should be in the repository, and it is not: most likely that is damaged."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            f"object {self.key.hex()}, which what came rests on, is missing here: run `git fsck` "
+            "(where that finds nothing wrong, the server left it out)"
+        )
+
+
+class Records:
+    """The records added so far, by numbers; what is known of each is in arrays, 80 bytes with its key."""
+
+    def __init__(self) -> None:
+        self._keys = KeyTable()
+        self._types = bytearray()
+        """0: a base outside, of which nothing is known but its key."""
+        self._encodings = bytearray()
+        self._lengths = array("Q")
+        self._places = array("Q")
+        self._frame_lengths = array("Q")
+        self._bases = array("i")
+
+    def add(self, row: Row) -> int:
+        """Add a record, and give its number."""
+        base = self._number(row.base) if row.base else ABSENT
+        record = self._number(row.key)
+        self._types[record] = row.type
+        self._encodings[record] = row.encoding
+        self._lengths[record] = row.length
+        self._places[record] = row.at
+        self._frame_lengths[record] = row.frame_length
+        self._bases[record] = base
+        return record
+
+    def _number(self, key: Key) -> int:
+        number = self._keys.number(key)
+        if number == len(self._types):
+            self._types.append(0)
+            self._encodings.append(0)
+            self._lengths.append(0)
+            self._places.append(0)
+            self._frame_lengths.append(0)
+            self._bases.append(ABSENT)
+        return number
+
+    def key(self, record: int) -> Key:
+        """Its key."""
+        return self._keys.key(record)
+
+    def base(self, record: int) -> int:
+        """What it rests on, or `ABSENT`."""
+        return self._bases[record]
+
+    def is_outside(self, record: int) -> bool:
+        """Whether it was named as a base, and not added."""
+        return not self._types[record]
+
+    def frame(self, record: int, spool: int) -> bytes:
+        """Its frame, as it lies in the spool file."""
+        return os.pread(spool, self._frame_lengths[record], self._places[record])
+
+    def decode(self, record: int, spool: int, base: bytes) -> bytes:
+        """Its text, given that of its base.
+
+        Raises:
+            WrongContent: it cannot be decoded.
+        """
+        try:
+            return decompress(self._encodings[record], self.frame(record, spool), self._lengths[record], base)
+        except ValueError as wrong:
+            raise WrongContent(self.key(record), str(wrong)) from wrong
+
+
+class Texts:
+    """Texts of records whose frames lie in a spool file; least recently used ones are dropped and decoded again."""
+
+    def __init__(self, spool: int, outside: Callable[[Key], GitObject], limit: int) -> None:
+        self.records = Records()
+        self._spool = spool
+        self._outside = outside
+        self._texts = Cache[int, bytes](limit, len)
+
+    def add(self, row: Row) -> tuple[int, bytes, bytes]:
+        """The number of a record, its text and that of its base.
+
+        Raises:
+            WrongContent: it cannot be decoded.
+            BaseNotHere: its base is neither among those added nor in the repository.
+        """
+        record = self.records.add(row)
+        base = self._get(self.records.base(record)) if row.base else b""
+        text = self.records.decode(record, self._spool, base)
+        self._texts.put(record, text)
+        return record, text, base
+
+    def _get(self, record: int) -> bytes:
+        records, wanted, chain = self.records, record, list[int]()
+        text = self._texts.get(record)
+        while text is None:
+            if records.is_outside(record):
+                key = records.key(record)
+                try:
+                    text = self._outside(key).text
+                except MissingObject as missing:
+                    raise BaseNotHere(key) from missing
+                self._texts.put(record, text)
+            else:
+                chain.append(record)
+                record = records.base(record)
+                text = self._texts.get(record) if record != ABSENT else b""
+        if not chain:
+            return text
+        for each in reversed(chain):
+            text = records.decode(each, self._spool, text)
+        self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
+        return text
+
+
+class EntryWriter:
+    """Turns records into pack entries, one after the other, and remembers what an index needs.
+
+    A record may be a delta of one written here before, never of one outside: the pack stands alone. Bases of another
+    type are for decoding only, since in a pack a delta has the type of its base.
+    """
+
+    def __init__(
+        self, spool: int, out: int, width: int, outside: Callable[[Key], GitObject], *, cache: int, level: int
+    ) -> None:
+        self.table = Table(width)
+        self.size = 0
+        self._texts = Texts(spool, outside, cache)
+        self._out = out
+        self._level = level
+        self._hash = hash_of(width)
+        self._split = tree_entries(width)
+        self._types = bytearray()
+        self._places = array("Q")
+        """Of each record its type, 0 where it has no entry, and the offset of its entry."""
+        self._pending: list[bytes] = []
+        self._written = 0
+
+    def add(self, row: Row) -> None:
+        """Check a record and write its entry.
+
+        Raises:
+            WrongContent: it is not what its key says, or cannot be decoded.
+            BaseNotHere: it rests on an object that should be in the repository.
+        """
+        kind = row.type
+        record, text, base = self._texts.add(row)
+        hashed = self._hash(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
+        hashed.update(text)
+        if hashed.digest() != row.key:
+            raise WrongContent(row.key, f"its content has the id {hashed.hexdigest()}")
+        entry = None
+        kind_of_base, place = self._entry(self._texts.records.base(record)) if base else (0, 0)
+        # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
+        if kind_of_base == kind != COMMIT and len(base) < _MAX_DELTA_TEXT:
+            changes = delta(base, text, self._split if kind == TREE else None)
+            if len(changes) * 10 < len(text) * 7:
+                head = entry_head(OFS_DELTA, len(changes)) + offset_back(self.size - place)
+                entry = head + zlib.compress(changes, self._level)
+        if entry is None and len(text) > _LARGE:
+            self._add_large(record, row, text)
+            return
+        if entry is None:
+            entry = entry_head(kind, len(text)) + zlib.compress(text, self._level)
+        self._note(record, kind, self.size)
+        self.table.add(row.key, zlib.crc32(entry), self.size)
+        self.size += len(entry)
+        self._pending.append(entry)
+        if self.size - self._written > _WRITE_AT:
+            self.flush()
+
+    def _entry(self, record: int) -> tuple[int, int]:
+        """Type and offset of a record's entry; type 0: it has none."""
+        return (self._types[record], self._places[record]) if record < len(self._types) else (0, 0)
+
+    def _note(self, record: int, kind: int, offset: int) -> None:
+        while len(self._types) <= record:
+            self._types.append(0)
+            self._places.append(0)
+        self._types[record], self._places[record] = kind, offset
+
+    def _add_large(self, record: int, row: Row, text: bytes) -> None:
+        """An entry whose bytes are written as they are made: the text is all of it that is ever in memory."""
+        self.flush()
+        start, check = self.size, 0
+        # What zstd left as it is, zlib does not shrink either: it is not tried for seconds.
+        packer = zlib.compressobj(0 if row.encoding == STORED else self._level)
+        view = memoryview(text)
+
+        def pieces() -> Iterator[bytes]:
+            yield entry_head(row.type, len(text))
+            for at in range(0, len(text), _LARGE):
+                yield packer.compress(view[at : at + _LARGE])
+            yield packer.flush()
+
+        for piece in pieces():
+            write_all(self._out, piece)
+            check = zlib.crc32(piece, check)
+            self.size += len(piece)
+        self._written = self.size
+        self._note(record, row.type, start)
+        self.table.add(row.key, check, start)
+
+    def add_all(self, rows: Iterable[Row]) -> None:
+        """`add` each."""
+        for row in rows:
+            self.add(row)
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        write_all(self._out, b"".join(self._pending))
+        self._pending = []
+        self._written = self.size
+
+
+def write_all(file: int, block: bytes | memoryview) -> None:
+    """Write a whole block to a file descriptor."""
+    view = memoryview(block)
+    while view:
+        view = view[os.write(file, view) :]

@@ -1,0 +1,508 @@
+"""What a push must send: which revisions, and which objects each of them introduced.
+
+The rule of this file: an object is introduced by a commit when no parent has it at that path, and no parent is seen
+to have it at another path this commit touches. Objects are attributed commit by commit against its own parents,
+never by the order of a walk: a walk gives an object to the first commit that shows it, which another tip may not reach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from array import array
+from binascii import hexlify, unhexlify
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import IO, NamedTuple, overload
+
+from smartserver.records.keys import ABSENT, KeyTable
+from smartserver.records.model import Announced, Key, Parent, RevisionId, made
+from smartserver.vcs.base import CannotSend, ToolFailed
+from smartserver.vcs.git.objects import (
+    BLOB,
+    COMMIT,
+    TAG,
+    TREE,
+    MissingObject,
+    ReadingEnded,
+    TreeEntry,
+    canonical_mode,
+    commit_links,
+    end,
+    mode_type,
+    parse_tree,
+    scratch,
+    tag_target,
+)
+from smartserver.vcs.git.repository import GitRepository, failure
+
+
+class Revision(NamedTuple):
+    """A revision to be sent: a commit, a tag, or a tree or blob that a ref names directly."""
+
+    id: RevisionId
+    type: int
+    parents: tuple[RevisionId, ...]
+    root: Key
+    """A commit's tree; the tree or blob a tag names when nothing else carries it; else empty."""
+
+
+class Revisions(Sequence[Revision]):
+    """Revisions to be sent, in 100 bytes each; as objects they took 600."""
+
+    def __init__(self, revisions: Iterable[Revision] = ()) -> None:
+        self._ids = KeyTable()
+        self._types = bytearray()
+        self._roots = bytearray()
+        self._root_ends = array("Q", (0,))
+        self._parents = bytearray()
+        self._parent_ends = array("Q", (0,))
+        for revision in revisions:
+            self.append(revision)
+
+    def append(self, revision: Revision) -> None:
+        """Add one, which is not there yet."""
+        self._ids.number(revision.id)
+        self._types.append(revision.type)
+        self._roots += revision.root
+        self._root_ends.append(len(self._roots))
+        self._parents += b"".join(revision.parents)
+        self._parent_ends.append(len(self._parents))
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def has(self, revision: RevisionId) -> bool:
+        """Whether a revision of that id is among them."""
+        return revision in self._ids
+
+    @overload
+    def __getitem__(self, at: int) -> Revision: ...
+    @overload
+    def __getitem__(self, at: slice) -> Revisions: ...
+    def __getitem__(self, at: int | slice) -> Revision | Revisions:
+        if isinstance(at, slice):
+            return Revisions(map(self.__getitem__, range(*at.indices(len(self)))))
+        return self._revision(range(len(self))[at])
+
+    def __iter__(self) -> Iterator[Revision]:
+        return map(self._revision, range(len(self)))
+
+    def _revision(self, at: int) -> Revision:
+        key = self._ids.key(at)
+        width = len(key)
+        start, stop = self._parent_ends[at], self._parent_ends[at + 1]
+        ids = tuple([bytes(self._parents[n : n + width]) for n in range(start, stop, width)])
+        return made(Revision, (key, self._types[at], ids, self._root(at)))
+
+    def _root(self, at: int) -> Key:
+        return bytes(self._roots[self._root_ends[at] : self._root_ends[at + 1]])
+
+    def commits(self) -> Iterator[RevisionId]:
+        """The ids of those that are commits."""
+        return (self._ids.key(at) for at, kind in enumerate(self._types) if kind == COMMIT)
+
+    def tree_of(self, commit: RevisionId) -> Key | None:
+        """The tree of a commit that is among them."""
+        at = self._ids.find(commit)
+        return self._root(at) if at != ABSENT and self._types[at] == COMMIT else None
+
+
+class _Graph(Sequence[Announced]):
+    """Revisions as they are announced."""
+
+    def __init__(self, revisions: Revisions) -> None:
+        self._revisions = revisions
+
+    def __len__(self) -> int:
+        return len(self._revisions)
+
+    @overload
+    def __getitem__(self, at: int) -> Announced: ...
+    @overload
+    def __getitem__(self, at: slice) -> _Graph: ...
+    def __getitem__(self, at: int | slice) -> Announced | _Graph:
+        if isinstance(at, slice):
+            return _Graph(self._revisions[at])
+        return _announced(self._revisions[at])
+
+    def __iter__(self) -> Iterator[Announced]:
+        return map(_announced, self._revisions)
+
+
+def _announced(revision: Revision) -> Announced:
+    return made(Announced, (revision.id, parents_of(revision)))
+
+
+class Introduced(NamedTuple):
+    """An object a revision introduced."""
+
+    key: Key
+    type: int
+    path: bytes
+    candidates: tuple[Key, ...]
+    """What was at that path in the first two parents, or at a path this revision removed."""
+
+
+class Change(NamedTuple):
+    """One path at which a commit differs from all its parents; `key` is empty where it removed the path."""
+
+    path: bytes
+    type: int
+    key: Key
+    before: tuple[tuple[int, Key], ...]
+    """Type and key in each parent that has the path."""
+
+
+def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
+    """The refusal to push because an object is missing or broken."""
+    partial = " (a partial clone cannot push what it did not fetch)" if repository.is_partial else ""
+    return CannotSend(f"cannot push: {why}{partial}")
+
+
+# ---- revisions
+
+
+def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
+    """The revisions reachable from `tips` and not from `haves`, parents first.
+
+    Raises:
+        CannotSend: the repository does not have all of them, or not their parents.
+    """
+    haves = list(haves)
+    known = set(haves)
+    listing = Revisions()
+    commits: dict[RevisionId, None] = {}
+    others: list[Revision] = []
+    try:
+        for tip in dict.fromkeys(tips):
+            _add_tip(repository, tip, known, commits, others)
+    except (MissingObject, ReadingEnded, ValueError) as wrong:
+        raise cannot_send(repository, wrong) from wrong
+    if commits:
+        listing = _list_commits(repository, list(commits), haves)
+        for cut in repository.shallow():
+            if listing.has(cut):
+                raise CannotSend(
+                    f"cannot push from a shallow repository: the parents of {cut.hex()} are not here "
+                    "(git fetch --unshallow from where it was cloned)"
+                )
+    for revision in others:
+        listing.append(revision)
+    return listing
+
+
+def _add_tip(
+    repository: GitRepository,
+    tip: RevisionId,
+    known: set[RevisionId],
+    commits: dict[RevisionId, None],
+    others: list[Revision],
+) -> None:
+    """Follow a tip through its tags: commits to `commits`, the rest, inner tags first, to `others` and `known`."""
+    tags: list[Revision] = []
+    while tip not in known:
+        found = repository.objects.read(tip)
+        if found.type == COMMIT:
+            commits[tip] = None
+            break
+        known.add(tip)
+        if found.type != TAG:
+            tags.append(Revision(tip, found.type, (), tip))
+            break
+        target, kind = tag_target(found.text)
+        if kind in (TREE, BLOB):
+            tags.append(Revision(tip, TAG, (), target))
+            break
+        tags.append(Revision(tip, TAG, (target,), b""))
+        tip = target
+    others += reversed(tags)
+
+
+def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
+    """The commits reachable from `tips` and not from `haves`, parents first.
+
+    A have may be absent here, or lack ancestors of its own: then only haves that are whole cut the walk.
+    """
+    wanted = b"".join([hexlify(key) + b"\n" for key in tips])
+    known = [key for key in haves if len(key) == repository.id_length]
+    try:
+        return _walk(repository, wanted + _excluded(known))
+    except ToolFailed:
+        try:
+            return _walk(repository, wanted + _excluded(repository.whole(known)))
+        except ToolFailed as failed:
+            raise cannot_send(repository, failed) from failed
+
+
+def _walk(repository: GitRepository, asked: bytes) -> Revisions:
+    """The commits `git rev-list` names.
+
+    Raises:
+        ToolFailed: it failed.
+    """
+    # ignore-missing must come before stdin: git reads its arguments in order.
+    walk = ("rev-list", "--ignore-missing", "--topo-order", "--reverse", "--format=%T %P", "--stdin")
+    found = Revisions()
+    with _output(repository, asked, *walk) as output:
+        for line in output:
+            links = output.readline()
+            if not links.endswith(b"\n"):
+                break  # Git ended early, and its status says so.
+            tree, *parents = links.split()
+            found.append(Revision(unhexlify(line[7:-1]), COMMIT, tuple(map(unhexlify, parents)), unhexlify(tree)))
+    return found
+
+
+@contextlib.contextmanager
+def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
+    """What a git command writes where it reads `asked`.
+
+    Raises:
+        ToolFailed: it failed; raised where the context is left.
+    """
+    # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
+    with scratch(asked) as questions, scratch() as said:
+        process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+            if process.wait() != 0:
+                said.seek(0)
+                raise failure(command[0], process.returncode, said.read())
+        finally:
+            end(process)
+
+
+def _excluded(keys: Iterable[RevisionId]) -> bytes:
+    return b"".join([b"^" + hexlify(key) + b"\n" for key in keys])
+
+
+def graph_of(plan: Revisions) -> Sequence[Announced]:
+    """The revisions as they are announced."""
+    return _Graph(plan)
+
+
+def parents_of(revision: Revision) -> tuple[Parent, ...]:
+    """A revision's parents as a segment has them: git never leaves one out."""
+    return tuple([Parent(parent) for parent in revision.parents])
+
+
+# ---- what each revision introduced
+
+
+def introduced_few(repository: GitRepository, plan: Revisions) -> Iterator[list[Introduced]]:
+    """What each revision of a short plan introduced: trees are read and compared here, no further process is needed.
+
+    Raises:
+        CannotSend: an object is missing here.
+    """
+    trees = _Trees(repository)
+    try:
+        for revision in plan:
+            if revision.type != COMMIT:
+                yield _closure(trees, revision)
+                continue
+            before = [_root(repository, parent, plan) for parent in revision.parents]
+            changes: list[Change] = []
+            if revision.root not in before:
+                trees.compare(revision.root, before, b"", changes)
+            yield settle(revision, before, changes)
+    except (MissingObject, ReadingEnded, ValueError) as wrong:
+        raise cannot_send(repository, wrong) from wrong
+
+
+def introduced_many(repository: GitRepository, plan: Revisions) -> Iterator[list[Introduced]]:
+    """What each revision of a long plan introduced, through one `git diff-tree`.
+
+    Raises:
+        CannotSend: an object is missing here.
+    """
+    trees = _Trees(repository)
+    differences = _differences(repository, plan)
+    try:
+        for revision in plan:
+            if revision.type == COMMIT:
+                before = [_root(repository, parent, plan) for parent in revision.parents]
+                yield settle(revision, before, next(differences))
+            else:
+                yield _closure(trees, revision)
+    except (MissingObject, ReadingEnded, ValueError) as wrong:
+        raise cannot_send(repository, wrong) from wrong
+    finally:
+        differences.close()
+
+
+def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key:
+    root = plan.tree_of(commit)
+    return root if root is not None else commit_links(repository.objects.read(commit).text)[0]
+
+
+def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change]) -> list[Introduced]:
+    """What a commit introduced, its own object first; `before`: its parents' trees, `changes`: how it differs."""
+    records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
+    if revision.root in before:
+        return records
+    changes = list(changes)
+    here_before = set(before)
+    removed: list[Change] = []
+    for change in changes:
+        here_before.update([key for _, key in change.before])
+        if not change.key:
+            removed.append(change)
+    done = set()
+    if revision.root not in here_before:
+        done.add(revision.root)
+        records.append(Introduced(revision.root, TREE, b"", tuple(dict.fromkeys(before))[:2]))
+    for path, kind, key, old in changes:
+        # What a parent has at a path this commit changed or removed was moved, not introduced.
+        if key and kind and key not in here_before and key not in done:
+            done.add(key)
+            candidates = tuple(dict.fromkeys([k for t, k in old if t == kind]))[:2]
+            records.append(Introduced(key, kind, path, candidates or _moved_from(path, kind, removed)))
+    return records
+
+
+def _moved_from(path: bytes, kind: int, removed: list[Change]) -> tuple[Key, ...]:
+    """Objects removed by the same commit that a new path may be an edited copy of: same name, else same extension."""
+    if not removed:
+        return ()
+    name = path.rpartition(b"/")[2]
+    extension = name.rpartition(b".")[2]
+    same_name = []
+    same_extension = []
+    for change in removed:
+        keys = [key for t, key in change.before if t == kind]
+        if keys:
+            old = change.path.rpartition(b"/")[2]
+            if old == name:
+                same_name.append(keys[0])
+            elif old.rpartition(b".")[2] == extension:
+                same_extension.append(keys[0])
+    return tuple(dict.fromkeys(same_name + same_extension))[:2]
+
+
+class _Trees:
+    """Compares trees as `git diff-tree -c -r -t` does."""
+
+    def __init__(self, repository: GitRepository) -> None:
+        self._read = repository.objects.read
+        self._width = repository.id_length
+
+    def type_of(self, key: Key) -> int:
+        return self._read(key).type
+
+    def entries(self, key: Key) -> list[TreeEntry]:
+        found = self._read(key)
+        if found.type != TREE:
+            raise ValueError(f"object {key.hex()} is not a tree")
+        return parse_tree(found.text, self._width)
+
+    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], TreeEntry]:
+        """A folder and a file of one name are two paths, as in git's order."""
+        return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
+
+    def compare(self, new: Key, before: Sequence[Key], folder: bytes, changes: list[Change]) -> None:
+        """Add to `changes` each path below `folder` that differs from all of `before`; an empty key is no tree."""
+        olds = [self._by_name(key) for key in before]
+        entries = self.entries(new) if new else []
+        names = {(entry.name, entry.type == TREE) for entry in entries}
+        for entry in entries:
+            was = [old.get((entry.name, entry.type == TREE)) for old in olds]
+            if any(e is not None and e.key == entry.key and e.mode == entry.mode for e in was):
+                continue
+            self._add(folder + entry.name, entry.type, entry.key, was, changes)
+        for name, first in olds[0].items() if olds else ():
+            if name not in names:
+                was = [old.get(name) for old in olds]
+                if None not in was:
+                    self._add(folder + first.name, first.type, b"", was, changes)
+
+    def _add(self, path: bytes, kind: int, key: Key, was: Sequence[TreeEntry | None], changes: list[Change]) -> None:
+        changes.append(Change(path, kind, key, tuple([(e.type, e.key) for e in was if e is not None and e.type])))
+        if kind == TREE:
+            self.compare(key, [e.key if e is not None else b"" for e in was], path + b"/", changes)
+
+
+def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
+    """A tag's own object, or a bare tree or blob, with all it reaches where no parent carries that."""
+    records = [Introduced(revision.id, revision.type, b"", ())]
+    if not revision.root:
+        return records
+    kind = revision.type
+    if kind == TAG:
+        kind = trees.type_of(revision.root)
+        records.append(Introduced(revision.root, kind, b"", ()))
+    done = {revision.root}
+    todo = [(revision.root, b"")] if kind == TREE else []
+    while todo:
+        key, folder = todo.pop()
+        for entry in trees.entries(key):
+            if entry.type and entry.key not in done:
+                done.add(entry.key)
+                records.append(Introduced(entry.key, entry.type, folder + entry.name, ()))
+                if entry.type == TREE:
+                    todo.append((entry.key, folder + entry.name + b"/"))
+    return records
+
+
+# ---- git diff-tree
+
+_ABSENT = b"000000"
+
+
+def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[Change], None, None]:
+    """For each commit of `plan` the paths at which it differs from all its parents."""
+    asked = b"".join([b"%s\n" % hexlify(key) for key in plan.commits()])
+    compare = ("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev")
+    waiting = plan.commits()
+    try:
+        with _output(repository, asked, *compare) as output:
+            del asked
+            for commit, changes in _parse_raw(_tokens(output)):
+                for expected in waiting:  # A commit without a difference may not be named at all.
+                    if expected == commit:
+                        yield changes
+                        break
+                    yield []
+    except ToolFailed as failed:
+        raise cannot_send(repository, failed) from failed
+    for _ in waiting:
+        yield []
+
+
+def _tokens(output: IO[bytes]) -> Iterator[bytes]:
+    """NUL-ended pieces of a stream."""
+    rest = b""
+    while block := output.read(1 << 18):
+        pieces = (rest + block).split(b"\0")
+        rest = pieces.pop()
+        yield from pieces
+
+
+def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Change]]]:
+    """`diff-tree --raw -z` output: a commit's id, then for each path modes, keys and status, then the path."""
+    commit = b""
+    changes: list[Change] = []
+    for token in tokens:
+        if not token.startswith(b":"):
+            if commit:
+                yield commit, changes
+            commit, changes = unhexlify(token), []
+            continue
+        fields = token.lstrip(b":").split(b" ")
+        parents = (len(fields) - 3) // 2
+        kinds = [_raw_type(mode) for mode in fields[: parents + 1]]
+        keys = [unhexlify(key) for key in fields[parents + 1 : -1]]
+        before = tuple([(kind, key) for kind, key in zip(kinds[:-1], keys[:-1], strict=True) if kind > 0])
+        path = next(tokens)
+        if kinds[-1] >= 0:
+            changes.append(Change(path, kinds[-1], keys[-1], before))
+        elif before:
+            changes.append(Change(path, before[0][0], b"", before))
+    if commit:
+        yield commit, changes
+
+
+def _raw_type(mode: bytes) -> int:
+    """The type a mode stands for: 0 a submodule, -1 no such path."""
+    return -1 if mode == _ABSENT else mode_type(canonical_mode(int(mode, 8)))

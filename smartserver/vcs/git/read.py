@@ -1,0 +1,182 @@
+"""A push: the planned revisions, each with its new records, as segments ready to send.
+
+Texts are read in the order they are sent, so no more than a chunk of the plan and the writer's own cache is in memory,
+however long the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Self
+
+from smartserver.errors import LimitExceeded
+from smartserver.records import limits
+from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter
+from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.varint import decode
+from smartserver.vcs.base import CannotSend
+from smartserver.vcs.collector import rare_collections
+from smartserver.vcs.git.objects import (
+    BLOB,
+    METAS,
+    TYPE_NAMES,
+    GitObject,
+    MissingObject,
+    ReadingEnded,
+    TooLarge,
+    stream,
+)
+from smartserver.vcs.git.plan import (
+    Introduced,
+    Revision,
+    Revisions,
+    cannot_send,
+    graph_of,
+    introduced_few,
+    introduced_many,
+    parents_of,
+    revisions,
+)
+from smartserver.vcs.git.repository import GitRepository
+
+FEW = 64
+"""Revisions up to which trees are compared here, and the writer uses the direct predecessor as base: starting another
+process costs about as much."""
+
+_CACHE = 64 << 20
+"""Bytes of text kept as bases; git gives dropped ones again, so the double of it saves no time."""
+
+_CHUNK = 20_000
+"""Objects asked for at once of a process that reads ahead."""
+
+
+class GitPlan:
+    """What a push of `tips` sends to a server that holds `haves`; one plan belongs to one repository."""
+
+    def __init__(self, repository: GitRepository, sending: Revisions, excluded: frozenset[Key] = frozenset()) -> None:
+        self._repository = repository
+        self._sending = sending
+        self._excluded = excluded
+        self._partial = repository.is_partial
+        self.graph: Sequence[Announced] = graph_of(sending)
+
+    @property
+    def bulk(self) -> bool:
+        """Whether it is long enough for the ways of a bulk push."""
+        return len(self._sending) > FEW
+
+    def without_bases(self, keys: Collection[Key]) -> Self:
+        """The same plan, using none of `keys` as a delta base."""
+        return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
+
+    def segments(self) -> Iterator[bytes]:
+        """Whole segments in the order of `graph`; may be asked for again.
+
+        Raises:
+            CannotSend: an object is missing here, or more than a server takes: of one object, or of a revision.
+        """
+        with rare_collections():
+            yield from self._segments()
+
+    def _segments(self) -> Iterator[bytes]:
+        repository = self._repository
+        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=_CACHE)
+        writer.begin(self.graph)
+        look = introduced_many if self.bulk else introduced_few
+        pairs = zip(self._sending, look(repository, self._sending), strict=True)
+        odd: dict[Key, bytes] = {}
+        try:
+            for chunk in _chunks(pairs):
+                asked = dict.fromkeys([record.key for _, records in chunk for record in records])
+                keys = [key for key in asked if not writer.sent(0, key)]
+                unread = set(keys)
+                if self.bulk:
+                    objects = stream(repository.start, keys, limits.MAX_TAKEN)
+                else:
+                    objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
+                for revision, records in chunk:
+                    items = [self._record(revision, record, objects, unread, odd) for record in records]
+                    yield _segment(writer, revision, items)
+        except (MissingObject, ReadingEnded) as wrong:
+            raise cannot_send(repository, wrong) from wrong
+
+    def _record(
+        self,
+        revision: Revision,
+        record: Introduced,
+        objects: Iterator[GitObject],
+        unread: set[Key],
+        odd: dict[Key, bytes],
+    ) -> NewRecord | Repeated:
+        """A record for the writer; `odd`: the metas of objects of another type than the trees that hold them say."""
+        candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
+        if self._partial and record.type == BLOB:
+            candidates = []  # Asking for one that was not fetched would end the process that is asked.
+        if record.key not in unread:  # Most of a copy's text is never needed.
+            meta = odd.get(record.key) or METAS[record.type]
+            return Repeated(0, record.key, meta, candidates, record.path)
+        try:
+            found = next(objects)
+        except TooLarge as wrong:
+            raise _too_large(revision, record, wrong.size) from wrong
+        unread.remove(record.key)
+        meta = METAS[found.type]
+        if found.type != record.type:
+            odd[record.key] = meta
+        return NewRecord(0, record.key, meta, found.text, candidates, record.path)
+
+    def _text(self, kind: int, key: Key) -> bytes:
+        return self._repository.objects.read(key).text
+
+
+def _segment(writer: SegmentWriter, revision: Revision, items: Sequence[NewRecord | Repeated]) -> bytes:
+    """The segment of a revision, if a server takes it."""
+    try:
+        segment = writer.segment(revision.id, parents_of(revision), items)
+    except LimitExceeded as wrong:
+        raise CannotSend(f"cannot push {_named(revision)}: {wrong}") from wrong
+    size, _ = decode(segment, 0)
+    if size > limits.MAX_TAKEN:
+        raise CannotSend(
+            f"cannot push {_named(revision)}: its new content has {size} bytes (compressed), expected no more than "
+            f"{limits.MAX_TAKEN} in one commit"
+        )
+    return segment
+
+
+def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
+    """The refusal to push an object, by the name its user knows it by."""
+    what = f"{TYPE_NAMES[record.type].decode('ascii')} {record.key.hex()}"
+    if record.path:
+        what = f"{record.path.decode('utf-8', 'backslashreplace')!r} ({what})"
+    where = "" if record.key == revision.id else f" of {_named(revision)}"
+    return CannotSend(f"cannot push {what}{where}: it has {size} bytes, expected no more than {limits.MAX_TAKEN}")
+
+
+def _named(revision: Revision) -> str:
+    return f"{TYPE_NAMES[revision.type].decode('ascii')} {revision.id.hex()}"
+
+
+def _chunks(
+    pairs: Iterable[tuple[Revision, list[Introduced]]],
+) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
+    chunk: list[tuple[Revision, list[Introduced]]] = []
+    count = 0
+    for pair in pairs:
+        chunk.append(pair)
+        count += len(pair[1])
+        if count >= _CHUNK:
+            yield chunk
+            chunk, count = [], 0
+    if chunk:
+        yield chunk
+
+
+def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
+    """What to send so that a server that holds `haves` holds `tips`.
+
+    Raises:
+        CannotSend: the repository does not have all of it.
+    """
+    repository.objects.open()  # It gets ready while revisions are listed.
+    return GitPlan(repository, revisions(repository, tips, haves))

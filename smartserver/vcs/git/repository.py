@@ -1,0 +1,298 @@
+"""A git repository on this machine: what it is, its refs, and which of its revisions are whole. Stock plumbing only.
+
+Replacement objects and grafts are switched off for every command: what is sent and stored is what the objects say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import subprocess
+from binascii import hexlify, unhexlify
+from collections.abc import Iterable, Mapping
+from typing import IO, Self
+
+from smartserver.records.model import Kind, RevisionId
+from smartserver.vcs.base import ToolFailed
+from smartserver.vcs.git.objects import GitObject, ObjectReader, end
+from smartserver.vcs.git.system import GIT
+
+_MAX_CHECKS = 8
+"""Most processes spent on telling whole candidates from broken ones; the rest are not offered."""
+
+_ANCESTOR_STEPS = tuple(1 << n for n in range(13))
+"""Distances of the ancestors offered below a head; the walk to the last one costs about 0.1 s."""
+
+_ANCESTOR_HEADS = 8
+
+
+class GitRepository:
+    """The repository at `git_dir`. Use it as a context manager, or close it: it may keep a process open."""
+
+    def __init__(self, git_dir: str | os.PathLike[str], environment: Mapping[str, str]) -> None:
+        self.git_dir = os.path.abspath(git_dir)
+        self.environment = {
+            **environment,
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git hints at any file it can open.
+            # A partial clone must not fetch what it lacks while it is read: a push would turn into a download.
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "none",  # The same for git before 2.44.
+        }
+        self.objects = ObjectReader(self.start)
+        self._config: dict[str, list[bytes]] | None = None
+        self._common_dir: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes it keeps open."""
+        self.objects.close()
+
+    # ---- running git
+
+    def start(
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
+        stdout: IO[bytes] | int = subprocess.DEVNULL,
+        stderr: IO[bytes] | int = subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
+        """A git command on this repository, started."""
+        command = ["git", "--git-dir", self.git_dir, *arguments]
+        return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=self.environment)
+
+    def run(self, *arguments: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
+        """What a git command wrote.
+
+        Raises:
+            ToolFailed: its exit status is not one of `accept`.
+        """
+        process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            written, said = process.communicate(stdin)
+        except BaseException:
+            end(process)
+            raise
+        if process.returncode not in accept:
+            raise failure(arguments[0], process.returncode, said)
+        return written
+
+    # ---- what it is
+
+    @property
+    def vcs(self) -> str:
+        """`git sha1` or `git sha256`."""
+        return f"git {self.object_format}"
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """One kind: every git object is a record, its type is the record's meta."""
+        return GIT[self.vcs].kinds
+
+    @property
+    def object_format(self) -> str:
+        """`sha1` or `sha256`."""
+        return (self.config("extensions.objectformat") or b"sha1").decode("ascii")
+
+    @property
+    def id_length(self) -> int:
+        """Bytes of an object id: 20 or 32."""
+        return 32 if self.object_format == "sha256" else 20
+
+    @property
+    def common_dir(self) -> str:
+        """Where objects and shared refs live: another place than `git_dir` in a linked work tree."""
+        if self._common_dir is None:
+            common = self.environment.get("GIT_COMMON_DIR")
+            if not common:
+                try:
+                    with open(os.path.join(self.git_dir, "commondir"), encoding="utf-8") as file:
+                        common = file.read().rstrip("\n")
+                except FileNotFoundError:
+                    common = "."
+            self._common_dir = os.path.normpath(os.path.join(self.git_dir, common))
+        return self._common_dir
+
+    @property
+    def object_dir(self) -> str:
+        """The folder new objects are written to."""
+        return self.environment.get("GIT_OBJECT_DIRECTORY") or os.path.join(self.common_dir, "objects")
+
+    def shallow(self) -> set[RevisionId]:
+        """Commits whose parents are not here although they have some."""
+        name = self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
+        try:
+            with open(name, encoding="ascii") as file:
+                return {bytes.fromhex(line) for line in file.read().split()}
+        except FileNotFoundError:
+            return set()
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether history was cut off below some commits."""
+        return bool(self.shallow())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it was cloned without some of the objects."""
+        settings = self.settings()
+        return "extensions.partialclone" in settings or any(
+            name.startswith("remote.") and name.endswith(".promisor") and boolean(values[-1])
+            for name, values in settings.items()
+        )
+
+    # ---- configuration
+
+    def settings(self) -> Mapping[str, list[bytes]]:
+        """The whole configuration, read once: section and name in lower case, all values in order."""
+        if self._config is None:
+            self._config = {}
+            for item in self.run("config", "-z", "--list").split(b"\0"):
+                if item:
+                    name, _, value = item.partition(b"\n")
+                    value = value if b"\n" in item else b"true"  # A name alone is a true boolean.
+                    self._config.setdefault(name.decode("utf-8", "surrogateescape"), []).append(value)
+        return self._config
+
+    def config(self, name: str) -> bytes | None:
+        """The value that counts of one setting, or None."""
+        values = self.settings().get(name)
+        return values[-1] if values else None
+
+    def flag(self, *names: str) -> bool:
+        """The first of these settings that is there, as a boolean; False where none is."""
+        return next((boolean(value) for name in names if (value := self.config(name)) is not None), False)
+
+    def number(self, *names: str, default: int) -> int:
+        """The first of these settings that is there, as git reads a number (`10k`), else `default`."""
+        for name in names:
+            value = self.config(name)
+            if value is not None:
+                text = value.decode("ascii", "replace").strip().lower()
+                shift = {"k": 10, "m": 20, "g": 30}.get(text[-1:], 0)
+                with contextlib.suppress(ValueError):
+                    return int(text[:-1] if shift else text) << shift
+        return default
+
+    # ---- refs and revisions
+
+    def refs(self) -> dict[bytes, RevisionId]:
+        """Every ref and its tip, which may be an object of any type."""
+        lines = self.run("for-each-ref", "--format=%(objectname) %(refname)").splitlines()
+        return {name: unhexlify(key) for key, _, name in (line.partition(b" ") for line in lines)}
+
+    def head(self) -> bytes | None:
+        """The ref HEAD names, which may not exist yet; None when HEAD is detached."""
+        return self.run("symbolic-ref", "-q", "HEAD", accept=(0, 1)).rstrip(b"\n") or None
+
+    def find(self, name: bytes) -> GitObject | None:
+        """The object a ref, id or expression stands for, or None."""
+        return self.objects.find(name)
+
+    def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
+        """Whether `revision` is or descends from `ancestor`; False where one of them is not here."""
+        process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
+        return process.wait() == 0
+
+    def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
+        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
+
+        `candidates`: tips of the remote as last seen. After those of them that are whole come the tips of the refs, and
+        of the refs of alternates; where none of them is whole, some ancestors of the heads, in case the refs are ahead
+        of the remote. A shallow or partial repository offers nothing.
+        """
+        if self.is_shallow or self.is_partial:
+            return []
+        refs = self.refs()
+        tips = {*refs.values(), *self._borrowed}
+        wanted = [key for key in dict.fromkeys(candidates) if len(key) == self.id_length][:limit]
+        whole = set(self.whole([key for key in wanted if key not in tips]))
+        seen = [key for key in wanted if key in tips or key in whole]
+        heads = self._by_weight(refs) + self._borrowed
+        haves = dict.fromkeys(seen + heads)
+        if not seen and len(haves) < limit:
+            haves.update(dict.fromkeys(self._ancestors(heads[:_ANCESTOR_HEADS])))
+        return list(haves)[:limit]
+
+    @functools.cached_property
+    def _borrowed(self) -> list[RevisionId]:
+        """Commits that refs of alternates name (`git clone --reference`), newest first."""
+        if not self.environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES") and not os.path.exists(
+            os.path.join(self.object_dir, "info", "alternates")
+        ):
+            return []
+        # It fails where an alternate is damaged, or none has a ref: then nothing is offered of them.
+        lines = self.run("rev-list", "--no-walk", "--alternate-refs", accept=(0, 128, 129)).split()
+        return [unhexlify(line) for line in lines]
+
+    def _by_weight(self, refs: Mapping[bytes, RevisionId]) -> list[RevisionId]:
+        """Tips of all refs: HEAD's, then branches, then what remotes had, then the rest."""
+        head = self.head()
+
+        def weight(name: bytes) -> int:
+            if name == head:
+                return 0
+            for n, prefix in enumerate((b"refs/heads/", b"refs/remotes/"), 1):
+                if name.startswith(prefix):
+                    return n
+            return 3
+
+        return [refs[name] for name in sorted(refs, key=weight)]
+
+    def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
+        """Those of `names` (ids or expressions) that are here: id and type."""
+        asked = b"".join([name + b"\n" for name in names])
+        if not asked:
+            return []
+        answers = self.run("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=asked).splitlines()
+        rows = [line.split(b" ") for line in answers]
+        return [
+            (unhexlify(row[0]), row[1])
+            for row in rows
+            if len(row) == 2 and row[1] in (b"commit", b"tag", b"tree", b"blob")
+        ]
+
+    def _ancestors(self, heads: list[RevisionId]) -> list[RevisionId]:
+        """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        names = [b"%s~%d" % (hexlify(head), step) for step in _ANCESTOR_STEPS for head in heads]
+        return [key for key, kind in self.existing(names) if kind == b"commit"]
+
+    def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
+        """Those of `keys` from which everything can be reached: refs, of alternates too, vouch for what they reach,
+        the rest is walked."""
+        here = [key for key, _ in self.existing([hexlify(key) for key in keys])]
+        whole: list[RevisionId] = []
+        groups = [here] if here else []
+        for _ in range(_MAX_CHECKS):
+            if not groups:
+                break
+            group = groups.pop(0)
+            if self._reaches_all(group):
+                whole += group
+            elif len(group) > 1:
+                half = len(group) // 2
+                groups += [group[:half], group[half:]]
+        return whole
+
+    def _reaches_all(self, keys: list[RevisionId]) -> bool:
+        process = self.start("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", stdin=subprocess.PIPE)
+        lines = [hexlify(key) + b"\n" for key in keys] + [b"^" + hexlify(key) + b"\n" for key in self._borrowed]
+        process.communicate(b"".join(lines))
+        return process.returncode == 0
+
+
+def boolean(value: bytes) -> bool:
+    """A setting as git reads a boolean."""
+    return value.strip().lower() not in (b"", b"false", b"no", b"off", b"0")
+
+
+def failure(command: str, status: int, said: bytes) -> ToolFailed:
+    """The error for a git command that failed, with the first and the last line it said: what is wrong, and so what."""
+    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line and not line.startswith("hint:")]
+    return ToolFailed(f"git {command}", status, "; ".join(dict.fromkeys(lines[:1] + lines[-1:])))

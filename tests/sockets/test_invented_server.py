@@ -1,0 +1,31 @@
+"""A real server of a system that nothing of ours knows: the program imports the module that registers it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import invented
+import pytest
+from invented import use
+from serving import Server
+
+from smartserver.client.call import Client
+from smartserver.client.media.tcp import TcpMedium
+
+pytestmark = pytest.mark.sockets
+
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(invented.__file__).parent)!r})
+import invented
+from smartserver.cli.main import main
+main()
+"""
+
+
+def test_it_is_served(tmp_path: Path) -> None:
+    with (
+        Server(tmp_path, program=("-c", PROGRAM)) as server,
+        Client(lambda: TcpMedium("127.0.0.1", server.port)) as client,
+    ):
+        use(client, "slates")

@@ -1,0 +1,62 @@
+"""records.system: what is asked of a system, and how systems are found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from smartserver.errors import Unsupported
+from smartserver.records.check import check_bytes
+from smartserver.records.faults import FaultChecker, Role
+from smartserver.records.model import Record
+from smartserver.records.system import System, system_of
+
+
+def test_an_unknown_one_is_refused_by_name() -> None:
+    with pytest.raises(Unsupported, match=r"version-control system 'cvs'.*bzr 2a, git sha1, git sha256"):
+        system_of("cvs")
+
+
+@pytest.mark.parametrize("vcs", ["bzr 2a", "git sha1", "git sha256"])
+def test_each_fits_its_kinds(vcs: str) -> None:
+    system = system_of(vcs)
+    assert system.name == vcs
+    assert system.own_kind == 0
+    assert system.content_keys == {number for number, kind in enumerate(system.kinds) if not check_bytes(kind)}
+    assert all(number < len(system.kinds) for number in system.of_revision)
+
+
+def test_what_one_does_not_say() -> None:
+    system = System()
+    assert system.own_kind is None
+    assert system.label is None
+    assert not system.content_keys | system.of_revision
+    assert not system.may_refer(0, b"meta")
+    assert system.own_parents(b"key", b"meta", b"text") == ()
+    assert system.references(0, b"key", b"meta", b"text") == ()
+    assert system.content is None
+    checker = system.faults
+    assert type(checker) is FaultChecker
+    assert checker.look(0, b"meta", b"text", None) == ((), ())
+    assert not checker.role_faults(Role(0, b"key", "name"), Record(0, b"key", b"meta", b"text"))
+
+
+@pytest.mark.parametrize(
+    ("module", "vcs", "absent"),
+    [("smartserver.vcs.git.system", "git sha1", "bzr"), ("smartserver.vcs.bzr.system", "bzr 2a", "git")],
+)
+def test_looking_for_one_that_is_registered_loads_no_other(module: str, vcs: str, absent: str) -> None:
+    look = f"from smartserver.records.system import system_of; system_of({vcs!r})"
+    script = f"import sys, {module}; {look}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
+    assert module in loaded
+    assert not [name for name in loaded if name.startswith(f"smartserver.vcs.{absent}")]
+
+
+def test_all_are_found_without_being_imported() -> None:
+    script = "from smartserver.records.system import every_system; print(*sorted(every_system()), sep=', ')"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "bzr 2a, git sha1, git sha256\n"

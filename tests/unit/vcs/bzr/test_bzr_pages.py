@@ -1,0 +1,227 @@
+"""vcs.bzr.pages: pages of Breezy's two maps, read strictly."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+
+import pytest
+from bzr_samples import FIRST, SECOND
+
+from smartserver.vcs.bzr.pages import (
+    MAX_PAGE,
+    SHARED_BYTES,
+    Entry,
+    Leaf,
+    Node,
+    is_node,
+    leaf_head,
+    leaf_texts,
+    read_entry,
+    read_leaf,
+    read_node,
+    search_key,
+)
+
+REVISION, INVENTORY, ENTRIES = (record.text for record in SECOND[:3])
+NAMES = FIRST[3].text
+PAGE = b"sha1:" + b"0123456789" * 4
+NODE = b"chknode:\n65536\n2\n700\nab\n" + b"".join(b"%c\0%b\n" % (place, PAGE) for place in (0, 7, 255))
+
+
+# ---- pages
+
+
+def test_a_page_of_pages() -> None:
+    assert is_node(NODE)
+    assert read_node(NODE) == Node(2, b"ab", {b"\0": PAGE, b"\7": PAGE, b"\xff": PAGE})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"65536", b"-1"),
+        (b"\n2\n", b"\n3\n"),
+        (b"\nab\n", b"\nninebytes\n"),
+        (b"\7\0", b"\7\7\0"),
+        (b"\7\0", b"\0\0"),
+        (b"\7\0", b"\0"),
+        (b"\n\7\0sha1:", b"\n\7\0sha2:"),
+        (b"\xff\0" + PAGE + b"\n", b"\xff\0" + PAGE),
+    ],
+)
+def test_no_page_of_pages(old: bytes, new: bytes) -> None:
+    assert NODE.count(old) == 1
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        read_node(NODE.replace(old, new))
+
+
+def test_a_page_of_no_pages() -> None:
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        read_node(b"chknode:\n65536\n1\n0\n\n")
+
+
+def test_a_page_of_as_many_pages_as_there_are_bytes_but_newlines() -> None:
+    lines = [b"%c\0%b\n" % (place, PAGE) for place in range(256) if place != 10]
+    head = b"chknode:\n65536\n1\n255\n\n"
+    assert len(read_node(head + b"".join(lines)).children) == 255
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        read_node(head + b"".join(lines) + lines[0])
+
+
+@pytest.mark.parametrize("read", [leaf_texts, read_leaf, leaf_head])
+def test_a_page_longer_than_it_may_be(read: Callable[[bytes], object]) -> None:
+    """What is read of a leaf of small items is many times as long as that."""
+    head, rest = b"chkleaf:\n65536\n1\n1\n\na\0005\nsymlink: a\n\n\nr1\n", b"\n"
+    longest = head + b"t" * (MAX_PAGE - len(head) - len(rest)) + rest
+    read(longest)
+    with pytest.raises(ValueError, match="cannot be read as a page: 4194305 bytes"):
+        read(longest.replace(b"r1", b"r12", 1))
+    with pytest.raises(ValueError, match="cannot be read as a page"):
+        read_node(NODE + b"x" * MAX_PAGE)
+
+
+def test_a_leaf_of_entries() -> None:
+    assert not is_node(ENTRIES)
+    parts, items = read_leaf(ENTRIES)
+    assert parts == 1
+    assert list(items) == [b"lib-id", b"link-id", b"readme-id", b"root-id", b"run-id"]
+    assert items[b"link-id"] == b"symlink: link-id\nroot-id\nlink\njoe@example.org-1\nlib/run"
+
+
+def test_a_leaf_of_names() -> None:
+    names = {
+        b"\0": b"root-id",
+        b"lib-id\0run": b"run-id",
+        b"root-id\0README": b"readme-id",
+        b"root-id\0lib": b"lib-id",
+        b"root-id\0link": b"link-id",
+    }
+    assert read_leaf(NAMES) == Leaf(2, names)
+    assert leaf_texts(NAMES) == {}
+
+
+@pytest.mark.parametrize("prefix", [b"l", b"lib-id", b"lib-id\0", b"lib-id\0run"])
+def test_what_all_keys_begin_with(prefix: bytes) -> None:
+    keys = [b"lib-id\0run", b"lib-id\0runner"]
+    lines = b"".join(b"%b\0001\nan-id\n" % key.removeprefix(prefix) for key in keys)
+    text = b"chkleaf:\n65536\n2\n2\n%b\n%b" % (prefix, lines)
+    assert read_leaf(text) == Leaf(2, dict.fromkeys(keys, b"an-id"))
+    assert leaf_texts(text) == {}
+
+
+@pytest.mark.parametrize("prefix", [b"", b"a", b"a-file-id"])
+def test_what_all_ids_begin_with(prefix: bytes) -> None:
+    text = b"chkleaf:\n65536\n1\n1\n%b\n%b\0004\ndir: a-file-id\n\n\nr1\n" % (prefix, b"a-file-id".removeprefix(prefix))
+    assert leaf_texts(text) == {b"a-file-id\0r1": b""}
+    assert read_leaf(text).items == {b"a-file-id": b"dir: a-file-id\n\n\nr1"}
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_empty_leaf(parts: int) -> None:
+    text = b"chkleaf:\n65536\n%d\n0\n\n" % parts
+    assert leaf_texts(text) == {}
+    assert read_leaf(text) == Leaf(parts, {})
+
+
+@pytest.mark.parametrize("text", [ENTRIES, NAMES])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"chkleaf:", b"chkpage:"),
+        (b"65536", b""),
+        (b"\n5\n", b"\n4\n"),
+        (b"\n5\n", b"\n6\n"),
+        (b"\n5\n\n", b"\n5\n\0\0\n"),
+        (b"\n5\n\n", b"\n5\nx\n"),
+        (b"run", b"r\0un"),
+        (b"lib-id\n", b"lib-id"),
+    ],
+)
+def test_no_leaf(text: bytes, old: bytes, new: bytes) -> None:
+    assert old in text
+    wrong = text.replace(old, new, 1)
+    if (text, new) == (NAMES, b"\n5\nx\n"):
+        assert b"xlib-id\0run" in read_leaf(wrong).items  # Whose names these are is not said twice.
+        return
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        leaf_texts(wrong)
+    if new != b"\n5\nx\n":
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read_leaf(wrong)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"lib-id\x004\ndir", b"lib-id\x005\ndir"),
+        (b"dir: lib-id", b"dir:lib-id"),
+        (b"dir: lib-id", b"dir: lib"),
+        (b"dir: lib-id", b"tree: lib-id"),
+        (b"\nlib\njoe@example.org-1\n", b"\nlib\n\n"),
+        (b"\n19\nN\n", b"\n19\nno\n"),
+        (b"\n19\nN\n", b"\n-19\nN\n"),
+        (b"14ef6f7a", b"14EF6F7A"),
+        (b"root-id\0", b"lib-id\0"),
+        (b"dir: root-id", b"file: root-id"),
+        (b"Y\n", b"Y"),
+        (b"Y\n", b"Y\nY\n"),
+    ],
+)
+def test_no_leaf_of_entries(old: bytes, new: bytes) -> None:
+    assert ENTRIES.count(old) == 1
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        leaf_texts(ENTRIES.replace(old, new))
+
+
+def test_a_key_that_comes_twice() -> None:
+    item = b"a\0004\ndir: a\n\n\nr1\n"
+    for read in (leaf_texts, read_leaf):
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read(b"chkleaf:\n65536\n1\n2\n\n" + item + item.replace(b"r1", b"r2"))
+
+
+@pytest.mark.parametrize("read", [leaf_texts, read_leaf])
+def test_what_grows_beyond_its_bytes_is_refused(read: Callable[[bytes], object]) -> None:
+    count = 40_000
+    lines = b"".join(b"%d\0001\nx\n" % number for number in range(count))
+    prefix = b"x" * (SHARED_BYTES // count)
+    small = b"chkleaf:\n65536\n2\n%d\na\0%b\n%b" % (count, prefix[:40], lines)
+    read(small)
+    for said in (count, 1):  # Whatever it says of itself.
+        with pytest.raises(ValueError, match="cannot be read as a leaf"):
+            read(b"chkleaf:\n65536\n2\n%d\na\0%b\n%b" % (said, prefix, lines))
+
+
+# ---- entries
+
+
+@pytest.mark.parametrize(
+    ("value", "entry"),
+    [
+        (b"dir: root-id\n\n\nr1", Entry("dir", b"root-id", b"", b"", b"r1")),
+        (
+            b"file: f-id\nroot-id\nname\nr1\n14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2\n19\nY",
+            Entry("file", b"f-id", b"root-id", b"name", b"r1", b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2", 19, True),
+        ),
+        (
+            b"symlink: s-id\nroot-id\nname\nr1\nup",
+            Entry("symlink", b"s-id", b"root-id", b"name", b"r1", target=b"up"),
+        ),
+        (b"tree: t-id\nroot-id\nname\nr1\nr0", Entry("tree", b"t-id", b"root-id", b"name", b"r1", target=b"r0")),
+    ],
+)
+def test_entries(value: bytes, entry: Entry) -> None:
+    assert read_entry(value) == entry
+    assert entry.text_key == entry.file_id + b"\0r1"
+    for wrong in (value + b"\n", value[: value.rindex(b"\n")], b"x" + value, value.replace(b"-id", b"\0id")):
+        with pytest.raises(ValueError, match="cannot be read as an entry"):
+            read_entry(wrong)
+
+
+def test_search_keys() -> None:
+    assert search_key(b"a-file-id") == zlib.crc32(b"a-file-id").to_bytes(4, "big")
+    assert search_key(b"a", b"b") == search_key(b"a") + b"\0" + search_key(b"b")
+    newline = next(b"%d" % number for number in range(10_000) if b"\n" in zlib.crc32(b"%d" % number).to_bytes(4, "big"))
+    assert search_key(newline) == re.sub(b"\n", b"_", zlib.crc32(newline).to_bytes(4, "big"))

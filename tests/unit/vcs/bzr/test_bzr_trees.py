@@ -1,0 +1,133 @@
+"""Whatever two trees look like, what is called new is what the parents' trees do not reach, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from bzr_maps import entry, write
+
+from smartserver.vcs.bzr.pages import is_node, read_node
+from smartserver.vcs.bzr.rows import rows
+from smartserver.vcs.bzr.trees import Difference, Page
+
+Items = dict[bytes, bytes]
+
+
+class Store:
+    """Pages, and how often they were asked for."""
+
+    def __init__(self) -> None:
+        self.pages: dict[bytes, bytes] = {}
+        self.rounds = 0
+
+    def compare(self, new: bytes, olds: Sequence[bytes], *, entries: bool = True) -> Difference:
+        read: dict[bytes, Page] = {}
+        found = Difference(read)
+        for keys in found.compare(new, olds, entries=entries):
+            assert not read.keys() & set(keys)
+            read.update({key: Page(self.pages[key]) for key in keys})
+            self.rounds += 1
+        return found
+
+    def reach(self, root: bytes) -> set[bytes]:
+        found = {root}
+        page = self.pages[root]
+        if is_node(page):
+            for key in read_node(page).children.values():
+                found |= self.reach(key)
+        return found
+
+    def texts(self, root: bytes) -> set[tuple[bytes, bytes]]:
+        leaves = [self.pages[key] for key in self.reach(root) if not is_node(self.pages[key])]
+        return {(row[0], row[3]) for page in leaves for row in rows(page)}
+
+
+def check(store: Store, new: bytes, olds: Sequence[bytes]) -> None:
+    found = store.compare(new, olds)
+    before = set[bytes]().union(*[store.reach(old) for old in olds])
+    assert {page.key for page in found.pages} == store.reach(new) - before
+    assert len({page.key for page in found.pages}) == len(found.pages)
+    texts = set[tuple[bytes, bytes]]().union(*[store.texts(old) for old in olds])
+    named = {(text.entry.file_id, text.entry.revision) for text in found.texts}
+    assert named == store.texts(new) - texts
+    near = [store.reach(old) for old in olds[:2]]
+    older: dict[bytes, set[bytes]] = {}
+    for file_id, revision in [row for old in olds[:2] for row in store.texts(old)]:
+        older.setdefault(file_id, set()).add(revision)
+    for page in found.pages:
+        assert len(page.candidates) <= 2
+        assert all(any(key in pages for pages in near) for key in page.candidates)
+    for text in found.texts:
+        assert set(text.candidates) == older.get(text.entry.file_id, set())
+
+
+def changed(chance: random.Random, items: Items, number: int) -> Items:
+    """The items with some more, fewer and others."""
+    made = dict(items)
+    for _ in range(chance.choice((0, 1, 1, 2, 30))):
+        what = chance.random()
+        if what < 0.4 or not made:
+            file_id = b"file-%x" % chance.getrandbits(16)
+        else:
+            file_id = chance.choice(sorted(made))
+        if what > 0.8 and made:
+            made.pop(file_id)
+        else:
+            kind = chance.choice(("file", "file", "file", "dir", "symlink"))
+            made[file_id] = entry(file_id, b"rev-%d" % number, kind=kind)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_new_is_what_no_parent_reaches(seed: int) -> None:
+    chance = random.Random(seed)
+    store = Store()
+    items: list[Items] = [{}]
+    for number in range(1, 60):
+        made = changed(chance, chance.choice(items[-5:]), number)
+        if chance.random() < 0.3:
+            made |= {key: value for key, value in chance.choice(items).items() if chance.random() < 0.3}
+        items.append(made)
+    # Pages of differing sizes: what is a leaf in one tree is many in the other.
+    roots = [write(store.pages, each, chance.choice((2, 2, 5, 5, 40))) for each in items]
+    for _ in range(40):
+        new, *olds = chance.sample(roots, chance.choice((1, 2, 2, 3, 4)))
+        check(store, new, olds)
+
+
+def test_a_map_of_names_has_no_texts() -> None:
+    store = Store()
+    roots = [write(store.pages, {b"%x" % n: b"value %d" % n for n in range(count)}, 3) for count in (20, 21)]
+    found = store.compare(roots[1], roots[:1], entries=False)
+    assert found.pages
+    assert found.texts == []
+
+
+def test_a_map_that_is_the_same_is_not_read() -> None:
+    store = Store()
+    assert store.compare(b"sha1:1", [b"sha1:0", b"sha1:1"]).pages == []
+    assert store.rounds == 0
+
+
+def test_pages_are_asked_for_together() -> None:
+    """A tree of a thousand pages whose leaves all changed takes a question a level, not one a page."""
+    store = Store()
+    roots = [
+        write(store.pages, {b"file-%d" % n: entry(b"file-%d" % n, b"rev-%d" % revision) for n in range(3000)}, 4)
+        for revision in (1, 2)
+    ]
+    check(store, roots[1], roots[:1])
+    assert len(store.pages) > 1000
+    assert store.rounds < 8
+
+
+def test_a_broken_page_is_refused() -> None:
+    store = Store()
+    store.pages[b"sha1:1"] = b"chknode:\n1\n1\n1\n\nno child\n"
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        store.compare(b"sha1:1", [])
+    store.pages[b"sha1:1"] = b"no page"
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        store.compare(b"sha1:1", [], entries=False)

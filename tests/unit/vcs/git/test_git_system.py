@@ -1,0 +1,297 @@
+"""Parents and references of git's objects, in the forms real histories have."""
+
+from __future__ import annotations
+
+import hashlib
+from binascii import hexlify
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smartserver.records.check import make_check, verify_record
+from smartserver.records.model import Kind
+from smartserver.vcs.git.system import BLOB, COMMIT, GIT, TAG, TREE, GitSystem, git_key
+
+GIT1, GIT256 = GIT["git sha1"], GIT["git sha256"]
+
+A, B, C = (hashlib.sha1(name).digest() for name in (b"a", b"b", b"c"))
+A256, B256 = (hashlib.sha256(name).digest() for name in (b"a", b"b"))
+
+SIGNED_MERGE = (
+    b"tree " + hexlify(A) + b"\nparent " + hexlify(B) + b"\nparent " + hexlify(C) + b"\n"
+    b"author A U Thor <a@example.org> 1 +0000\n"
+    b"committer A U Thor <a@example.org> 1 +0000\n"
+    b"encoding ISO-8859-1\n"
+    b"mergetag object " + hexlify(A) + b"\n type commit\n tag v1\n parent " + hexlify(A) + b"\n \n words\n"
+    b"gpgsig -----BEGIN PGP SIGNATURE-----\n \n parent " + hexlify(A) + b"\n -----END PGP SIGNATURE-----\n"
+    b"\nparent " + hexlify(A) + b"\n"
+)
+
+
+def entry(mode: bytes, name: bytes, key: bytes) -> bytes:
+    return mode + b" " + name + b"\0" + key
+
+
+def needs(meta: bytes, text: bytes, rules: GitSystem = GIT1) -> dict[bytes, list[bytes]]:
+    """What an object needs, by the type that must be."""
+    return {wanted: list(keys) for _, wanted, keys in rules.references(0, A, meta, text) if wanted and keys}
+
+
+# ---- keys
+
+
+@pytest.mark.parametrize(
+    ("check", "meta", "text", "key"),
+    [
+        ("git-sha1", BLOB, b"", "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"),
+        ("git-sha1", TREE, b"", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
+        ("git-sha1", BLOB, b"hello world\n", "3b18e512dba79e4c8300dd08aeb37f8e728b8dad"),
+        ("git-sha256", BLOB, b"", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"),
+        ("git-sha256", TREE, b"", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"),
+    ],
+)
+def test_git_keys_are_gits(check: str, meta: bytes, text: bytes, key: str) -> None:
+    assert git_key(check, meta, text).hex() == key
+    kind = Kind("object", check, True)
+    verify_record(kind, bytes.fromhex(key), meta, text, b"")
+    assert make_check(kind, bytes.fromhex(key), meta, text) == b""
+
+
+def test_git_keys_tell_types_apart() -> None:
+    keys = {git_key("git-sha1", meta, b"text") for meta in (COMMIT, TREE, BLOB, TAG)}
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("meta", [b"", b"\0", b"\5", b"\1\1", b"blob"])
+def test_git_has_four_types(meta: bytes) -> None:
+    with pytest.raises(ValueError, match="no type"):
+        git_key("git-sha1", meta, b"")
+    with pytest.raises(ValueError, match="no type"):
+        verify_record(GIT1.kinds[0], A, meta, b"", b"")
+
+
+@pytest.mark.parametrize("kind", [*GIT1.kinds, *GIT256.kinds])
+def test_git_wrong_key_or_text(kind: Kind) -> None:
+    key = git_key(kind.check, BLOB, b"text")
+    for changed_key, meta, text in ((key, BLOB, b"texT"), (key, TREE, b"text"), (key[:-1], BLOB, b"text")):
+        with pytest.raises(ValueError, match=key[:4].hex() + "|expected"):
+            verify_record(kind, changed_key, meta, text, b"")
+
+
+# ---- parents
+
+
+def test_parents_are_the_lines_at_the_top() -> None:
+    assert GIT1.own_parents(A, COMMIT, SIGNED_MERGE) == (B, C)
+
+
+def test_first_commit_has_no_parents() -> None:
+    assert GIT1.own_parents(A, COMMIT, b"tree " + hexlify(A) + b"\nauthor x\n\nparent " + hexlify(B) + b"\n") == ()
+
+
+def test_a_parent_may_come_twice() -> None:
+    text = b"tree " + hexlify(A) + b"\n" + 2 * (b"parent " + hexlify(B) + b"\n") + b"author x\n\n"
+    assert GIT1.own_parents(A, COMMIT, text) == (B, B)
+
+
+def test_sha256_parents() -> None:
+    text = b"tree " + hexlify(A256) + b"\nparent " + hexlify(B256) + b"\nauthor x\n\n"
+    assert GIT256.own_parents(A256, COMMIT, text) == (B256,)
+    assert needs(COMMIT, text, GIT256) == {TREE: [A256], COMMIT: [B256]}
+    with pytest.raises(ValueError, match="commit"):
+        GIT1.own_parents(A, COMMIT, text)
+
+
+@pytest.mark.parametrize(
+    ("target", "meta", "parents"),
+    [(b"commit", COMMIT, (B,)), (b"tag", TAG, (B,)), (b"tree", TREE, ()), (b"blob", BLOB, ())],
+)
+def test_parents_of_a_tag(target: bytes, meta: bytes, parents: tuple[bytes, ...]) -> None:
+    text = b"object " + hexlify(B) + b"\ntype " + target + b"\ntag v1\ntagger x\n\nwords\n"
+    assert GIT1.own_parents(A, TAG, text) == parents
+    assert needs(TAG, text) == {meta: [B]}
+
+
+@pytest.mark.parametrize("meta", [TREE, BLOB])
+def test_a_bare_tree_or_blob_has_no_parents(meta: bytes) -> None:
+    assert GIT1.own_parents(A, meta, b"anything") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"tree",
+        b"tree " + hexlify(A),
+        b"tree " + hexlify(A)[:-1] + b"\n",
+        b"tree " + hexlify(A)[:-1] + b"g\n",
+        b"parent " + hexlify(A) + b"\ntree " + hexlify(A) + b"\n",
+    ],
+)
+def test_no_commit(text: bytes) -> None:
+    with pytest.raises(ValueError, match=A.hex() + " cannot be read as a commit"):
+        GIT1.own_parents(A, COMMIT, text)
+    with pytest.raises(ValueError, match=A.hex() + " cannot be read as a commit"):
+        GIT1.references(0, A, COMMIT, text)
+
+
+@pytest.mark.parametrize("text", [b"", b"object " + hexlify(A) + b"\n", b"object " + hexlify(A) + b"\ntype toast\n"])
+def test_no_tag(text: bytes) -> None:
+    with pytest.raises(ValueError, match="cannot be read as a tag"):
+        GIT1.own_parents(A, TAG, text)
+    with pytest.raises(ValueError, match="cannot be read as a tag"):
+        GIT1.references(0, A, TAG, text)
+
+
+def test_only_tags_are_labels() -> None:
+    assert GIT1.label == TAG
+
+
+def test_all_but_blobs_may_refer() -> None:
+    assert [GIT1.may_refer(0, meta) for meta in (COMMIT, TREE, BLOB, TAG)] == [True, True, False, True]
+
+
+# ---- references
+
+
+def test_commit_refers_to_its_tree_and_parents() -> None:
+    assert needs(COMMIT, SIGNED_MERGE) == {TREE: [A], COMMIT: [B, C]}
+
+
+def test_tree_refers_to_all_but_submodules() -> None:
+    text = entry(b"100644", b"a", A) + entry(b"160000", b"module", B) + entry(b"40000", b"sub", C)
+    assert needs(TREE, text) == {BLOB: [A], TREE: [C]}
+
+
+def test_submodule_mode_in_a_name_is_no_submodule() -> None:
+    text = entry(b"100644", b"160000 x", A) + entry(b"100644", b"b", B)
+    assert needs(TREE, text) == {BLOB: [A, B]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        (b"100664", BLOB),
+        (b"100600", BLOB),
+        (b"0100644", BLOB),
+        (b"120000", BLOB),
+        (b"040000", TREE),
+        (b"40755", TREE),
+        # Git takes what is neither file, link nor folder for a submodule.
+        (b"755", None),
+        (b"0", None),
+        (b"60000", None),
+        (b"0160000", None),
+    ],
+)
+def test_odd_modes_are_read_as_git_reads_them(mode: bytes, wanted: bytes | None) -> None:
+    text = entry(mode, b".git", A) + entry(b"100644", b"..", B)
+    expected = {BLOB: [B]} if wanted is None else {BLOB: [A, B]} if wanted == BLOB else {BLOB: [B], TREE: [A]}
+    assert needs(TREE, text) == expected
+
+
+def test_a_mode_that_git_cuts_off_is_none() -> None:
+    """Git keeps the lower bits of it: a folder to git, which nobody would have proved to be there."""
+    with pytest.raises(ValueError, match="tree"):
+        GIT1.references(0, A, TREE, entry(b"1040000", b"a", A))
+
+
+def test_a_line_that_is_half_a_parent_is_refused() -> None:
+    """Git's clients read no such commit."""
+    text = b"tree " + hexlify(A) + b"\nparent 12\nauthor x\n\n"
+    with pytest.raises(ValueError, match="commit"):
+        GIT1.own_parents(A, COMMIT, text)
+
+
+@pytest.mark.parametrize("rest", [b"\ntype commit\ntagger x", b"\ntype tag\ntag \n"])
+def test_a_tag_that_no_client_reads(rest: bytes) -> None:
+    with pytest.raises(ValueError, match="tag"):
+        GIT1.own_parents(A, TAG, b"object " + hexlify(A) + rest)
+
+
+# ---- how a tree differs from its base
+
+
+def test_a_tree_with_other_objects_under_its_names() -> None:
+    before = entry(b"100644", b"a", A) + entry(b"40000", b"b", B) + entry(b"160000", b"m", A)
+    after = entry(b"100644", b"a", C) + entry(b"40000", b"b", A) + entry(b"160000", b"m", B)
+    assert GIT1.changes(0, TREE, after, before) == (
+        ((0, BLOB, {C}), (0, TREE, {A})),
+        ((0, BLOB, {A}), (0, TREE, {B})),
+    )
+    assert GIT1.changes(0, TREE, after, after) == ((), ())
+    assert GIT1.changes(0, COMMIT, after, before) is None
+
+
+def test_a_tree_with_other_names_or_modes_is_read_whole() -> None:
+    before = entry(b"100644", b"a", A) + entry(b"100644", b"b", B)
+    others = [
+        before + entry(b"100644", b"c", A),
+        entry(b"100644", b"x", A) + entry(b"100644", b"b", B),
+        entry(b"100755", b"a", A) + entry(b"100644", b"b", B),
+        entry(b"40000", b"ab", A) + entry(b"100644", b"b", B),
+    ]
+    assert [GIT1.changes(0, TREE, each, before) for each in others] == [None] * 4
+
+
+@given(st.data())
+def test_changes_are_the_difference_of_the_references(data: st.DataObject) -> None:
+    ids = st.binary(min_size=20, max_size=20).map(lambda key: b"\0" + key[1:-1] + b" ")
+    modes = st.sampled_from([b"100644", b"40000", b"160000", b"120000"])
+    names = data.draw(st.lists(st.tuples(modes, st.sampled_from([b"a", b"40000 b", b"c c", b"d"])), max_size=5))
+    keys = [data.draw(st.tuples(ids, ids)) for _ in names]
+    old = b"".join(entry(*name, key[0]) for name, key in zip(names, keys, strict=True))
+    new = b"".join(entry(*name, key[1]) for name, key in zip(names, keys, strict=True))
+    changes = GIT1.changes(0, TREE, new, old)
+    assert changes is not None
+    for wanted in (BLOB, TREE):
+        now, before = ({key for _, meta, keys in each if meta == wanted for key in keys} for each in changes)
+        assert {*needs(TREE, new).get(wanted, ())} - {*needs(TREE, old).get(wanted, ())} <= now
+        assert now <= {*needs(TREE, new).get(wanted, ())}
+        assert before <= {*needs(TREE, old).get(wanted, ())}
+
+
+def test_padded_submodule_mode() -> None:
+    assert needs(TREE, entry(b"0160000", b"module", A) + entry(b"100644", b"b", B)) == {BLOB: [B]}
+
+
+def test_ids_with_every_byte() -> None:
+    ids = [bytes([n]) * 20 for n in range(256)]
+    text = b"".join(entry(b"100644", b"%d" % n, key) for n, key in enumerate(ids))
+    assert needs(TREE, text) == {BLOB: ids}
+
+
+def test_sha256_tree() -> None:
+    text = entry(b"100644", b"a", A256) + entry(b"40000", b"b", B256)
+    assert needs(TREE, text, GIT256) == {BLOB: [A256], TREE: [B256]}
+    with pytest.raises(ValueError, match="tree"):
+        GIT1.references(0, A, TREE, text)
+
+
+def test_empty_tree_and_blob_refer_to_nothing() -> None:
+    assert needs(TREE, b"") == {}
+    assert needs(BLOB, entry(b"100644", b"a", A)) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"x",
+        entry(b"100644", b"a", A)[:-1],
+        entry(b"100644", b"a", A) + b"\0",
+        entry(b"100844", b"a", A),
+        entry(b"", b"a", A),
+        entry(b"100644", b"", A),
+        b"100644a\0" + A,
+        entry(b"100644", b"a", A) + b"100644 no end",
+    ],
+)
+def test_no_tree(text: bytes) -> None:
+    with pytest.raises(ValueError, match="cannot be read as a tree"):
+        GIT1.references(0, A, TREE, text)
+
+
+def test_large_tree_is_read_in_one_go() -> None:
+    text = b"".join(entry(b"100644", b"name%d" % n, A) for n in range(50_000))
+    assert len(needs(TREE, text)[BLOB]) == 50_000
