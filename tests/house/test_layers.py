@@ -11,6 +11,20 @@ from sources import PACKAGES, Source, parse, sources
 
 VERSION = "smartserver.__version__"
 
+ADAPTERS = (
+    "smartserver.client",
+    "smartserver.verbs",
+    "smartserver.vcs",
+    "smartserver.trace",
+    "smartserver.records",
+    "smartserver.wire.errors",
+    "smartserver.wire.observer",
+    "transports.errors",
+    "smartserver.errors",
+    VERSION,
+)
+"""What the adapter of any tool may import."""
+
 LAYERS: dict[str, tuple[str, ...]] = {
     "netem": (),
     "transports": (),
@@ -60,18 +74,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "transports.errors",
     ),
     "smartserver.pytest_plugin": ("smartserver.client.call", "smartserver.trace", "smartserver.errors"),
-    "smartserver.plugins": (
-        "smartserver.client",
-        "smartserver.verbs",
-        "smartserver.vcs",
-        "smartserver.trace",
-        "smartserver.records",
-        "smartserver.wire.errors",
-        "smartserver.wire.observer",
-        "transports.errors",
-        "smartserver.errors",
-        VERSION,
-    ),
+    "smartserver.plugins": (),
+    "smartserver.plugins.breezy": (*ADAPTERS, "smartserver.plugins.breezy_shim"),
+    "smartserver.plugins.breezy_shim": ("smartserver.plugins.breezy",),
+    "smartserver.plugins.git": ADAPTERS,
     "smartserver.cli": ("smartserver", "transports", "netem"),
 }
 """Module or package -> what of ours it may import beside itself and what is below; the longest name that fits counts.
@@ -85,7 +91,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("smartserver.cli",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
-    "breezy": ("smartserver.plugins", "smartserver.vcs.brz_compat"),
+    "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.brz_compat"),
     "vcsgraph": ("smartserver.vcs.brz_compat",),
     "bzrformats": ("smartserver.vcs.brz_compat",),
     "pytest": (

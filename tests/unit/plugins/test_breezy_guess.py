@@ -1,4 +1,4 @@
-"""plugins.breezy_guess: what a command is about to want, read off what it was given and what is around it."""
+"""plugins.breezy.guess: what a command is about to want, read off what it was given and what is around it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from breezy.revision import NULL_REVISION
 from brz_running import running, specs
 
 from smartserver.plugins import breezy_shim as hpss
-from smartserver.plugins.breezy_guess import (
+from smartserver.plugins.breezy.guess import (
     copies_there,
     given,
     is_ours,

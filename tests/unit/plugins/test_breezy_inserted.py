@@ -1,4 +1,4 @@
-"""plugins.breezy_inserted, plugins.breezy_repository: what a write group and a fetch send, and in which order."""
+"""plugins.breezy.inserted, plugins.breezy.repository: what a write group and a fetch send, and in which order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from breezy.bzr.vf_search import EmptySearchResult, PendingAncestryResult, SearchResult
 
-from smartserver.plugins import breezy_inserted, breezy_repository
-from smartserver.plugins.breezy_inserted import WriteGroup
-from smartserver.plugins.breezy_repository import HpssRepository
+from smartserver.plugins.breezy import inserted, repository
+from smartserver.plugins.breezy.inserted import WriteGroup
+from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import format_2a  # noqa: F401  # It initializes Breezy.
 
@@ -47,8 +47,8 @@ def test_a_write_group_that_cannot_end_says_why(monkeypatch: pytest.MonkeyPatch)
             self.locked = False
 
     memory: Any = Memory()
-    monkeypatch.setattr(breezy_inserted, "in_memory", lambda: memory)
-    monkeypatch.setattr(breezy_inserted, "instead_of_breezys_look", nullcontext)
+    monkeypatch.setattr(inserted, "in_memory", lambda: memory)
+    monkeypatch.setattr(inserted, "instead_of_breezys_look", nullcontext)
     group = WriteGroup(memory)
     with pytest.raises(OSError, match="the disk is full"):
         group.send(None)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_a_fetch_sends_no_more_than_its_search_names(
     def send(remote: object, repository: object, revisions: Sequence[bytes]) -> None:
         sent.extend(revisions)
 
-    monkeypatch.setattr(breezy_repository, "send_beside", send)
+    monkeypatch.setattr(repository, "send_beside", send)
     monkeypatch.setattr(BrzRepository, "heads", lambda repository: [b"r2", b"private"])
     there.fetch(SimpleNamespace(user_url="file:///here", lock_read=nullcontext), fetch_spec=spec)
     assert sent == expected

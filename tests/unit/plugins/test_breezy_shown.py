@@ -1,4 +1,4 @@
-"""plugins.breezy_shown: what is damage of a shadow, and what a mistake of this program."""
+"""plugins.breezy.shown: what is damage of a shadow, and what a mistake of this program."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from breezy.bzr.btree_index import _LeafNode
 from breezy.errors import BzrError, NotWriteLocked, ShortReadvError
 
-from smartserver.plugins.breezy_shadow import Shadow
-from smartserver.plugins.breezy_shown import DAMAGE, Damaged, Shown, raise_bug
+from smartserver.plugins.breezy.shadow import Shadow
+from smartserver.plugins.breezy.shown import DAMAGE, Damaged, Shown, raise_bug
 from smartserver.records.check import KINDS_OF
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed

@@ -1,4 +1,4 @@
-"""plugins.breezy_specs: up to which revision history is brought, and what is looked at to find out."""
+"""plugins.breezy.specs: up to which revision history is brought, and what is looked at to find out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from breezy.errors import CommandError
 from brz_running import running, specs
 
-from smartserver.plugins.breezy_specs import UP_TO_ONE, one, until, what_to_look_at
+from smartserver.plugins.breezy.specs import UP_TO_ONE, one, until, what_to_look_at
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
 
