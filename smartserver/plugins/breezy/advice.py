@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from breezy import trace
 
 from smartserver.client.places import served_by
-from smartserver.plugins.breezy.guess import is_running
+from smartserver.plugins.breezy.commands import running
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def listen(remote: Remote) -> None:
     """Show what the answers to a remote's requests advise."""
     repository = remote.repository
-    repository.asks_for_advice = is_running("info")
+    repository.asks_for_advice = running().shows_advice
 
     def advised(found: Sequence[Advice]) -> None:
         from smartserver.client.advice import lines  # There is nearly never any.
@@ -27,7 +27,7 @@ def listen(remote: Remote) -> None:
             return
         known = repository.knowledge
         url = served_by(remote.location) + (known.at or "")
-        for line in lines(found, url, "brz pack", known.path, always=is_running("info")):
+        for line in lines(found, url, "brz pack", known.path, always=running().shows_advice):
             trace.note("%s", line)
 
     repository.advised = advised

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from breezy import config, errors
 from breezy.revision import NULL_REVISION
 
+from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.effects import EffectiveStack
-from smartserver.plugins.breezy.guess import is_running
 from smartserver.plugins.breezy.remembered import CONFIG
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import HERE
@@ -52,7 +52,7 @@ def check(branch: HpssBranch, revision: RevisionId) -> None:
     if only_appends(branch.base, remote.state().config):
         remote.confirm()
         tip, graph = branch.last_revision(), branch.repository.get_graph()
-        is_backwards = is_running("uncommit") or not is_on_top(graph, revision, tip)
+        is_backwards = running().removes_revisions or not is_on_top(graph, revision, tip)
         if is_backwards and only_appends(branch.base, remote.state().config):
             raise errors.AppendRevisionsOnlyViolation(branch.base)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from breezy import urlutils
 
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy.guess import arguments, given, is_ours, is_running
+from smartserver.plugins.breezy.commands import Second, running
+from smartserver.plugins.breezy.given import arguments, given, is_ours
 from smartserver.plugins.breezy.specs import TIP, Named
 from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
 from smartserver.verbs.repository_pull import TreesField
@@ -22,19 +23,21 @@ if TYPE_CHECKING:
 
 def learn_beside(remote: Remote) -> None:
     """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
-    place = str(given("directory") or ".")
-    checkout = open_checkout(place) if is_running("switch") else checkout_of(place) if is_running("pull") else None
+    second, checkout = running().second, None
+    if running().moves_checkout:
+        find = open_checkout if second is Second.SWITCHED_TO else checkout_of
+        checkout = find(str(given("directory") or "."))
     if checkout is not None:
         _learn_from_new(remote, checkout)
         return
-    if is_running("diff") and len(places := compared_branches(arguments())) == 2 and not given("revision"):
+    if second is Second.TREE and len(places := compared_branches(arguments())) == 2 and not given("revision"):
         _compare(remote, places)
         return
     beside = next((other for other in remote.server.read.remotes.values() if other is not remote), None)
-    if beside is not None and is_running("find-merge-base"):
+    if beside is not None and second is Second.GRAPH:
         _share_graph(remote, beside)
         return
-    if beside is None or remote.fetched.target is None or is_running("merge"):
+    if beside is None or remote.fetched.target is None or second is Second.MERGED:
         return
     if not beside.is_known:
         beside.fetched.ask_anew()
@@ -81,10 +84,11 @@ def _share_graph(remote: Remote, beside: Remote) -> None:
 
 def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
     """Learn from what is said of the branch that a lightweight checkout of this one is to be like."""
-    other = _switched_to(remote, checkout) if is_running("switch") else _pulled(remote)
+    is_pulled = running().second is Second.PULLED
+    other = _pulled(remote) if is_pulled else _switched_to(remote, checkout)
     if other is None or other is remote:
         return
-    if is_running("pull"):
+    if is_pulled:
         other.read_first(pulled_into(checkout, arguments()))
     at, known = other.look().at, other.knowledge.beside(remote.path)
     if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
@@ -106,7 +110,7 @@ def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
 def makes_elsewhere(remote: Remote) -> bool:
     """Whether a checkout of this branch is switched to a new one outside of its repository, as far as that is known."""
     at = remote.knowledge.at
-    if at is None or not (is_running("switch") and given("create_branch")):
+    if at is None or not (running().second is Second.SWITCHED_TO and given("create_branch")):
         return False
     place = str(given("to_location") or "")
     made = _on_server_of(remote, place if is_ours(place) else urlutils.join(remote.url, "..", urlutils.escape(place)))

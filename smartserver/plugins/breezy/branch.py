@@ -14,9 +14,9 @@ from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy import append, changes
+from smartserver.plugins.breezy.commands import may_remember, running
 from smartserver.plugins.breezy.commit import Commit
 from smartserver.plugins.breezy.effects import EffectiveStack
-from smartserver.plugins.breezy.guess import is_running, may_remember
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
 from smartserver.plugins.breezy.patches import watch_trees
 from smartserver.plugins.breezy.refusals import HAS_A_REVISION, NotOnServer
@@ -120,7 +120,7 @@ class HpssBranch(Branch):
         number = self.remote.numbers.get(revision_id)
         if number is not None:
             return number
-        if is_running("info"):
+        if running().counts_from_nearest:
             return self._nearest(revision_id)
         return self._count(revision_id)
 
@@ -152,7 +152,7 @@ class HpssBranch(Branch):
         try:
             found: tuple[int, ...] = super().revision_id_to_dotted_revno(revision_id)
         except errors.NoSuchRevision:
-            if is_running("version-info"):
+            if running().needs_no_number:
                 raise errors.GhostRevisionsHaveNoRevno(revision_id, revision_id) from None
             raise
         return found

@@ -16,7 +16,7 @@ from typing import Any
 from breezy import controldir, errors
 from breezy.workingtree import WorkingTree
 
-from smartserver.plugins.breezy.guess import given, is_ours
+from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.brz_compat import chk_inventory, format_2a
 

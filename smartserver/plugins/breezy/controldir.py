@@ -16,8 +16,9 @@ from smartserver.plugins.breezy import inter, patches
 from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy.changes import delete
 from smartserver.plugins.breezy.checkouts import refers_to
+from smartserver.plugins.breezy.commands import Makes, Second, may_remember, running
 from smartserver.plugins.breezy.copy import copy
-from smartserver.plugins.breezy.guess import given, is_ours, is_running, may_remember, reads_here
+from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.plugins.breezy.listing import below, path_of, paths_below
 from smartserver.plugins.breezy.options import options_of_new
 from smartserver.plugins.breezy.refusals import (
@@ -40,13 +41,6 @@ from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
-
-TRIES_BRANCHES = ("bind", "branches", "checkout", "info", "init", "merge", "pull", "reconfigure", "send", "switch")
-"""Commands that go on with the repository where a branch cannot be opened, or that change something here before they
-read it: whether it is there is asked at once."""
-
-OF_REPOSITORIES = ("check", "pack")
-"""Commands that ask of the repository alone, so that which branch a path leads to need not be known before."""
 
 
 class HpssDirFormat(BzrDirMetaFormat1):
@@ -86,9 +80,9 @@ class HpssDirFormat(BzrDirMetaFormat1):
             NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
                 there is to be reconfigured, for which Breezy removes the branch before it asks for what replaces it.
         """
-        if is_running("push") and (given("stacked") or given("stacked_on")):
+        if running().makes is Makes.PUSHED and (given("stacked") or given("stacked_on")):
             raise NotOnServer(STACKED)
-        if is_running("reconfigure") and is_ours(given("location")):
+        if running().replaces_branch and is_ours(given("location")):
             raise NotOnServer(RECONFIGURED)
         return HpssDir(transport, self)
 
@@ -123,10 +117,8 @@ class HpssDir(BzrDir):
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
             beside = self.root_transport.server.read.remotes
-            if is_running("merge", "reconfigure", "switch") or reads_here():
-                asked = beside.setdefault(remote.path, remote)
-            else:
-                asked = beside.get(remote.path, remote) if is_running("pull") else remote
+            shared = running().shares_branches
+            asked = beside.setdefault(remote.path, remote) if shared else beside.get(remote.path, remote)
             if asked.is_inside():
                 remote.learn_from(asked.knowledge, asked.content)  # There is no branch of that name.
             else:
@@ -146,11 +138,11 @@ class HpssDir(BzrDir):
         """A branch. Whether there is one shows when it is read, unless that is known."""
         check_target()
         branch = self.unasked(name)
-        if branch.remote.is_known or (is_running(*TRIES_BRANCHES) and not self._is_switched()):
+        if branch.remote.is_known or (running().tries_branches and not self._is_switched()):
             try:
                 branch.remote.state()
             except errors.NotBranchError as wrong:
-                if is_running("switch") and self._is_at(given("to_location")):
+                if running().second is Second.SWITCHED_TO and self._is_at(given("to_location")):
                     # Breezy would go on and look for a branch of that name beside the one it has.
                     raise errors.CommandError(str(wrong)) from wrong
                 raise
@@ -163,7 +155,7 @@ class HpssDir(BzrDir):
 
     def _is_switched(self) -> bool:
         """Whether this is the branch of a checkout that becomes like another: that one is asked first."""
-        return is_running("pull", "switch") and self._is_at(refers_to())
+        return running().moves_checkout and self._is_at(refers_to())
 
     def _is_at(self, url: str | None) -> bool:
         """Whether it is what a URL leads to."""
@@ -303,7 +295,7 @@ class HpssDir(BzrDir):
 
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
     """Let a branch remember where it is pushed to; `remember`: though it remembers another place."""
-    is_not_to = remember is False and is_running("push")  # By False a program does not mean that.
+    is_not_to = remember is False and running().makes is Makes.PUSHED  # By False a program does not mean that.
     if not remember and (is_not_to or source.get_push_location() is not None):
         return
     try:
@@ -327,7 +319,7 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
 
     if asked.get("stacked") or asked.get("stacked_on"):
         raise NotOnServer(STACKED)
-    if is_running("branch") and given("bind"):
+    if given("bind"):
         raise NotOnServer(BOUND)
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
@@ -354,14 +346,14 @@ def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
     Raises:
         NoWorkingTree: it is to be switched. Asking would look for its tree here, and so ask again without end.
     """
-    if is_running("switch") and is_ours(given("directory")):
+    if running().second is Second.SWITCHED_TO and is_ours(given("directory")):
         raise errors.NoWorkingTree(place.base)
     if place.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(place), ""
     remote = Remote(place, inside=True)
-    kept = remote.server.read.remotes if is_running("merge") or reads_here() else {}
+    kept = remote.server.read.remotes if running().shares_branches else {}
     remote = kept.get(remote.path, remote)
-    if is_running(*OF_REPOSITORIES) or (may_remember() and remote.is_remembered):
+    if running().of_repository or (may_remember() and remote.is_remembered):
         return HpssDir(place, HpssDirFormat(), remote), ""
     inner = remote.look().inner
     kept[remote.path] = remote

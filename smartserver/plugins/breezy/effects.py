@@ -13,7 +13,7 @@ from typing import Any
 
 from breezy import config
 
-from smartserver.plugins.breezy.guess import is_running
+from smartserver.plugins.breezy.commands import running
 
 RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
 """Two that are yes or no, one that forbids something and one that says what is copied; and a word for people."""
@@ -63,7 +63,7 @@ class EffectiveStack(config.BranchStack):  # type: ignore[misc]
     def iter_sections(self) -> Iterator[tuple[Any, Any]]:
         """Each section with its store."""
         *first, _, last = self.sections_def
-        if is_running("config"):
+        if running().shows_options:
             yield from super().iter_sections()
             return
         for sections in first:

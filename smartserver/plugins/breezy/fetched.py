@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from breezy.repository import Repository
 
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber, NoSuchTag
+from smartserver.plugins.breezy.commands import up_to
 from smartserver.plugins.breezy.guess import is_usable, likely_target, local_tips
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.shadow import shadow_of
@@ -115,7 +116,7 @@ class Fetched:
 
     def begin(self) -> None:
         """Ask for what the command wants: all of it, or what one revision reaches."""
-        self._until = until()
+        self._until = until(up_to())
         self.ask(on_shadow=True)
 
     def narrow_to(self, heads: Sequence[RevisionId]) -> None:

@@ -14,7 +14,8 @@ from breezy.revision import NULL_REVISION
 from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of
-from smartserver.plugins.breezy.guess import given, is_running
+from smartserver.plugins.breezy.commands import Second, running
+from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import GONE
 from smartserver.plugins.breezy.repository import HpssRepository, heads_of
@@ -155,7 +156,7 @@ class ToServer(GenericInterBranch):
 
         Else nothing: the push that moves the tip brings what it needs.
         """
-        if is_running("merge"):
+        if running().second is Second.MERGED:
             wanted = self.source.last_revision() if stop_revision is None else stop_revision
             self.target.repository.fetch(self.source.repository, wanted)
         return FetchResult(0)

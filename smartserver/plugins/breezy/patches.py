@@ -16,7 +16,8 @@ from breezy.controldir import ControlDir
 from breezy.directory_service import AliasDirectory
 
 from smartserver.plugins.breezy.checkouts import opened
-from smartserver.plugins.breezy.guess import is_ours, reads_options
+from smartserver.plugins.breezy.commands import reads_options
+from smartserver.plugins.breezy.given import is_ours
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, dirstate_tree, git_directory
 

@@ -19,7 +19,7 @@ from smartserver.plugins.breezy.append import is_linear, is_on_top, only_appends
 from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy.changes import made, objection, outcomes, push_tags, tags_updates
 from smartserver.plugins.breezy.fetched import KINDS
-from smartserver.plugins.breezy.guess import given
+from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.refusals import EMPTY, LOSSY, NotOnServer
 from smartserver.plugins.breezy.remembered import TAGS
 from smartserver.plugins.breezy.remote import VCS

@@ -20,14 +20,14 @@ from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
 from smartserver.plugins.breezy.advice import listen
 from smartserver.plugins.breezy.beside import learn_beside, makes_elsewhere
+from smartserver.plugins.breezy.commands import Gone, copies_there, running, up_to, wanted, wants_history
 from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.fetched import KINDS, Fetched
-from smartserver.plugins.breezy.guess import copies_there, is_running, wants_history
 from smartserver.plugins.breezy.progress import moving
 from smartserver.plugins.breezy.remembered import CONFIG, tags_of
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.specs import what_to_look_at
-from smartserver.plugins.breezy.wanted import Wanted, wanted
+from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.plugins.breezy.words import in_breezys_words
 from smartserver.records.check_bzr import INVENTORY
 from smartserver.records.model import RevisionId, Tip
@@ -127,7 +127,7 @@ class Remote:
         self.learned()
         state = self._state
         assert state is not None, "remembered"
-        if is_running("uncommit"):
+        if running().removes_revisions:
             target = self.fetched.target
             if target is None or state.tip is None or not target.has_revision(state.tip):
                 self._state = None
@@ -179,7 +179,7 @@ class Remote:
             if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
             elif asked is not None or wants_history():
-                first = what_to_look_at() if asked is None else None
+                first = what_to_look_at(up_to()) if asked is None else None
                 if first is not None and self.fetched.is_alone():
                     self._ask_content(Wanted(first))
                 else:
@@ -244,10 +244,10 @@ class Remote:
                     raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
             if self.content.gone is not None:
                 gone = GONE.format(shown(self.content.gone), self.url)
-                if is_running("annotate", "commit", "update", "version-info"):
+                if running().if_gone is Gone.ENDS:
                     raise CommandError(gone)
-                if is_running("status"):
-                    trace.warning("hpss: %s", gone)  # Breezy is going to say that an update is the way out.
+                if running().if_gone is Gone.WARNS:
+                    trace.warning("hpss: %s", gone)
             if self.content.needs_history:
                 self.content = None
                 self.fetched.ask(on_shadow=True)

@@ -17,7 +17,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy.checkouts import parents_over
-from smartserver.plugins.breezy.guess import is_running, reads_here
+from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.inserted import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy.listing import path_of
 from smartserver.plugins.breezy.refusals import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
@@ -32,12 +32,6 @@ from smartserver.vcs.brz_compat import format_2a, make_graph
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy.controldir import HpssDir
-
-READS_TWO = ("merge", "send")
-"""Commands that read two branches, each of which has its own part of a repository here."""
-
-COMPARES = ("bundle-revisions", "merge-directive", "send")
-"""Commands that fetch what they compare with, and write nothing that names it."""
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
@@ -119,19 +113,19 @@ class HpssRepository:
 
     def has_same_location(self, other: Repository) -> bool:
         """Whether another object is the same repository, and has what this one has: some read two branches of one."""
-        return not is_running(*READS_TWO) and getattr(other, "user_url", None) == self.user_url
+        return not running().reads_two_parts and getattr(other, "user_url", None) == self.user_url
 
     def supports_rich_root(self) -> bool:
         """As format 2a does."""
         return True
 
     def is_shared(self) -> bool:
-        """Any number of branches share one; `brz upgrade` is not to upgrade each of them besides: all is in one."""
-        return not is_running("upgrade")
+        """Any number of branches share one."""
+        return True
 
     def make_working_trees(self) -> bool:
         """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
-        return not is_running("info", "init-shared-repository")
+        return not running().shows_repository
 
     def set_make_working_trees(self, new_value: bool) -> NoReturn:
         """There are none."""
@@ -297,7 +291,7 @@ class HpssRepository:
         if revision_id not in (None, NULL_REVISION) and not source.has_revision(revision_id):
             raise errors.NoSuchRevision(source, revision_id)
         is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
-        if not is_there and not is_running(*COMPARES):
+        if not is_there and not running().only_compares:
             with source.lock_read():
                 if fetch_spec is not None:
                     wanted = heads_of(fetch_spec)
@@ -328,8 +322,13 @@ class HpssRepository:
         raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:
-        """All its branches. `brz check` looks at these first, so that it has them verified by the same request."""
-        if is_running("check"):
+        """All its branches, or those that a command has to treat by themselves besides the repository.
+
+        A check looks at them first: they are verified by the same request.
+        """
+        if running().upgrades:
+            return []
+        if running().verifies:
             verify(self.remote)
         self.remote.look()
         place, control = self.user_transport, self.controldir
@@ -433,7 +432,7 @@ class HpssRepository:
         A command that only reads and has nothing merged does without, as what it rests on may be nowhere any more.
         """
         parents = parents_over(self)
-        for revision in parents if len(parents) > 1 or not reads_here() else ():
+        for revision in parents if len(parents) > 1 or running().fetches else ():
             self.bring_unreached(revision)
 
     def bring_unreached(self, revision: RevisionId) -> None:

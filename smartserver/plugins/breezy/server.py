@@ -13,8 +13,8 @@ from smartserver.client.call import Client
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
 from smartserver.client.url import Location
-from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy.content import Content
+from smartserver.plugins.breezy.given import current
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.progress import ServerProgress
 from smartserver.plugins.breezy.tracer import observers, told
@@ -22,6 +22,7 @@ from smartserver.plugins.breezy.tracer import observers, told
 if TYPE_CHECKING:
     from smartserver.client.places import Place
     from smartserver.plugins.breezy.remote import Remote
+    from smartserver.plugins.breezy_shim import Running
 
 AGENT = f"brz smartserver/{smartserver.__version__}"
 
@@ -52,7 +53,7 @@ option_registry.register(DEBUG)
 class Read:
     """What one command has read, for whoever asks again in it."""
 
-    def __init__(self, by: hpss.Running | None) -> None:
+    def __init__(self, by: Running | None) -> None:
         self.by = by
         self.contents: dict[str, Content] = {}
         """By path, where the command reads less than whole revisions."""
@@ -86,7 +87,7 @@ class Server:
     @property
     def read(self) -> Read:
         """What the command that runs has read here; the next one asks anew."""
-        command = hpss.running[-1] if hpss.running else None
+        command = current()
         if command is None or self._read.by is not command:
             self._read = Read(command)
         return self._read

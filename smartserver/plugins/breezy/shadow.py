@@ -22,7 +22,7 @@ from breezy.transport.memory import MemoryTransport
 from smartserver.client.places import served_by
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
 from smartserver.errors import shown
-from smartserver.plugins.breezy.guess import reads_here
+from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.shown import DAMAGE, Damaged, Shown, raise_bug
@@ -62,7 +62,7 @@ def shadows() -> Shadows | None:
 
 def shadow_of(remote: Remote) -> Shadow | None:
     """The shadow a command uses; None where it keeps what it reads elsewhere, or nothing is to be kept."""
-    kept = shadows() if reads_here() else None
+    kept = None if running().fetches else shadows()
     return Shadow(remote, kept) if kept is not None and kept.limit else None
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from breezy.errors import CommandError
 
 from smartserver.client.plain import plain
-from smartserver.plugins import breezy_shim as hpss
+from smartserver.plugins.breezy.given import Arguments
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
-
-Arguments = Mapping[str, Any]
-"""What a command was given, by name."""
 
 Named = RevisionId | int
 """A revision, by id or number."""
@@ -28,9 +24,6 @@ _BEFORE = re.compile(r"before:([0-9]{1,9})")
 
 _TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
 """A tag, or what is likely to be one: no number, date or revision id."""
-
-UP_TO_ONE = ("branch", "checkout", "clone", "pull")
-"""Commands that bring the history of one revision where one is named."""
 
 
 class Unclear(Exception):
@@ -77,13 +70,12 @@ def one(arguments: Arguments) -> Named:
     return TIP if found is None else found
 
 
-def until() -> ChosenField | None:
+def until(spec: Any) -> ChosenField | None:
     """The one revision whose history a command wants of a branch; None where it wants all, or only a look can tell.
 
     Raises:
         CommandError: as `revision`.
     """
-    spec = _up_to()
     said = _said(spec)
     if found := _BEFORE.fullmatch(said):  # Its parent is looked up.
         return ChosenField(newest=int(found[1])) if int(found[1]) else None
@@ -102,20 +94,13 @@ def tag_of(spec: Any) -> bytes:
     return tag if len(tag) <= MAX_NAME else b""
 
 
-def what_to_look_at() -> ChosenField | None:
+def what_to_look_at(spec: Any) -> ChosenField | None:
     """What of a branch tells which revision it is whose history a command wants, and that `until` cannot name."""
     try:
-        revision(_up_to())
+        revision(spec)
     except Unclear as unclear:
-        return None if until() is not None else unclear.look or ChosenField(bare=True)
+        return None if until(spec) is not None else unclear.look or ChosenField(bare=True)
     return None
-
-
-def _up_to() -> Any:
-    """The one revision that a command which brings its history was given; None where there is none such."""
-    command = hpss.running[-1] if hpss.running else None
-    given = command.arguments.get("revision") or [] if command is not None and command.name in UP_TO_ONE else []
-    return given[0] if len(given) == 1 else None
 
 
 def _said(spec: Any) -> str:

@@ -8,7 +8,8 @@ from breezy import errors
 from breezy.tag import Tags
 
 from smartserver.plugins.breezy import changes, remembered
-from smartserver.plugins.breezy.guess import given, is_running
+from smartserver.plugins.breezy.commands import running
+from smartserver.plugins.breezy.given import given
 from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         if any(given(name) for name in ("revision", "change", "revision_info_list")):
             self.branch.repository.named(found)
         was, now = remote.assumed, remote.state().tip
-        if was is None or was.tip is None or now is None or not is_running("tag"):
+        if was is None or was.tip is None or now is None or not running().tags_tip:
             return found
         return {was.tip: now, now: was.tip}.get(found, found)
 

@@ -13,8 +13,8 @@ from typing import Any
 from breezy import errors, urlutils
 from breezy.controldir import ControlDir
 
-from smartserver.plugins import breezy_shim as hpss
-from smartserver.plugins.breezy.guess import given, is_running
+from smartserver.plugins.breezy.commands import Makes, running
+from smartserver.plugins.breezy.given import current, given
 
 _checked: weakref.WeakSet[Any] = weakref.WeakSet()
 """The commands whose target was looked at: what is there later they have made themselves."""
@@ -26,17 +26,17 @@ def check_target() -> None:
     Raises:
         AlreadyBranchError, AlreadyControlDirError, CommandError: it cannot.
     """
-    if not is_running("branch", "checkout", "clone") or hpss.running[-1] in _checked:
+    if not running().makes_folder or (command := current()) in _checked:
         return
-    _checked.add(hpss.running[-1])
+    _checked.add(command)
     source, place = given("from_location") or given("branch_location"), given("to_location")
     if place is None and source is not None:
         place = urlutils.derive_to_location(source)
     if not isinstance(place, str) or ":" in place or "," in place:  # A URL, an alias, or a branch in a folder.
         return
     control = _control(place)
-    if is_running("checkout", "clone"):  # A clone may go to a folder, but to no shared repository.
-        if control is not None and (is_running("clone") or control.has_branch()):
+    if running().makes is not Makes.BRANCH:  # A clone may go to a folder, but to no shared repository.
+        if control is not None and (running().makes is Makes.CLONE or control.has_branch()):
             raise errors.AlreadyControlDirError(control.user_url)
     elif control is not None:
         if control.has_branch():

@@ -12,7 +12,7 @@ from breezy.transport import ConnectedTransport, NoSuchFile
 
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
-from smartserver.plugins.breezy.guess import is_running
+from smartserver.plugins.breezy.commands import Makes, running
 from smartserver.plugins.breezy.refusals import NoTrees
 from smartserver.plugins.breezy.server import Server, server_of
 
@@ -74,7 +74,7 @@ class HpssTransport(ConnectedTransport):
 
     def listable(self) -> bool:
         """There are no folders; but `brz branches -R` asks whether what lies below can be told."""
-        return is_running("branches")
+        return running().lists_below
 
     def has(self, relpath: str) -> bool:
         """There are no files."""
@@ -101,7 +101,7 @@ class HpssTransport(ConnectedTransport):
         Raises:
             TransportNotPossible: it is another folder.
         """
-        if relpath not in (".", "") or not is_running("branch", "clone", "push", "checkout"):
+        if relpath not in (".", "") or running().makes is Makes.NOTHING:
             raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:
@@ -110,7 +110,7 @@ class HpssTransport(ConnectedTransport):
         Raises:
             NoTrees: a checkout is to be made there.
         """
-        if is_running("checkout"):
+        if running().makes is Makes.CHECKOUT:
             raise NoTrees(self.base)
         return False
 

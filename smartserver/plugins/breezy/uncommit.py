@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from breezy.revision import NULL_REVISION
 
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of
-from smartserver.plugins.breezy.guess import given, is_ours, is_running
+from smartserver.plugins.breezy.commands import running
+from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import make_graph
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def removes_tags() -> bool:
     """Whether an uncommit runs whose tags are removed with the tip."""
-    if not is_running("uncommit") or given("keep_tags"):
+    if not running().removes_revisions or given("keep_tags"):
         return False
     return is_ours(_location()) or _checkout() is not None
 

@@ -1,8 +1,7 @@
-"""What the first request of a command asks for: read off the command's name and arguments, before anything is asked.
+"""What a first request asks for: a function for each way of reading, given what the command was given.
 
-A command that is not here, and puts nothing into a repository of the user's, asks what the branch is, and what the
-revisions say that it names. What turns out to be missing is asked for then (`stores`), and at last the whole
-history: a wrong guess costs a round trip, never the right answer.
+Which command reads in which way is said in `commands`. What turns out to be missing is asked for then (`stores`), and
+at last the whole history: a wrong guess costs a round trip, never the right answer.
 """
 
 from __future__ import annotations
@@ -12,16 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy.guess import FETCHES, arguments, copies_beside, is_ours, is_running
-from smartserver.plugins.breezy.specs import TIP, Arguments, Named, Unclear, one, revision, tag_of
+from smartserver.plugins.breezy.given import Arguments, is_ours, lies_beside
+from smartserver.plugins.breezy.specs import TIP, Named, Unclear, one, revision, tag_of
 from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, TreesField
-
-HISTORY = ("fast-export", "grep", "re-sign", "remerge", "sign-my-commits", "verify-signatures")
-"""Commands that read whole revisions, one after the other."""
 
 NUMBERED = ChosenField(bare=True, numbers=True)
 """The numbers of what has a tag; the whole graph where that takes more than counting first parents."""
@@ -58,27 +53,24 @@ class Wanted:
         return self.chosen is not None and not self.chosen.limit and self.chosen.oldest is None
 
 
-def wanted() -> Wanted | None:
-    """What the command that runs will read of a branch on a server; None where it reads whole revisions, or none.
-
-    A command that is not in `_COMMANDS` reads what the branch is, and the revisions that its arguments name.
-    """
-    if not hpss.running or is_running(*HISTORY):
-        return None
-    is_whole = is_running(*FETCHES) and not (copies_beside() and arguments().get("revision"))
-    ask = _COMMANDS.get(hpss.running[-1].name, None if is_whole else _revisions)
-    return None if ask is None else ask(arguments())
+def nothing(arguments: Arguments) -> None:
+    """Whole revisions, or none."""
 
 
-def _revisions(arguments: Arguments) -> Wanted:
+def copied_revision(arguments: Arguments) -> Wanted | None:
+    """Of a branch that is made from one beside it: what an older revision says, where that is what becomes its tip."""
+    return named_revisions(arguments) if lies_beside(arguments) and arguments.get("revision") else None
+
+
+def named_revisions(arguments: Arguments) -> Wanted:
     """What the revisions that are named say of themselves."""
     given = [arguments.get(name) or [] for name in ("revision", "revision_info_list", "revno")]
     return _said_by([each for part in given for each in ([part] if isinstance(part, str) else part)])
 
 
-def _number(arguments: Arguments) -> Wanted:
+def revision_number(arguments: Arguments) -> Wanted:
     """The same, and the number of one that is named by its id, which only the graph says."""
-    asked = _revisions(arguments)
+    asked = named_revisions(arguments)
     by_id = asked.trees is not None and any(isinstance(each, bytes) for each in asked.trees.revisions)
     return Wanted(ChosenField(bare=True), later=asked.later) if by_id else asked
 
@@ -139,13 +131,15 @@ def _checkout_root(path: str) -> str | None:
     return root
 
 
-def _cat(arguments: Arguments) -> Wanted:
+def file_text(arguments: Arguments) -> Wanted:
+    """A file of a revision."""
     # It looks the file up in the newest tree first: it may have been moved since.
     places = _places(arguments["filename"], arguments.get("directory"))
     return _trees(lambda: list(dict.fromkeys([TIP, one(arguments)])), [TIP], **places)
 
 
-def _ls(arguments: Arguments) -> Wanted:
+def file_names(arguments: Arguments) -> Wanted:
+    """The names in a tree."""
     path = arguments.get("path")
     directory = arguments.get("directory")
     places = _places(path if path is not None else directory, directory if path is not None else None)
@@ -154,12 +148,14 @@ def _ls(arguments: Arguments) -> Wanted:
     return _trees(lambda: [one(arguments)], texts=False, **places)
 
 
-def _export(arguments: Arguments) -> Wanted:
+def whole_tree(arguments: Arguments) -> Wanted:
+    """A tree with all its texts."""
     # When a file was changed is what the revision that did says.
     return _trees(lambda: [one(arguments)], inner=True, bringers=bool(arguments.get("per_file_timestamps")))
 
 
-def _annotate(arguments: Arguments) -> Wanted:
+def file_versions(arguments: Arguments) -> Wanted:
+    """All texts of a file, and the numbers of the revisions that brought them."""
     places = _places(arguments["filename"], arguments.get("directory"))
     # In a checkout it is what the tree rests on that lines are from, be that in the branch or not any more.
     is_of_tree = "paths" in places and not (arguments.get("directory") or arguments.get("revision"))
@@ -170,7 +166,7 @@ def _annotate(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(bare=True), asked.trees, asked.later, ids=basis)
 
 
-def _version(arguments: Arguments) -> Wanted | None:
+def described_revision(arguments: Arguments) -> Wanted | None:
     """In a lightweight checkout: what its tree rests on, and the number of that; else what a revision says."""
     checkout = checkout_of(arguments.get("location") or ".")
     history = arguments.get("all") or arguments.get("include_history")
@@ -181,7 +177,8 @@ def _version(arguments: Arguments) -> Wanted | None:
     return Wanted(ChosenField(bare=not history), TreesField([*basis], paths=[], texts=False), ids=basis)
 
 
-def _diff(arguments: Arguments) -> Wanted | None:
+def two_trees(arguments: Arguments) -> Wanted | None:
+    """What differs between two trees."""
     if arguments.get("old") or arguments.get("new"):
         return Wanted(trees=TreesField([TIP])) if len(compared_branches(arguments)) == 2 else None
     given = arguments.get("revision") or []
@@ -206,7 +203,8 @@ def compared_branches(arguments: Arguments) -> list[str]:
     return [each for each in places if isinstance(each, str) and is_ours(each)]
 
 
-def _checkout(arguments: Arguments) -> Wanted | None:
+def new_tree(arguments: Arguments) -> Wanted | None:
+    """The tree of a new lightweight checkout."""
     return _trees(lambda: [one(arguments)]) if arguments.get("lightweight") else None
 
 
@@ -220,7 +218,7 @@ def _texts(checkout: Checkout) -> list[Key]:
     return checkout.changed()[:MAX_IDS]
 
 
-def _revert(arguments: Arguments) -> Wanted | None:
+def reverted_files(arguments: Arguments) -> Wanted | None:
     """In a lightweight checkout: a tree, less what it has; else what the files that were changed were before."""
     files = arguments.get("file_list") or []
     if not arguments.get("revision"):
@@ -234,7 +232,7 @@ def _moved(checkout: Checkout, arguments: Arguments) -> Wanted:
     return _trees(lambda: [one(arguments)], had=checkout.parents(), files=_texts(checkout))
 
 
-def _update(arguments: Arguments) -> Wanted | None:
+def newer_tree(arguments: Arguments) -> Wanted | None:
     """In a lightweight checkout: what is new since its tree was made."""
     checkout = checkout_of(arguments.get("dir") or ".")
     if checkout is None or not checkout.parents():
@@ -258,12 +256,13 @@ def pulled_into(checkout: Checkout, arguments: Arguments) -> Wanted:
     return Wanted(chosen, asked.trees, ends=True, ids=[basis])
 
 
-def _switch(arguments: Arguments) -> Wanted | None:
+def switched_tree(arguments: Arguments) -> Wanted | None:
+    """In a lightweight checkout: the tree of another branch, less what it has."""
     checkout = open_checkout(arguments.get("directory") or ".")
     return None if checkout is None else _moved(checkout, arguments)
 
 
-def _commit(arguments: Arguments) -> Wanted | None:
+def tree_basis(arguments: Arguments) -> Wanted | None:
     """In a lightweight checkout: what its tree is based on."""
     checkout = checkout_of((arguments.get("selected_list") or ["."])[0])
     if checkout is None:
@@ -279,13 +278,14 @@ def commit_on(parents: Sequence[RevisionId], ghosts: Sequence[RevisionId] = (), 
     return Wanted(chosen, trees, ids=parents[1:])
 
 
-def _described(arguments: Arguments) -> Wanted:
+def branch_stats(arguments: Arguments) -> Wanted:
+    """What the branch is; on request its first revision, its last one, and what the repository consists of."""
     if not arguments.get("verbose"):
         return Wanted()
     return Wanted(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
 
 
-def _uncommit(arguments: Arguments) -> Wanted | None:
+def removed_revisions(arguments: Arguments) -> Wanted | None:
     """What is removed, and what is the tip then; that one's tree, where there is a lightweight checkout."""
     location = arguments.get("location") or "."
     checkout = None if is_ours(location) else checkout_of(location)
@@ -306,7 +306,7 @@ def _uncommit(arguments: Arguments) -> Wanted | None:
     return Wanted(ChosenField(oldest=kept + 1), trees, ends=True, ids=merged)
 
 
-def _status(arguments: Arguments) -> Wanted | None:
+def tree_status(arguments: Arguments) -> Wanted | None:
     """Of a lightweight checkout the tree itself says nearly all; but whether what it rests on is there still."""
     checkout = checkout_of((arguments.get("file_list") or ["."])[0])
     if checkout is None or arguments.get("revision"):
@@ -315,33 +315,38 @@ def _status(arguments: Arguments) -> Wanted | None:
     return Wanted(trees=TreesField(texts=False, had=basis) if basis else None, later=TreesField([], texts=False))
 
 
-def _tags(arguments: Arguments) -> Wanted:
+def tag_numbers(arguments: Arguments) -> Wanted:
+    """The numbers of the revisions that have a tag."""
     # With each goes its revision's number.
     return Wanted(ChosenField(bare=True) if arguments.get("revision") else NUMBERED)
 
 
-def _testament(arguments: Arguments) -> Wanted:
+def testament(arguments: Arguments) -> Wanted:
+    """What a revision says of itself, and the names and sums of its tree."""
     asked = _trees(lambda: [one(arguments)], texts=False)
     if asked.trees is None:
         return asked
     return Wanted(ChosenField(1, newest=asked.trees.revisions[0]), asked.trees)
 
 
-def _graph(arguments: Arguments) -> Wanted:
+def graph(arguments: Arguments) -> Wanted:
+    """The ids and parents of all revisions."""
     return Wanted(ChosenField(bare=True))
 
 
-def _ancestry(arguments: Arguments) -> Wanted:
+def ancestry(arguments: Arguments) -> Wanted:
     """The whole graph, with that below what the tree of a lightweight checkout rests on, be it in the branch or not."""
     checkout = checkout_of(arguments.get("location") or ".")
     return Wanted(ChosenField(bare=True), ids=() if checkout is None else checkout.parents()[:1])
 
 
-def _line(arguments: Arguments) -> Wanted:
+def mainline(arguments: Arguments) -> Wanted:
+    """The ids in the line of first parents."""
     return Wanted(ChosenField(left_hand=True, bare=True))
 
 
-def _everything_said(arguments: Arguments) -> Wanted:
+def all_messages(arguments: Arguments) -> Wanted:
+    """What all revisions say of themselves."""
     return Wanted(ChosenField())
 
 
@@ -352,7 +357,8 @@ _LOG_FILTERS = (
 """With these `brz log` reads more revisions than it shows."""
 
 
-def _log(arguments: Arguments) -> Wanted | None:
+def logged_revisions(arguments: Arguments) -> Wanted | None:
+    """What a log says of the revisions it shows."""
     files = arguments.get("file_list") or []
     given = arguments.get("revision") or arguments.get("change") or []
     shown = bool(arguments.get("show_diff"))
@@ -398,31 +404,3 @@ def batched(limit: int) -> int:
         batch = min(int(batch * 1.5), LARGEST_BATCH)
         read += batch
     return read
-
-
-_COMMANDS: dict[str, Callable[[Arguments], Wanted | None]] = {
-    "ancestor-growth": _graph,
-    "ancestry": _ancestry,
-    "annotate": _annotate,
-    "cat": _cat,
-    "checkout": _checkout,
-    "committer-statistics": _everything_said,
-    "commit": _commit,
-    "diff": _diff,
-    "export": _export,
-    "find-merge-base": _graph,
-    "log": _log,
-    "info": _described,
-    "ls": _ls,
-    "revert": _revert,
-    "revision-info": _number,
-    "revision-history": _line,
-    "revno": _number,
-    "status": _status,
-    "switch": _switch,
-    "tags": _tags,
-    "testament": _testament,
-    "uncommit": _uncommit,
-    "update": _update,
-    "version-info": _version,
-}

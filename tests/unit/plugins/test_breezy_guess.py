@@ -1,4 +1,4 @@
-"""plugins.breezy.guess: what a command is about to want, read off what it was given and what is around it."""
+"""plugins.breezy.guess: what is here of what a command is about to ask for."""
 
 from __future__ import annotations
 
@@ -13,110 +13,16 @@ import pytest
 from breezy.branch import Branch
 from breezy.controldir import ControlDir, format_registry
 from breezy.revision import NULL_REVISION
-from brz_running import running, specs
+from brz_running import running
 
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy.guess import (
-    copies_there,
-    given,
-    is_ours,
-    is_running,
     is_usable,
     likely_target,
     local_tips,
-    may_remember,
-    reads_here,
-    wants_history,
 )
 
-URL, BESIDE, OTHER = "hpss://localhost/p/trunk", "hpss://localhost/p/new/", "hpss+ssh://localhost/q/new"
-
-
-def test_what_runs() -> None:
-    assert not is_running("log")
-    assert given("location") is None
-    with running("pull", location=URL):
-        assert is_running("push", "pull")
-        assert not is_running("push")
-        assert (given("location"), given("directory")) == (URL, None)
-        with running("log"):  # One that another has begun.
-            assert is_running("log")
-            assert not is_running("pull")
-            assert given("location") is None
-        assert is_running("pull")
-
-
-@pytest.mark.parametrize(
-    ("location", "ours"),
-    [(URL, True), (OTHER, True), ("bzr://localhost/p", False), ("/p/hpss://x", False), (None, False), (3, False)],
-)
-def test_whose_url_it_is(location: object, ours: bool) -> None:
-    assert is_ours(location) is ours
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments", "wants"),
-    [
-        ("log", {}, True),
-        ("bind", {}, False),
-        ("commit", {}, False),
-        ("branch", {"from_location": URL, "to_location": BESIDE}, False),
-        ("branch", {"from_location": URL, "to_location": "here"}, True),
-    ],
-)
-def test_whether_history_is_going_to_be_asked_for(command: str, arguments: dict[str, object], wants: bool) -> None:
-    with running(command, **arguments):
-        assert wants_history() is wants
-
-
-def test_a_program_that_uses_breezy_wants_history_and_keeps_none() -> None:
-    assert wants_history()
-    assert not reads_here()
-
-
-@pytest.mark.parametrize(("command", "reads"), [("log", True), ("grep", True), ("pull", False), ("missing", False)])
-def test_whether_what_comes_is_only_read(command: str, reads: bool) -> None:
-    with running(command):
-        assert reads_here() is reads
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments", "may"),
-    [
-        ("tag", {"directory": URL}, True),
-        ("tag", {"directory": URL, "revision": specs("2")}, False),
-        ("tag", {"directory": "."}, False),
-        ("config", {"directory": URL, "name": "a=b"}, True),
-        ("config", {"directory": URL, "remove": True}, False),
-        ("nick", {"directory": URL}, True),
-        ("uncommit", {"location": URL}, True),
-        ("uncommit", {"location": None}, False),  # A checkout's own branch.
-        ("push", {"location": URL}, False),
-    ],
-)
-def test_what_may_follow_from_what_is_remembered(command: str, arguments: dict[str, object], may: bool) -> None:
-    with running(command, **arguments):
-        assert may_remember() is may
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments", "copies"),
-    [
-        ("branch", {"from_location": URL, "to_location": BESIDE}, True),
-        ("branch", {"from_location": URL + "/", "to_location": BESIDE}, True),
-        ("branch", {"from_location": URL, "to_location": OTHER}, False),
-        ("branch", {"from_location": URL, "to_location": None}, False),
-        ("branch", {"from_location": "trunk", "to_location": BESIDE}, False),
-        ("branch", {"from_location": URL, "to_location": BESIDE, "revision": specs("3")}, False),
-        ("checkout", {"from_location": URL, "to_location": BESIDE}, False),
-    ],
-)
-def test_what_is_made_from_what_lies_beside_it(command: str, arguments: dict[str, object], copies: bool) -> None:
-    with running(command, **arguments):
-        assert copies_there() is copies
-
-
-# -- what is here
+URL = "hpss://localhost/p/trunk"
 
 
 @pytest.fixture

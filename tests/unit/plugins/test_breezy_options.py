@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 from breezy.config import BranchConfig, LocationStack
+from brz_running import running
 
-from smartserver.plugins.breezy import changes, effects
+from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.branch import HpssBranch
 from smartserver.plugins.breezy.effects import EffectiveStack
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
@@ -156,13 +157,16 @@ def test_what_has_no_effect_is_kept(server: Server) -> None:
     assert server.there == HARMFUL.replace(b"nickname = seen", b"nickname = mine")
 
 
-def test_brz_config_shows_all_options(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brz_config_shows_all_options(server: Server) -> None:
     server.remembered = server.there = HARMFUL
-    monkeypatch.setattr(effects, "is_running", lambda *commands: "config" in commands)
-    stack = EffectiveStack(branch(server))
-    assert [stack.get(name, expand=False, convert=False) for name in ("post_commit_mailer", "editor")] == ["sh", "sh"]
-    seen = [name for store, section in stack.iter_sections() if store is stack.store for name in section.options]
-    assert seen == [*names(HARMFUL), "public_branch"]  # Breezy takes a section for one of them.
+    with running("config"):
+        stack = EffectiveStack(branch(server))
+        assert [stack.get(name, expand=False, convert=False) for name in ("post_commit_mailer", "editor")] == [
+            "sh",
+            "sh",
+        ]
+        seen = [name for store, section in stack.iter_sections() if store is stack.store for name in section.options]
+        assert seen == [*names(HARMFUL), "public_branch"]  # Breezy takes a section for one of them.
 
 
 def test_an_option_without_an_effect_is_not_asked_for(server: Server) -> None:

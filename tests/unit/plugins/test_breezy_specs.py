@@ -6,7 +6,8 @@ import pytest
 from breezy.errors import CommandError
 from brz_running import running, specs
 
-from smartserver.plugins.breezy.specs import UP_TO_ONE, one, until, what_to_look_at
+from smartserver.plugins.breezy.commands import COMMANDS, up_to
+from smartserver.plugins.breezy.specs import one, until, what_to_look_at
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
 
@@ -45,16 +46,16 @@ BARE = ChosenField(bare=True)
 def test_up_to_where_history_is_brought(said: str, expected: ChosenField | None) -> None:
     for command in ("branch", "checkout", "pull"):
         with running(command, revision=specs(said)):
-            assert until() == expected
+            assert until(up_to()) == expected
     with running("merge", revision=specs(said)):
-        assert until() is None
+        assert until(up_to()) is None
 
 
 def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
-    assert until() is None
+    assert until(up_to()) is None
     for given in (None, [], specs("1", "2")):
         with running("branch", revision=given):
-            assert until() is None
+            assert until(up_to()) is None
 
 
 @pytest.mark.parametrize(
@@ -76,22 +77,22 @@ def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
     ],
 )
 def test_what_is_looked_at_to_find_the_revision(said: str, expected: ChosenField | None) -> None:
-    for command in UP_TO_ONE:
+    for command in (name for name, row in COMMANDS.items() if row.up_to_one):
         with running(command, revision=specs(said)):
-            assert what_to_look_at() == expected
+            assert what_to_look_at(up_to()) == expected
     for given in (None, specs("1.2.3", "1.2.4")):
         with running("branch", revision=given):
-            assert what_to_look_at() is None
+            assert what_to_look_at(up_to()) is None
     with running("log", revision=specs("1.2.3")):
-        assert what_to_look_at() is None
-    assert what_to_look_at() is None
+        assert what_to_look_at(up_to()) is None
+    assert what_to_look_at(up_to()) is None
 
 
 def test_what_is_not_utf_8_is_no_revisions_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("breezy.trace._trace_file", None)  # To which Breezy itself cannot write such words.
     for words in ("tag:v\udcff", "v\udcff", "revid:v\udcff"):
         with running("branch", revision=specs(words)), pytest.raises(CommandError) as refused:
-            until()
+            until(up_to())
         assert str(refused.value) == f"no revision is called {words[:-1]} : a name is written in UTF-8"
     with pytest.raises(CommandError):
         one({"revision": specs("tag:v\udcff")})
