@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from breezy import trace
 from breezy.config import GlobalStack, Option, int_SI_from_store, option_registry
-from breezy.errors import BzrError
 from breezy.repository import Repository
 from breezy.transport import get_transport_from_path
 from breezy.transport.memory import MemoryTransport
@@ -25,10 +24,9 @@ from smartserver.errors import shown
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.server import cache_folder
-from smartserver.plugins.breezy.shown import DAMAGE, Damaged, Shown, raise_bug
+from smartserver.plugins.breezy.shown import Damaged, Shown, decoding
 from smartserver.plugins.breezy.texts import give_stores
 from smartserver.records.model import RevisionId
-from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz import STORES, BrzRepository
 from smartserver.vcs.brz_compat import format_2a
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -117,15 +115,16 @@ class Shadow:
             return [], []
         try:
             self._disk = self._open()
-            local = BrzRepository(self._disk)
-            found = local.complete_haves(self._remote.knowledge.tips(), MAX_HAVES)
-            # What the others have the heads have; a few of them are for a server that was put back to what it was.
-            heads = self._disk.get_known_graph_ancestry(found).heads(found)
-            haves = sorted(found, key=lambda each: each not in heads)[: len(heads) + OLDER]
-            return haves, local.absent(heads)
-        except DAMAGE as wrong:
+            with decoding():
+                local = BrzRepository(self._disk)
+                found = local.complete_haves(self._remote.knowledge.tips(), MAX_HAVES)
+                # What the others have the heads have; a few of them are for a server that was put back to what it was.
+                heads = self._disk.get_known_graph_ancestry(found).heads(found)
+                absent = local.absent(heads)
+        except Damaged as wrong:
             self._throw_away(wrong)
             return [], []
+        return sorted(found, key=lambda each: each not in heads)[: len(heads) + OLDER], absent
 
     def _find(self) -> Place | None:
         """Where it is kept, by what is known of the server's repository."""
@@ -139,9 +138,11 @@ class Shadow:
 
     def _open(self) -> Any:
         assert self._place is not None, "found"
-        disk = Repository.open(self._place.path)
-        BrzRepository(disk).check_format()
-        disk.lock_read()
+        with decoding():
+            _check_files(self._place.path)
+            disk = Repository.open(self._place.path)
+            BrzRepository(disk).check_format()
+            disk.lock_read()
         return disk
 
     def _leave(self) -> None:
@@ -149,13 +150,11 @@ class Shadow:
         self._disk = self._joined = self._parents = None
         self._is_whole = self._is_settled = False
 
-    def _throw_away(self, wrong: BaseException) -> None:
-        # Whatever it was, the next command does not meet it again: what is a mistake here and what damage is guessed.
+    def _throw_away(self, wrong: Damaged) -> None:
         if self._place is not None:
             self._place.throw_away()
         self._leave()
-        raise_bug(wrong)
-        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._url, _why(wrong))
+        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._url, wrong)
 
     # -- when it has answered
 
@@ -172,7 +171,7 @@ class Shadow:
             if self._fits(history):
                 self._keep(history)
                 return
-        except DAMAGE as wrong:
+        except Damaged as wrong:
             self._throw_away(wrong)
         self._again()
 
@@ -184,9 +183,8 @@ class Shadow:
         history = self._remote.fetched.arrived()
         try:
             self._keep(history)
-        except DAMAGE as wrong:
-            raise_bug(wrong)
-            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._url, _why(wrong))
+        except Damaged as wrong:
+            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._url, wrong)
             self._leave()
             self._is_settled = True
 
@@ -200,16 +198,20 @@ class Shadow:
     def _fits(self, history: History) -> bool:
         """Whether all that did not come is here."""
         below = self._below(history)
-        for repository in (self._disk, self._remote.fetched.target):
-            if repository is not None and below:
-                with repository.lock_read():
-                    below = below - set(repository.get_parent_map(below))
+        if self._disk is not None:
+            with decoding():
+                below = below - set(self._disk.get_parent_map(below))
+        target = self._remote.fetched.target
+        if target is not None and below:
+            with target.lock_read():
+                below = below - set(target.get_parent_map(below))
         return not below
 
     def _keep(self, history: History) -> None:
         """Put what came to what is kept, if that makes a whole."""
         below = self._below(history)
-        here = set() if self._disk is None else set(self._disk.get_parent_map(below))
+        with decoding():
+            here = set() if self._disk is None else set(self._disk.get_parent_map(below))
         if below - here:
             return  # It rests on what the local repository has, which may not be there the next time.
         if not history.parents:
@@ -221,7 +223,7 @@ class Shadow:
         """Write what came, and rests on what is `below`, to the disk; whether it is there."""
         is_there = False
         try:
-            with place.writing() as alone:
+            with decoding(), place.writing() as alone:
                 if not alone:
                     return False
                 if not place.takes(history.size):
@@ -241,10 +243,10 @@ class Shadow:
                     place.publish(path)
                     place.use()
                 return True
-        except (OSError, BzrError, VcsError) as wrong:
+        except Damaged as wrong:
             if is_there and not _is_no_room(wrong):
                 raise
-            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._url, _why(wrong))
+            trace.note("hpss: the history of %s is held in memory, not kept: %s", self._url, wrong)
             return False
 
     # -- what is read of it
@@ -262,7 +264,7 @@ class Shadow:
         tip = self._remote.state().tip
         assert tip is not None, "there is a branch"
         joined = BrzRepository(self._join())
-        with joined.locked():
+        with decoding(), joined.locked():
             found = joined.ancestry([tip], ())
         if tip not in found:
             raise Damaged(f"the revision {shown(tip)} is missing")
@@ -302,7 +304,7 @@ class Shadow:
             for below in (self._disk, self._remote.fetched.target):
                 if below is not None:
                     made.add_fallback_repository(below)
-            with self._remote.words():
+            with decoding(), self._remote.words():
                 _insert(made, history)
             made.lock_read()
             self._joined = made
@@ -312,12 +314,12 @@ class Shadow:
         """Read something; where what is kept turns out to be damaged, read it from what is fetched anew."""
         try:
             return read()
-        except DAMAGE as wrong:
+        except Damaged as wrong:
             if not self.mend(wrong):
                 raise
         return read()
 
-    def mend(self, wrong: BaseException) -> bool:
+    def mend(self, wrong: Damaged) -> bool:
         """Fetch everything again; whether that was worth a try."""
         if self._disk is None or self._is_mended:
             return False
@@ -337,6 +339,15 @@ def _insert(repository: Any, history: History) -> None:
         insert(BrzRepository(repository), history.segments(missing))
 
 
+def _check_files(path: str) -> None:
+    """Raise IsADirectoryError where a file has become a folder: Breezy would make of that a mistake of its own."""
+    repository = os.path.join(path, ".bzr", "repository")
+    inner = [entry.path for name in ("indices", "packs") for entry in os.scandir(os.path.join(repository, name))]
+    for name in (os.path.join(repository, "format"), os.path.join(repository, "pack-names"), *inner):
+        if os.path.isdir(name):
+            raise IsADirectoryError(errno.EISDIR, "a file has become a folder", name)
+
+
 def _tidy(path: str) -> None:
     """Remove what a process left that was ended while it wrote: nobody else writes now."""
     repository = os.path.join(path, ".bzr", "repository")
@@ -354,8 +365,3 @@ def _is_no_room(wrong: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
-
-
-def _why(wrong: BaseException) -> str:
-    """One line."""
-    return " ".join((str(wrong) or type(wrong).__name__).split())[:200]

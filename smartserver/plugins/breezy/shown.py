@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from breezy.errors import BzrError, CommandError, NotWriteLocked, ObjectNotLocked
@@ -26,32 +27,25 @@ class Damaged(CommandError):  # type: ignore[misc]  # Breezy is not typed.
     """What is in a shadow is not what ought to be there: shown to the user only where fetching it anew did not help."""
 
 
-MAY_BE_BUGS = (ValueError, LookupError, TypeError, AssertionError, AttributeError)
-DAMAGE = (Damaged, BzrError, VcsError, OSError, zlib.error, struct.error, *MAY_BE_BUGS)
-"""What Breezy raises where a file of a repository is not what it wrote: where one is a folder, it finds no `seek`.
-
-A mistake in a program looks like some of it: whoever catches these calls `raise_bug`.
-"""
-
-OURS = "smartserver."
-"""What the names of this program's modules begin with."""
+LONGEST = 200
+"""Characters of what Breezy says of damage."""
 
 NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
 
 
-def raise_bug(wrong: BaseException) -> None:
-    """Raise once more what is no damage: what this program itself raised of such errors, or what it did unlocked."""
-    if isinstance(wrong, (NotWriteLocked, ObjectNotLocked)) or (
-        isinstance(wrong, MAY_BE_BUGS) and _is_raised_here(wrong)
-    ):
-        raise wrong
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Around whatever Breezy decodes of a shadow: raise `Damaged` for what it raises where a file is not what it wrote.
 
-
-def _is_raised_here(wrong: BaseException) -> bool:
-    at = wrong.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and str(at.tb_frame.f_globals.get("__name__")).startswith(OURS)
+    It goes around Breezy's calls alone. An error that is a mistake of a program wherever it is raised (`TypeError`,
+    `AttributeError`, `AssertionError`, a missing lock) passes unchanged.
+    """
+    try:
+        yield
+    except (Damaged, NotWriteLocked, ObjectNotLocked):
+        raise
+    except (BzrError, VcsError, OSError, zlib.error, struct.error, ValueError, LookupError) as wrong:
+        raise Damaged(" ".join((str(wrong) or type(wrong).__name__).split())[:LONGEST]) from wrong
 
 
 class Shown(Texts):
@@ -72,7 +66,12 @@ class Shown(Texts):
         return [key for key in wanted if key[-1] in reached]
 
     def _read(self, read: Callable[[Any], Any]) -> Any:
-        return self._shadow.try_twice(lambda: read(self._shadow.store(self._name)))
+        def decoded() -> Any:
+            store = self._shadow.store(self._name)
+            with decoding():
+                return read(store)
+
+        return self._shadow.try_twice(decoded)
 
     def keys(self) -> set[StoreKey]:
         """Those of what the branch reaches."""
@@ -106,23 +105,29 @@ class Shown(Texts):
                 yield AbsentContentFactory(key)
         while left:
             try:
-                for each in self._shadow.store(self._name).get_record_stream(list(left), ordering, True):
-                    key = tuple(each.key)
+                for key, text in self._texts(list(left), ordering):
                     if key not in left:
                         raise Damaged(f"{self!r}: {_named(key)} came twice, or unasked")
-                    if each.storage_kind != "absent":
-                        made = ChunkedContentFactory(key, each.parents, each.sha1, each.get_bytes_as("chunked"))
-                    elif self._ought_to_have(key) and self._shadow.mend(Damaged(f"{_named(key)} is missing")):
+                    is_missing = text is None and self._ought_to_have(key)
+                    if is_missing and self._shadow.mend(Damaged(f"{_named(key)} is missing")):
                         break
-                    else:
-                        made = AbsentContentFactory(key)
                     del left[key]
-                    yield made
+                    yield AbsentContentFactory(key) if text is None else text
                 else:
                     return
-            except DAMAGE as wrong:
+            except Damaged as wrong:
                 if not self._shadow.mend(wrong):
                     raise
+
+    def _texts(self, keys: list[StoreKey], ordering: str) -> Iterator[tuple[StoreKey, Any]]:
+        """The texts of keys, read whole; None where there is none."""
+        with decoding():
+            for each in self._shadow.store(self._name).get_record_stream(keys, ordering, True):
+                key = tuple(each.key)
+                if each.storage_kind == "absent":
+                    yield key, None
+                else:
+                    yield key, ChunkedContentFactory(key, each.parents, each.sha1, each.get_bytes_as("chunked"))
 
     def _ought_to_have(self, key: StoreKey) -> bool:
         """Whether there is a text of that key if nothing is damaged."""
