@@ -1,4 +1,4 @@
-"""plugins.breezy.append, plugins.breezy.options: a branch with `append_revisions_only` keeps its line of first parents,
+"""plugins.breezy.moves, plugins.breezy.options: a branch with `append_revisions_only` keeps its line of first parents,
 whoever knows of it."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import pytest
 from brz_sides import Users
 
 from smartserver.plugins.breezy import options  # noqa: F401  # It runs in a process of its own.
-from smartserver.plugins.breezy.append import OPTION
+from smartserver.plugins.breezy.moves import OPTION
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,4 +1,4 @@
-"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.remembered, plugins.breezy.copy, plugins.breezy.beside,
+"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.beside,
 plugins.breezy.signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
 round trips of `budgets.toml` and without a VFS call."""
 
@@ -14,7 +14,6 @@ from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run 
     beside,
     changes,
     copy,
-    remembered,
     signatures,
     upkeep,
 )

@@ -13,17 +13,17 @@ from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteL
 from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 
-from smartserver.plugins.breezy import append, changes
+from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.commands import may_remember, running
 from smartserver.plugins.breezy.commit import Commit
 from smartserver.plugins.breezy.effects import EffectiveStack
+from smartserver.plugins.breezy.moves import check_append, removed_tags, removes_tags
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
 from smartserver.plugins.breezy.patches import watch_trees
 from smartserver.plugins.breezy.refusals import HAS_A_REVISION, NotOnServer
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.tags import HpssTags
-from smartserver.plugins.breezy.uncommit import removed_tags, removes_tags
 from smartserver.plugins.breezy.upkeep import Reconciled, reconcile
 from smartserver.plugins.breezy.words import lock_of_files
 from smartserver.records.model import RevisionId
@@ -252,7 +252,7 @@ class HpssBranch(Branch):
             return
         if revision_id == NULL_REVISION:
             raise NotOnServer(HAS_A_REVISION)
-        append.check(self, revision_id)
+        check_append(self, revision_id)
         tags: list[str] = []
         if removes_tags():
             tags, self._has_removed_tags = removed_tags(self, revision_id), True
@@ -260,7 +260,7 @@ class HpssBranch(Branch):
         self._clear_cached_state()
 
     def supports_tags(self) -> bool:
-        """Whether it has tags; not once an uncommit has removed some: Breezy would remove more (`uncommit`)."""
+        """Whether it has tags; not once an uncommit has removed some: Breezy would remove more (`moves`)."""
         return not self._has_removed_tags
 
     def import_last_revision_info_and_tags(

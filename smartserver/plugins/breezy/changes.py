@@ -1,4 +1,9 @@
-"""Changes of a branch on a server, decided on what was read of it: each is one request, all of it or nothing."""
+"""Changes of a branch on a server: each is one request, all of it or nothing.
+
+A change is decided on what was read of the branch, or on what is remembered of it. It carries what makes the server
+refuse it where that is not so any more; then what is there is known, and the change is decided again. What is
+remembered never refuses anything by itself: before a command says no, the server is asked.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,19 @@ from typing import TYPE_CHECKING
 from breezy.errors import BzrError
 
 from smartserver.client.plain import plain
-from smartserver.client.updates import MapUpdated, RefUpdate
+from smartserver.client.updates import MapUpdated, Pushed, RefUpdate
 from smartserver.errors import StaleEntry, StaleLease
-from smartserver.plugins.breezy import remembered
-from smartserver.plugins.breezy.append import options_are
-from smartserver.plugins.breezy.remembered import CONFIG, TAGS
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import HERE, MAX_IDS, MAX_NAME
-from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
 
 if TYPE_CHECKING:
+    from smartserver.client.knowledge import Knowledge
     from smartserver.plugins.breezy.remote import Remote
+
+TAGS = "tags"
+CONFIG = "config"
 
 MOVED = (
     "the branch or its options have changed since they were last seen from here: nothing was changed; what is there is "
@@ -90,11 +96,63 @@ def set_config(remote: Remote, content: bytes) -> None:
     Raises:
         NotAsRemembered: it was remembered, and is another.
     """
-    if remote.is_assumed:
-        remembered.set_config(remote, content)
-        return
-    change = EntryChange(b"", content or None, How.EQUAL, remote.state().config or None)
-    change_maps(remote, [MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)])
+    _change(remote, [], _options(content, remote.state().config))
+
+
+def options_are(content: bytes) -> MapUpdateRequest:
+    """The condition that these are the branch's options: a change that changes nothing."""
+    return _options(content, content)
+
+
+def options_become(content: bytes) -> list[MapUpdateRequest]:
+    """The options of a branch that has none."""
+    return [_options(content, b"")] if content else []
+
+
+def _options(content: bytes, before: bytes) -> MapUpdateRequest:
+    change = EntryChange(b"", content or None, How.EQUAL, before or None)
+    return MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)
+
+
+class NotAsRemembered(Exception):
+    """The branch is not what was remembered; what it is is known now."""
+
+
+def set_remembered_tags(remote: Remote, changes: Mapping[str, RevisionId | None]) -> set[str]:
+    """Set tags that are as remembered, to revisions that are if the tip is; those that were so before.
+
+    Raises:
+        NotAsRemembered: something is not.
+    """
+    there = remote.state().tags
+    entries = [EntryChange(name.encode(), tag, How.EQUAL, there.get(name)) for name, tag in changes.items()]
+    sets = any(tag is not None for tag in changes.values())
+    done = _change(remote, [stays(remote)] if sets else [], MapUpdateRequest(TAGS, MapKind.IDS, entries, HERE, True))
+    outcomes = done.maps[0].entries
+    return {name for name, each in zip(changes, outcomes, strict=True) if each.verdict is Verdict.UNCHANGED}
+
+
+def stays(remote: Remote) -> RefUpdate:
+    """The update that does nothing where the branch's tip is the remembered one, and else is refused."""
+    tip = remote.state().tip
+    return RefUpdate(HERE, tip, Rule.LEASE, Create.NO, tip, remote.attributes())
+
+
+def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> Pushed:
+    """Make a change.
+
+    Raises:
+        NotAsRemembered: it was decided on what was remembered, and that is not so.
+    """
+    was_remembered = remote.is_assumed
+    with remote.words():
+        try:
+            return remote.change(updates, [update])
+        except (StaleLease, StaleEntry):
+            if not was_remembered:
+                raise
+            remote.learn_refusal()
+            raise NotAsRemembered from None
 
 
 def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:
@@ -124,3 +182,8 @@ def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
         for each in done
         for change, outcome in zip(each.update.entries, each.entries, strict=True)
     }
+
+
+def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
+    """The tags of a branch as last seen."""
+    return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}

@@ -9,9 +9,7 @@ from breezy import errors
 
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleLease
-from smartserver.plugins.breezy.append import options_become
-from smartserver.plugins.breezy.changes import made, tags_updates
-from smartserver.plugins.breezy.remembered import tags_of
+from smartserver.plugins.breezy.changes import made, options_become, tags_of, tags_updates
 from smartserver.records.model import RevisionId, Tip
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest

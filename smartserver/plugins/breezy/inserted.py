@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from breezy.repository import Repository
 
-from smartserver.plugins.breezy.remembered import stays
+from smartserver.plugins.breezy.changes import stays
 from smartserver.plugins.breezy.shadow import in_memory
 from smartserver.plugins.breezy.source import of_repository
 from smartserver.records.model import RevisionId

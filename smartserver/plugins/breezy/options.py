@@ -9,7 +9,7 @@ from breezy import config
 from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
-from smartserver.plugins.breezy import changes, remembered
+from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.effects import EffectiveConfig
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
         dirty = self.dirty_sections.copy()
         try:
             super().save_changes()
-        except remembered.NotAsRemembered:
+        except changes.NotAsRemembered:
             self.apply_changes(dirty)
             self.save()
 
@@ -98,5 +98,5 @@ def _again(change: Callable[[], None]) -> None:
     """Make a change that reads what it changes; once more where that is not what was remembered, but known now."""
     try:
         change()
-    except remembered.NotAsRemembered:
+    except changes.NotAsRemembered:
         change()

@@ -15,13 +15,21 @@ from smartserver.client.body import Nothing
 from smartserver.client.push import Changes
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
-from smartserver.plugins.breezy.append import is_linear, is_on_top, only_appends, options_are, options_become
 from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
-from smartserver.plugins.breezy.changes import made, objection, outcomes, push_tags, tags_updates
+from smartserver.plugins.breezy.changes import (
+    TAGS,
+    made,
+    objection,
+    options_are,
+    options_become,
+    outcomes,
+    push_tags,
+    tags_updates,
+)
 from smartserver.plugins.breezy.fetched import KINDS
 from smartserver.plugins.breezy.given import given
+from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
 from smartserver.plugins.breezy.refusals import EMPTY, LOSSY, NotOnServer
-from smartserver.plugins.breezy.remembered import TAGS
 from smartserver.plugins.breezy.remote import VCS
 from smartserver.plugins.breezy.source import of_repository
 from smartserver.records.model import RevisionId

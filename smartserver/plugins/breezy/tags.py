@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from breezy import errors
 from breezy.tag import Tags
 
-from smartserver.plugins.breezy import changes, remembered
+from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.given import given
 from smartserver.records.model import RevisionId
@@ -58,8 +58,8 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         remote = self.branch.remote
         if remote.is_assumed:
             try:
-                remembered.set_tags(remote, {tag_name: revision})
-            except remembered.NotAsRemembered:
+                changes.set_remembered_tags(remote, {tag_name: revision})
+            except changes.NotAsRemembered:
                 there = remote.state().tags.get(tag_name)
                 if there not in (None, self._now(revision)) and not given("force"):
                     raise errors.TagAlreadyExists(tag_name) from None
@@ -77,9 +77,9 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         remote = self.branch.remote
         if remote.is_assumed and tag_name in remote.state().tags:
             try:
-                if remembered.set_tags(remote, {tag_name: None}):
+                if changes.set_remembered_tags(remote, {tag_name: None}):
                     raise errors.NoSuchTag(tag_name)
-            except remembered.NotAsRemembered:
+            except changes.NotAsRemembered:
                 pass
             else:
                 return

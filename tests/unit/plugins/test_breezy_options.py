@@ -13,9 +13,9 @@ from brz_running import running
 
 from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.branch import HpssBranch
+from smartserver.plugins.breezy.changes import NotAsRemembered
 from smartserver.plugins.breezy.effects import EffectiveStack
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
-from smartserver.plugins.breezy.remembered import NotAsRemembered
 from smartserver.plugins.breezy.remote import Remote, State
 
 

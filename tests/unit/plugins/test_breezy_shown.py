@@ -32,7 +32,7 @@ def says(error: Exception) -> Callable[[], object]:
         says(OSError(errno.EIO, "it cannot be read")),
         lambda: zlib.decompress(b"no zlib"),
         lambda: struct.unpack("<Q", b"short"),
-        lambda: {}["key"],
+        says(KeyError("key")),
     ],
 )
 def test_damage(read: Callable[[], object]) -> None:
