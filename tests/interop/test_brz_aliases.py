@@ -1,5 +1,5 @@
 """Aliases of locations (`:parent/f`), and locations that are taken for what they are not: the answer is the same as for
-the URL: plugins.breezy.guess, plugins.breezy.stores."""
+the URL: plugins.breezy.target, plugins.breezy.stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from breezy.branch import Branch
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy import guess, stores  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy import stores, target  # noqa: F401  # They run in a process of their own.
 from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.verbs.repository_pull import ChosenField
 

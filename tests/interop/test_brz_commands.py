@@ -1,5 +1,5 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
-call: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.guess, plugins.breezy.history,
+call: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history,
 plugins.breezy.inter, plugins.breezy.listing, plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository,
 plugins.breezy.server, plugins.breezy.tags, plugins.breezy.transport."""
 
@@ -18,7 +18,6 @@ from brz_sides import BUDGETS, Users, in_process
 import smartserver.plugins.breezy.branch  # noqa: F401  # It runs in processes of its own.
 from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
     controldir,
-    guess,
     history,
     inter,
     listing,
@@ -27,6 +26,7 @@ from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run 
     repository,
     server,
     tags,
+    target,
     transport,
 )
 from smartserver.store.repository import PackRepository

@@ -10,8 +10,7 @@ from breezy import urlutils
 
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy.commands import Second, running
-from smartserver.plugins.breezy.given import arguments, given, is_ours
-from smartserver.plugins.breezy.specs import TIP, Named
+from smartserver.plugins.breezy.given import TIP, Named, arguments, given, is_ours
 from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
 from smartserver.verbs.repository_pull import TreesField
 

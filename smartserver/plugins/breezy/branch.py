@@ -20,12 +20,11 @@ from smartserver.plugins.breezy.effects import EffectiveStack
 from smartserver.plugins.breezy.moves import check_append, removed_tags, removes_tags
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
 from smartserver.plugins.breezy.patches import watch_trees
-from smartserver.plugins.breezy.refusals import HAS_A_REVISION, NotOnServer
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.tags import HpssTags
 from smartserver.plugins.breezy.upkeep import Reconciled, reconcile
-from smartserver.plugins.breezy.words import lock_of_files
+from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer, lock_of_files
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import RevisionNotPresent, branches_of_breezy, format_2a
 

@@ -15,7 +15,7 @@ from smartserver.client.content import Part
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber, shown
 from smartserver.plugins.breezy.checkouts import pages_of
-from smartserver.plugins.breezy.specs import TIP, Named
+from smartserver.plugins.breezy.given import TIP, Named
 from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.bzr_revision import read_inventory, read_revision
 from smartserver.records.bzr_tree import BzrTree

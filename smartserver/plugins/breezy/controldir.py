@@ -21,7 +21,11 @@ from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.plugins.breezy.listing import below, path_of, paths_below
 from smartserver.plugins.breezy.options import options_of_new
-from smartserver.plugins.breezy.refusals import (
+from smartserver.plugins.breezy.remote import Remote
+from smartserver.plugins.breezy.repository import HpssRepository
+from smartserver.plugins.breezy.target import check_target
+from smartserver.plugins.breezy.transport import HpssTransport
+from smartserver.plugins.breezy.words import (
     BOUND,
     ONLY_2A,
     RECONFIGURED,
@@ -29,13 +33,9 @@ from smartserver.plugins.breezy.refusals import (
     NotOnServer,
     NoTrees,
     deleted_by,
+    lock_of_files,
     made_by_a_push,
 )
-from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.target import check_target
-from smartserver.plugins.breezy.transport import HpssTransport
-from smartserver.plugins.breezy.words import lock_of_files
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
 

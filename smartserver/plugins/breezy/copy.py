@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None, options: bytes = b"") -> bool:
-    """Make `target` what `source` is, in one request if that is as known, else in two; False: it needs a push.
+    """Make `target` what `commit` is, in one request if that is as known, else in two; False: it needs a push.
 
     `options`: those of `target`.
 

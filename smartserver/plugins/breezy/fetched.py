@@ -12,10 +12,10 @@ from breezy.repository import Repository
 
 from smartserver.errors import MissingRevision, NoSuchRevisionNumber, NoSuchTag
 from smartserver.plugins.breezy.commands import up_to
-from smartserver.plugins.breezy.guess import is_usable, likely_target, local_tips
+from smartserver.plugins.breezy.given import until
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.shadow import shadow_of
-from smartserver.plugins.breezy.specs import until
+from smartserver.plugins.breezy.target import is_usable, likely_target, local_tips
 from smartserver.records.check import KINDS_OF
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository

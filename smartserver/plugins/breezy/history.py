@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
 from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy.progress import moving
+from smartserver.plugins.breezy.terminal import moving
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision

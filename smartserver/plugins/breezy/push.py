@@ -26,12 +26,12 @@ from smartserver.plugins.breezy.changes import (
     push_tags,
     tags_updates,
 )
+from smartserver.plugins.breezy.commit import of_repository
 from smartserver.plugins.breezy.fetched import KINDS
 from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
-from smartserver.plugins.breezy.refusals import EMPTY, LOSSY, NotOnServer
 from smartserver.plugins.breezy.remote import VCS
-from smartserver.plugins.breezy.source import of_repository
+from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import GhostRevisionsHaveNoRevno, overwritten

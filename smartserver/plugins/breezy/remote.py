@@ -18,15 +18,14 @@ from smartserver.client.push import Changes, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
-from smartserver.plugins.breezy.advice import listen
 from smartserver.plugins.breezy.beside import learn_beside, makes_elsewhere
 from smartserver.plugins.breezy.changes import CONFIG, tags_of
 from smartserver.plugins.breezy.commands import Gone, copies_there, running, up_to, wanted, wants_history
 from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.fetched import KINDS, Fetched
-from smartserver.plugins.breezy.progress import moving
+from smartserver.plugins.breezy.given import what_to_look_at
 from smartserver.plugins.breezy.server import cache_folder
-from smartserver.plugins.breezy.specs import what_to_look_at
+from smartserver.plugins.breezy.terminal import listen, moving
 from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.plugins.breezy.words import in_breezys_words
 from smartserver.records.check_bzr import INVENTORY

@@ -18,14 +18,14 @@ from breezy.revision import NULL_REVISION
 from smartserver.errors import shown
 from smartserver.plugins.breezy.checkouts import parents_over
 from smartserver.plugins.breezy.commands import running
-from smartserver.plugins.breezy.inserted import INSERTS, WriteGroup, send_beside
+from smartserver.plugins.breezy.commit import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy.listing import path_of
-from smartserver.plugins.breezy.refusals import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.shadow import in_memory
 from smartserver.plugins.breezy.signatures import Signatures, add_late
 from smartserver.plugins.breezy.stores import repository_over
 from smartserver.plugins.breezy.upkeep import Checked, Reconciled, pack, reconcile, verify
+from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import format_2a, make_graph

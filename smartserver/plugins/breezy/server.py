@@ -16,7 +16,7 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.given import current
 from smartserver.plugins.breezy.history import History
-from smartserver.plugins.breezy.progress import ServerProgress
+from smartserver.plugins.breezy.terminal import ServerProgress
 from smartserver.plugins.breezy.tracer import observers, told
 
 if TYPE_CHECKING:

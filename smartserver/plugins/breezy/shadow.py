@@ -25,7 +25,7 @@ from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.shown import Damaged, Shown, decoding
-from smartserver.plugins.breezy.texts import give_stores
+from smartserver.plugins.breezy.stores import give_stores
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import STORES, BrzRepository
 from smartserver.vcs.brz_compat import format_2a

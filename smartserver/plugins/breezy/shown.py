@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from breezy.errors import BzrError, CommandError, NotWriteLocked, ObjectNotLocked
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.texts import Texts
+from smartserver.plugins.breezy.stores import Texts
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.brz_compat import AbsentContentFactory, ChunkedContentFactory, StoreKey
 

@@ -13,8 +13,8 @@ from breezy.transport import ConnectedTransport, NoSuchFile
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy.commands import Makes, running
-from smartserver.plugins.breezy.refusals import NoTrees
 from smartserver.plugins.breezy.server import Server, server_of
+from smartserver.plugins.breezy.words import NoTrees
 
 
 class NoBazaarProtocol(errors.NoSmartMedium):

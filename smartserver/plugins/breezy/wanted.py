@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy.given import Arguments, is_ours, lies_beside
-from smartserver.plugins.breezy.specs import TIP, Named, Unclear, one, revision, tag_of
+from smartserver.plugins.breezy.given import TIP, Arguments, Named, Unclear, is_ours, lies_beside, one, revision, tag_of
 from smartserver.records.model import Key, RevisionId
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import ChosenField, TreesField

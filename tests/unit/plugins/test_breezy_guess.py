@@ -1,4 +1,4 @@
-"""plugins.breezy.guess: what is here of what a command is about to ask for."""
+"""plugins.breezy.target: what is here of what a command is about to ask for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from breezy.revision import NULL_REVISION
 from brz_running import running
 
 from smartserver.plugins import breezy_shim as hpss
-from smartserver.plugins.breezy.guess import (
+from smartserver.plugins.breezy.target import (
     is_usable,
     likely_target,
     local_tips,

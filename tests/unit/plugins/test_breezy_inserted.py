@@ -1,4 +1,4 @@
-"""plugins.breezy.inserted, plugins.breezy.repository: what a write group and a fetch send, and in which order."""
+"""plugins.breezy.commit, plugins.breezy.repository: what a write group and a fetch send, and in which order."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from breezy.bzr.vf_search import EmptySearchResult, PendingAncestryResult, SearchResult
 
-from smartserver.plugins.breezy import inserted, repository
-from smartserver.plugins.breezy.inserted import WriteGroup
+from smartserver.plugins.breezy import commit, repository
+from smartserver.plugins.breezy.commit import WriteGroup
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import format_2a  # noqa: F401  # It initializes Breezy.
@@ -47,8 +47,8 @@ def test_a_write_group_that_cannot_end_says_why(monkeypatch: pytest.MonkeyPatch)
             self.locked = False
 
     memory: Any = Memory()
-    monkeypatch.setattr(inserted, "in_memory", lambda: memory)
-    monkeypatch.setattr(inserted, "instead_of_breezys_look", nullcontext)
+    monkeypatch.setattr(commit, "in_memory", lambda: memory)
+    monkeypatch.setattr(commit, "instead_of_breezys_look", nullcontext)
     group = WriteGroup(memory)
     with pytest.raises(OSError, match="the disk is full"):
         group.send(None)  # type: ignore[arg-type]

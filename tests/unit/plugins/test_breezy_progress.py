@@ -1,4 +1,4 @@
-"""plugins.breezy.progress: progress, when and how."""
+"""plugins.breezy.terminal: progress, when and how."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 from breezy import ui
 
-from smartserver.plugins.breezy.progress import ServerProgress, moving
+from smartserver.plugins.breezy.terminal import ServerProgress, moving
 
 
 class Bar:

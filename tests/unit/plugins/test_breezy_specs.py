@@ -1,4 +1,4 @@
-"""plugins.breezy.specs: up to which revision history is brought, and what is looked at to find out."""
+"""plugins.breezy.given: up to which revision history is brought, and what is looked at to find out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from breezy.errors import CommandError
 from brz_running import running, specs
 
 from smartserver.plugins.breezy.commands import COMMANDS, up_to
-from smartserver.plugins.breezy.specs import one, until, what_to_look_at
+from smartserver.plugins.breezy.given import one, until, what_to_look_at
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
 

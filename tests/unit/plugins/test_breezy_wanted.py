@@ -8,7 +8,7 @@ import pytest
 from brz_running import running, specs
 
 from smartserver.plugins.breezy.commands import wanted
-from smartserver.plugins.breezy.specs import TIP
+from smartserver.plugins.breezy.given import TIP
 from smartserver.plugins.breezy.wanted import NUMBERED, Wanted, batched, commit_on, pulled_into
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField, TreesField

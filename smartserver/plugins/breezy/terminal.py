@@ -1,15 +1,22 @@
-"""How far a command is, on Breezy's progress bar: only once it has taken a second."""
+"""What brz's user is shown of a server besides what Breezy says: how far a command is, and what the server advises."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from breezy import ui
+from breezy import trace, ui
 
 from smartserver.client.body import Sent
+from smartserver.client.places import served_by
 from smartserver.client.plain import plain
+from smartserver.plugins.breezy.commands import running
+
+if TYPE_CHECKING:
+    from smartserver.client.advice import Advice
+    from smartserver.plugins.breezy.remote import Remote
 
 SHOWN_AFTER = 1.0
 """Seconds."""
@@ -49,3 +56,21 @@ class ServerProgress:
         if total and done >= total:
             self._bar.finished()
             self._bar = None
+
+
+def listen(remote: Remote) -> None:
+    """Show what the answers to a remote's requests advise."""
+    repository = remote.repository
+    repository.asks_for_advice = running().shows_advice
+
+    def advised(found: Sequence[Advice]) -> None:
+        from smartserver.client.advice import lines  # There is nearly never any.
+
+        if trace.is_quiet():
+            return
+        known = repository.knowledge
+        url = served_by(remote.location) + (known.at or "")
+        for line in lines(found, url, "brz pack", known.path, always=running().shows_advice):
+            trace.note("%s", line)
+
+    repository.advised = advised
