@@ -11,6 +11,7 @@ from breezy import urlutils
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy.commands import Second, running
 from smartserver.plugins.breezy.given import TIP, Named, arguments, given, is_ours
+from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
 from smartserver.verbs.repository_pull import TreesField
 
@@ -134,8 +135,6 @@ def _parent(remote: Remote) -> str | None:
 
 
 def _on_server_of(remote: Remote, place: str) -> Remote | None:
-    from smartserver.plugins.breezy.transport import HpssTransport
-
     transport = HpssTransport(place)
     if transport.server is not remote.server:
         return None

@@ -155,12 +155,6 @@ def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateReque
             raise NotAsRemembered from None
 
 
-def change_maps(remote: Remote, maps: Sequence[MapUpdateRequest]) -> None:
-    """Change maps."""
-    with remote.words():
-        remote.change([], maps)
-
-
 def delete(remote: Remote) -> bool:
     """Remove the branch; whether there was one."""
     with remote.words():

@@ -22,8 +22,7 @@ from breezy.revision import NULL_REVISION
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import StaleLease
 from smartserver.plugins.breezy.changes import stays
-from smartserver.plugins.breezy.shadow import in_memory
-from smartserver.plugins.breezy.stores import repository_over
+from smartserver.plugins.breezy.stores import in_memory
 from smartserver.plugins.breezy.wanted import commit_on
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import Plan
@@ -88,8 +87,7 @@ class WriteGroup:
 
     def __init__(self, below: Repository) -> None:
         """`below`: a repository that has what is inserted rests on."""
-        self.repository = in_memory()
-        self.repository.add_fallback_repository(below)
+        self.repository = in_memory(below)
         self.repository.lock_write()
         self.repository.start_write_group()
 
@@ -130,7 +128,7 @@ class Commit:
 
     def builder(self, *arguments: Any) -> Any:
         """Breezy's builder, on a repository in memory."""
-        made = self._repository(asks=True)
+        made = self._branch.repository.over(self._content)
         made.is_in_write_group = lambda: True
         return made.get_commit_builder(self._branch, self._parents, *arguments)
 
@@ -155,14 +153,13 @@ class Commit:
             except StaleLease:
                 remote.learn_refusal()
                 raise errors.OutOfDateTree(None) from None
-        self._branch.repository.rest_on(self._repository(asks=False))
+        self._branch.repository.rest_on(self._repository())
 
     def _plan(self, revision: RevisionId) -> BrzPlan:
         from smartserver.vcs.brz_plan import BrzPlan
 
-        parents, repository = self._content.parents, BrzRepository(self._repository(asks=False))
+        parents, repository = self._content.parents, BrzRepository(self._repository())
         return BrzPlan(repository, {revision: parents[revision]}, parents.keys(), partial=True)
 
-    def _repository(self, *, asks: bool) -> Any:
-        repository = self._branch.repository
-        return repository_over(repository.in_memory(), self._content, repository.asking, repository.whole, asks=asks)
+    def _repository(self) -> Any:
+        return self._branch.repository.over(self._content, asks=False)

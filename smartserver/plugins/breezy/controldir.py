@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -12,7 +13,7 @@ from breezy.push import PushResult
 from breezy.revision import NULL_REVISION
 from breezy.transport import Transport
 
-from smartserver.plugins.breezy import inter, patches
+from smartserver.plugins.breezy import inter
 from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
 from smartserver.plugins.breezy.changes import delete
 from smartserver.plugins.breezy.checkouts import refers_to
@@ -21,6 +22,8 @@ from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.plugins.breezy.listing import below, path_of, paths_below
 from smartserver.plugins.breezy.options import options_of_new
+from smartserver.plugins.breezy.patches import put_around, watch_aliases
+from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.target import check_target
@@ -37,7 +40,7 @@ from smartserver.plugins.breezy.words import (
     made_by_a_push,
 )
 from smartserver.records.model import RevisionId
-from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a
+from smartserver.vcs.brz_compat import BzrDir, BzrDirMetaFormat1, format_2a, git_directory
 
 NAME = "hpss"
 """Of the format, in `brz info`."""
@@ -276,8 +279,6 @@ class HpssDir(BzrDir):
 
         `remember`: the place, though another is. Only `brz push` means by False that it is not to be remembered at all.
         """
-        from smartserver.plugins.breezy.push import push
-
         target = self.unasked(name)
         try:
             pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
@@ -306,7 +307,7 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
         trace.warning("%s does not remember where it was pushed: %s", source.user_url, wrong)  # It may be read-only.
 
 
-def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
+def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
     """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
 
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` of `BzrDir.clone_on_transport`: the parent is the same.
@@ -315,8 +316,6 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
         NotOnServer: it is to be stacked, or bound.
         AlreadyBranchError: there is a branch.
     """
-    from smartserver.plugins.breezy.push import push
-
     if asked.get("stacked") or asked.get("stacked_on"):
         raise NotOnServer(STACKED)
     if given("bind"):
@@ -340,51 +339,101 @@ def sprout(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool =
     return made
 
 
-def open_containing(place: HpssTransport) -> tuple[ControlDir, str]:
-    """The branch a path leads to or into, and the rest of the path.
+def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
+    """Make a branch on a server from one that is anywhere (`brz branch`, `brz switch -b`).
+
+    What is asked is the directory it is made from, which is one of Breezy's own. It makes an empty repository, fills
+    that, makes a branch, and reads the new tree.
+    """
+    if is_ours(url):
+        return _sprout_there(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)
+    try:
+        return stock(source, url, *arguments, **options)
+    except OSError as wrong:
+        if wrong.filename is None and isinstance(source.root_transport, HpssTransport):
+            wrong.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
+        raise
+
+
+def _clone(stock: Any, source: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
+    """Make a copy of a branch on a server (`Branch.create_clone_on_transport`), as `_sprout` does."""
+    if not isinstance(transport, HpssTransport):
+        return stock(source, transport, *arguments, **options)
+    asked = inspect.signature(stock).bind(source, transport, *arguments, **options).arguments
+    return _sprout_there(source, transport.base, asked, clones=True)
+
+
+def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = None) -> Any:
+    """The branch a path leads to or into, and the rest of the path: found by one request.
+
+    Breezy opens one place after the other, further up each time; of ours the first can be opened, whether anything is
+    there or not, and a place that is opened is not told whether it is where the path ends.
 
     Raises:
         NoWorkingTree: it is to be switched. Asking would look for its tree here, and so ask again without end.
     """
+    if not isinstance(a_transport, HpssTransport):
+        return stock(cls, a_transport, probers)
     if running().second is Second.SWITCHED_TO and is_ours(given("directory")):
-        raise errors.NoWorkingTree(place.base)
-    if place.get_segment_parameters().get("branch", ""):
-        return ControlDir.open_from_transport(place), ""
-    remote = Remote(place, inside=True)
+        raise errors.NoWorkingTree(a_transport.base)
+    if a_transport.get_segment_parameters().get("branch", ""):
+        return ControlDir.open_from_transport(a_transport), ""
+    remote = Remote(a_transport, inside=True)
     kept = remote.server.read.remotes if running().shares_branches else {}
     remote = kept.get(remote.path, remote)
     if running().of_repository or (may_remember() and remote.is_remembered):
-        return HpssDir(place, HpssDirFormat(), remote), ""
+        return HpssDir(a_transport, HpssDirFormat(), remote), ""
     inner = remote.look().inner
     kept[remote.path] = remote
-    above = place.above(len(inner.split("/")) if inner else 0)
+    above = a_transport.above(len(inner.split("/")) if inner else 0)
     return HpssDir(above, HpssDirFormat(), remote), inner
 
 
-def branches_below(place: HpssTransport) -> list[Branch]:
-    """The branches at and below a place, each at its own, whichever repositories they are in."""
-    places = [place.clone(urlutils.escape(path)) if path else place for path in paths_below(place)]
+def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
+    """The branches at and below a place, each at its own, by one request (`brz branches -R`).
+
+    Breezy lists folders and opens each; of a place on a server there are none to be listed.
+    """
+    if not isinstance(transport, HpssTransport):
+        return stock(cls, transport)
+    places = [transport.clone(urlutils.escape(path)) if path else transport for path in paths_below(transport)]
     return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
 
 
-def make_repository(place: HpssTransport, wanted: BzrDirMetaFormat1) -> tuple[HpssRepository, HpssDir, bool, None]:
-    """A new repository at a path itself, as `initialize_on_transport_ex` answers; `wanted`: the format asked for.
+def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
+    """Make a repository on a server, at a path itself (`brz init-shared-repository`).
+
+    The format is one of Breezy's own, and it asks nobody but Bazaar's smart protocol before it writes files.
 
     Raises:
         NotOnServer: that is not the one a server has.
         AlreadyControlDirError: there is a repository.
     """
+    if not isinstance(transport, HpssTransport):
+        return stock(wanted, transport, *arguments, **options)
     if wanted.repository_format.network_name() != format_2a().repository_format.network_name():
         raise NotOnServer(ONLY_2A)
-    made = HpssDir(place, HpssDirFormat())
+    made = HpssDir(transport, HpssDirFormat())
     return made.create_repository(), made, False, None
+
+
+def change_breezy() -> None:
+    """Make those changes of Breezy's classes that every use of a server may need."""
+    put_around(ControlDir, "open_containing_from_transport", _open_containing)
+    put_around(ControlDir, "find_branches", _find_branches)
+    put_around(BzrDirMetaFormat1, "initialize_on_transport_ex", _initialize)
+    put_around(BzrDir, "sprout", _sprout)
+    put_around(BzrDir, "clone_on_transport", _clone)
+    if (kind := git_directory()) is not None:  # The source is opened before the target's URL is met.
+        put_around(kind, "sprout", _sprout)
+    watch_aliases()
 
 
 def _register() -> None:
     """Let Breezy find what goes between a server and here, and name the format in `brz info`."""
     inter.register()
     controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
-    patches.apply()
+    change_breezy()
 
 
 _register()

@@ -7,7 +7,6 @@ to a repository that holds what came, on this disk (`shadow`), or in memory and 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from breezy import errors, trace, ui, urlutils
@@ -19,11 +18,11 @@ from smartserver.errors import shown
 from smartserver.plugins.breezy.checkouts import parents_over
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.commit import INSERTS, WriteGroup, send_beside
+from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.listing import path_of
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.shadow import in_memory
 from smartserver.plugins.breezy.signatures import Signatures, add_late
-from smartserver.plugins.breezy.stores import repository_over
+from smartserver.plugins.breezy.stores import in_memory, repository_over
 from smartserver.plugins.breezy.upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.records.model import RevisionId
@@ -215,7 +214,7 @@ class HpssRepository:
         repository = other.shadow() if isinstance(other, HpssRepository) else other
         self._beside.append(repository)
         if self._shadow is not None:
-            before, self._shadow = self._shadow, self._lock(self._over(self._shadow, repository))
+            before, self._shadow = self._shadow, self._lock(in_memory(self._shadow, repository))
             for _ in range(self._locks):
                 before.unlock()
 
@@ -418,9 +417,8 @@ class HpssRepository:
             self.remote.look()
             content = self.remote.content
             if content is not None:
-                over = repository_over(self.in_memory(), content, self.asking, self.whole)
-                self._read = repository_over(self.in_memory(), content, self.asking, self.whole, asks=False)
-                self._shadow = self._lock(self._over(over, *self._beside) if self._beside else over)
+                over, self._read = self.over(content), self.over(content, asks=False)
+                self._shadow = self._lock(in_memory(over, *self._beside) if self._beside else over)
             else:
                 self._shadow = self._read = self._lock(self.whole())
                 self._bring_parents()
@@ -449,12 +447,9 @@ class HpssRepository:
             repository.lock_read()
         return repository
 
-    def _over(self, *below: Repository) -> Repository:
-        """A repository in memory that has what others have."""
-        made = self.in_memory()
-        for each in below:
-            made.add_fallback_repository(each)
-        return made
+    def over(self, content: Content, *, asks: bool = True) -> Any:
+        """A repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
+        return repository_over(content, self.remote.asking, self.whole, asks=asks)
 
     def bring(self) -> None:
         """Have the whole history come, where less of it was read or the branch is as remembered: it goes elsewhere."""
@@ -462,22 +457,15 @@ class HpssRepository:
             self.remote.content = self._shadow = self._read = None
             self.remote.fetched.ask_anew()
 
-    in_memory = staticmethod(in_memory)
-
-    def asking(self) -> AbstractContextManager[None]:
-        """Around what reads more."""
-        return self.remote.asking()
-
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
         if self.remote.fetched.shadow is not None:
             kept: Repository = self.remote.fetched.shadow.repository()
-            return self._over(kept, *self._beside) if self._beside else kept
+            return in_memory(kept, *self._beside) if self._beside else kept
         history = self.remote.fetched.history()
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-        made = self.in_memory()
-        if self.remote.fetched.target is not None:
-            made.add_fallback_repository(self.remote.fetched.target)
+        target = self.remote.fetched.target
+        made = in_memory() if target is None else in_memory(target)
         self.remote.fetched.insert(made, list(history.parents))
         add_late(self.remote, made)
         for each in self._beside:

@@ -16,7 +16,6 @@ from breezy import trace
 from breezy.config import GlobalStack, Option, int_SI_from_store, option_registry
 from breezy.repository import Repository
 from breezy.transport import get_transport_from_path
-from breezy.transport.memory import MemoryTransport
 
 from smartserver.client.places import served_by
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
@@ -25,10 +24,9 @@ from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.shown import Damaged, Shown, decoding
-from smartserver.plugins.breezy.stores import give_stores
+from smartserver.plugins.breezy.stores import give_stores, in_memory, made_at
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import STORES, BrzRepository
-from smartserver.vcs.brz_compat import format_2a
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 if TYPE_CHECKING:
@@ -62,15 +60,6 @@ def shadow_of(remote: Remote) -> Shadow | None:
     """The shadow a command uses; None where it keeps what it reads elsewhere, or nothing is to be kept."""
     kept = None if running().fetches else shadows()
     return Shadow(remote, kept) if kept is not None and kept.limit else None
-
-
-def in_memory() -> Repository:
-    """A new repository of format 2a."""
-    return _made(MemoryTransport())
-
-
-def _made(transport: Any) -> Any:
-    return format_2a().initialize_on_transport(transport).create_repository()
 
 
 class Shadow:
@@ -233,7 +222,7 @@ class Shadow:
                 path = place.path if is_there else place.begin()
                 if is_there:
                     _tidy(path)
-                disk = Repository.open(path) if is_there else _made(get_transport_from_path(path))
+                disk = Repository.open(path) if is_there else made_at(get_transport_from_path(path))
                 with disk.lock_read():
                     if below - set(disk.get_parent_map(below)):
                         return False  # Another process has thrown away what was there.
@@ -300,10 +289,7 @@ class Shadow:
                 return self._joined
             history = self._remote.fetched.arrived()
             trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-            made = in_memory()
-            for below in (self._disk, self._remote.fetched.target):
-                if below is not None:
-                    made.add_fallback_repository(below)
+            made = in_memory(*[below for below in (self._disk, self._remote.fetched.target) if below is not None])
             with decoding(), self._remote.words():
                 _insert(made, history)
             made.lock_read()

@@ -10,7 +10,6 @@ from breezy import gpg
 from breezy.errors import NoSuchRevision
 from breezy.repository import Repository
 
-from smartserver.plugins.breezy.changes import change_maps
 from smartserver.records.model import RevisionId
 from smartserver.vcs.brz import BrzRepository
 from smartserver.vcs.brz_compat import Testament
@@ -84,5 +83,6 @@ class Signatures:
         parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
         if parts:
             updates = [MapUpdateRequest(SIGNATURES, MapKind.OPAQUE, part) for part in parts]
-            change_maps(self._repository.remote, updates)
+            with self._repository.remote.words():
+                self._repository.remote.change([], updates)
         self.drop()

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from breezy import trace
 from breezy.revision import NULL_REVISION, is_reserved_id
+from breezy.transport.memory import MemoryTransport
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy.content import Content
@@ -26,6 +27,7 @@ from smartserver.vcs.brz_compat import (
     FulltextContentFactory,
     StoreKey,
     VersionedFiles,
+    format_2a,
     topo_sort,
 )
 from smartserver.vcs.brz_meta import inventory_parents, text_meta, text_parents
@@ -284,8 +286,21 @@ class _Access:
         """It is."""
 
 
-def repository_over(made: Any, content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True) -> Any:
+def made_at(transport: Any) -> Any:
+    """A new repository of format 2a."""
+    return format_2a().initialize_on_transport(transport).create_repository()
+
+
+def in_memory(*below: Any) -> Any:
+    """A new repository in memory that has what others have."""
+    made = made_at(MemoryTransport())
+    for each in below:
+        made.add_fallback_repository(each)
+    return made
+
+
+def repository_over(content: Content, words: Words, whole: Callable[[], Any], *, asks: bool = True) -> Any:
     """A new repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
     whole = functools.cache(whole)
     stores = {name: Store(kind, name, content, words, whole, asks=asks) for kind, name in STORES.items()}
-    return give_stores(made, stores)
+    return give_stores(in_memory(), stores)

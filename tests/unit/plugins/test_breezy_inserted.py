@@ -28,8 +28,6 @@ def test_a_write_group_that_cannot_end_says_why(monkeypatch: pytest.MonkeyPatch)
     class Memory:
         in_group = locked = False
 
-        def add_fallback_repository(self, below: object) -> None: ...
-
         def lock_write(self) -> None:
             self.locked = True
 
@@ -47,7 +45,7 @@ def test_a_write_group_that_cannot_end_says_why(monkeypatch: pytest.MonkeyPatch)
             self.locked = False
 
     memory: Any = Memory()
-    monkeypatch.setattr(commit, "in_memory", lambda: memory)
+    monkeypatch.setattr(commit, "in_memory", lambda below: memory)
     monkeypatch.setattr(commit, "instead_of_breezys_look", nullcontext)
     group = WriteGroup(memory)
     with pytest.raises(OSError, match="the disk is full"):
