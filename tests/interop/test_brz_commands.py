@@ -1,6 +1,6 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
 call: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history,
-plugins.breezy.inter, plugins.breezy.listing, plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository,
+plugins.breezy.inter, plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository,
 plugins.breezy.server, plugins.breezy.tags, plugins.breezy.transport."""
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run 
     controldir,
     history,
     inter,
-    listing,
     push,
     remote,
     repository,

@@ -20,14 +20,13 @@ from smartserver.plugins.breezy.checkouts import refers_to
 from smartserver.plugins.breezy.commands import Makes, Second, may_remember, running
 from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.given import given, is_ours
-from smartserver.plugins.breezy.listing import below, path_of, paths_below
 from smartserver.plugins.breezy.options import options_of_new
 from smartserver.plugins.breezy.patches import put_around, watch_aliases
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.target import check_target
-from smartserver.plugins.breezy.transport import HpssTransport
+from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
 from smartserver.plugins.breezy.words import (
     BOUND,
     ONLY_2A,
@@ -396,7 +395,7 @@ def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
     """
     if not isinstance(transport, HpssTransport):
         return stock(cls, transport)
-    places = [transport.clone(urlutils.escape(path)) if path else transport for path in paths_below(transport)]
+    places = [transport.clone(urlutils.escape(path)) if path else transport for path in transport.branches()]
     return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
 
 

@@ -78,7 +78,7 @@ class Remote:
         self.knowledge = Knowledge(cache_folder(), served_by(self.location) + self.path, self.path)
         self.server = transport.server
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
-        listen(self)
+        listen(self.repository, self.location)
         self.named = b""
         """What a refusal calls the branch: it is all that says so where the server was not met before."""
         self._state: State | None = None

@@ -19,10 +19,10 @@ from smartserver.plugins.breezy.checkouts import parents_over
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.commit import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy.content import Content
-from smartserver.plugins.breezy.listing import path_of
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.signatures import Signatures, add_late
 from smartserver.plugins.breezy.stores import in_memory, repository_over
+from smartserver.plugins.breezy.transport import path_of
 from smartserver.plugins.breezy.upkeep import Checked, Reconciled, pack, reconcile, verify
 from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.records.model import RevisionId

@@ -16,7 +16,8 @@ from smartserver.plugins.breezy.commands import running
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
-    from smartserver.plugins.breezy.remote import Remote
+    from smartserver.client.places import Place
+    from smartserver.client.repository import RemoteRepository
 
 SHOWN_AFTER = 1.0
 """Seconds."""
@@ -58,9 +59,8 @@ class ServerProgress:
             self._bar = None
 
 
-def listen(remote: Remote) -> None:
-    """Show what the answers to a remote's requests advise."""
-    repository = remote.repository
+def listen(repository: RemoteRepository, location: Place) -> None:
+    """Show what the answers to a repository's requests advise."""
     repository.asks_for_advice = running().shows_advice
 
     def advised(found: Sequence[Advice]) -> None:
@@ -69,7 +69,7 @@ def listen(remote: Remote) -> None:
         if trace.is_quiet():
             return
         known = repository.knowledge
-        url = served_by(remote.location) + (known.at or "")
+        url = served_by(location) + (known.at or "")
         for line in lines(found, url, "brz pack", known.path, always=running().shows_advice):
             trace.note("%s", line)
 

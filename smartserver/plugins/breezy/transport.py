@@ -1,20 +1,28 @@
 """`HpssTransport`: a place on a server, to Breezy a transport without files. No read of one ever reaches the network.
 
+How a branch's name is a path is said here, too.
+
 What Breezy looks for in files (bundles, `.bzr`) is not there: that is said here, at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NoReturn
 
-from breezy import errors, urlutils
+from breezy import errors, trace, urlutils
 from breezy.transport import ConnectedTransport, NoSuchFile
 
+from smartserver.client.listing import repositories
 from smartserver.client.places import parse_place
+from smartserver.client.plain import plain
 from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy.commands import Makes, running
 from smartserver.plugins.breezy.server import Server, server_of
-from smartserver.plugins.breezy.words import NoTrees
+from smartserver.plugins.breezy.words import NoTrees, in_breezys_words
+from smartserver.vcs.brz import BrzRepository
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.repository_list import RepositoryField
 
 
 class NoBazaarProtocol(errors.NoSmartMedium):
@@ -51,6 +59,19 @@ class HpssTransport(ConnectedTransport):
     def above(self, levels: int) -> HpssTransport:
         """The place so many folders further up."""
         return self.clone("/".join([".."] * levels)) if levels else self
+
+    def branches(self) -> list[str]:
+        """The paths of the branches at and below the place, as seen from there, whichever repositories they are in.
+
+        One request asks for all of them; the path of a branch at the place itself is empty.
+        """
+        own = self.location.path
+        found: list[str] = []
+        with in_breezys_words(self.base, self.location):
+            self.server.settle()
+            for each in repositories(self.server.client, own, refs=True):
+                found += _branches(each)
+        return below(found, own)
 
     # -- what Breezy asks of any transport
 
@@ -116,3 +137,23 @@ class HpssTransport(ConnectedTransport):
 
     def create_prefix(self, mode: int | None = None) -> None:
         """As `mkdir`."""
+
+
+def path_of(ref: bytes) -> str:
+    """The path of a branch as seen from its repository; that of one at it is empty."""
+    return "" if ref == HERE else ref.decode("utf-8", "replace")
+
+
+def below(paths: Iterable[str], own: str) -> list[str]:
+    """Those at and below a path, as seen from there, in order."""
+    if own:
+        paths = [path[len(own) :] for path in paths if path == own or path.startswith(f"{own}/")]
+    return sorted([path.strip("/") for path in paths])
+
+
+def _branches(repository: RepositoryField) -> list[str]:
+    if repository.problem:
+        trace.warning("hpss: %s", plain(f"{repository.path}: {repository.problem}"))
+    if repository.vcs != BrzRepository.vcs:
+        return []
+    return [f"{repository.path}/{path_of(ref)}".strip("/") for ref in repository.refs]

@@ -1,8 +1,8 @@
-"""plugins.breezy.listing: a branch's name as a path, and what is at and below one."""
+"""plugins.breezy.transport: a branch's name as a path, and what is at and below one."""
 
 from __future__ import annotations
 
-from smartserver.plugins.breezy.listing import below, path_of
+from smartserver.plugins.breezy.transport import below, path_of
 from smartserver.verbs.fields import HERE
 
 
