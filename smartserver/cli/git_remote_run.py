@@ -17,10 +17,10 @@ from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import NotOurProtocol
 from smartserver.client.url import BadUrl
-from smartserver.plugins.git import GitRemote
-from smartserver.plugins.git_hint import proc_command_line, ps_command_line, read
-from smartserver.plugins.git_terminal import CannotGoOn
-from smartserver.plugins.git_words import in_words
+from smartserver.plugins.git.hint import proc_command_line, ps_command_line, read
+from smartserver.plugins.git.remote import GitRemote
+from smartserver.plugins.git.terminal import CannotGoOn
+from smartserver.plugins.git.words import in_words
 from smartserver.trace.flags import BadFlag
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.repository import GitRepository

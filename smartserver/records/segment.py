@@ -171,15 +171,6 @@ def encode_graph(revisions: Sequence[Announced]) -> bytes:
     return encode(len(body)) + body
 
 
-def decode_graph(buf: Buffer) -> AnnouncedGraph:
-    """The announced revisions of a whole graph block, parents before children.
-
-    Raises:
-        Malformed, LimitExceeded: as `AnnouncedGraph`.
-    """
-    return AnnouncedGraph(bytes(buf))
-
-
 class SegmentStream:
     """Cuts a stream into the announced graph, when one comes first, and whole segments.
 

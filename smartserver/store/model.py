@@ -362,14 +362,6 @@ class Transaction(Protocol):
         """
 
 
-class RefChange(msgspec.Struct, frozen=True):
-    """One entry of the root's log."""
-
-    name: bytes
-    old: RefValue | None
-    new: RefValue | None
-
-
 class Seen(NamedTuple):
     """The newest root a client has seen. `mark`: of the newest entry of the log at that version; a version alone does
     not tell a root, because a backup that was put back goes on from an older one."""

@@ -33,7 +33,7 @@ from smartserver.store.document import (
 )
 from smartserver.store.intent import NAMED, PREFIX, Intent
 from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
-from smartserver.store.model import Changes, RefChange, Seen
+from smartserver.store.model import Changes, Seen
 from smartserver.store.tables import (
     INLINE,
     OVERHEAD,
@@ -262,19 +262,6 @@ def damage(wrong: CorruptFile | TransportError) -> str:
     if isinstance(wrong, PermissionDenied) or (isinstance(wrong, TransportFailed) and not wrong.path):
         raise wrong
     return str(wrong)
-
-
-def ref_changes(entry: LogEntry) -> list[RefChange]:
-    """The refs an entry of the log changed."""
-    return [
-        RefChange(
-            change.key,
-            None if change.old is None else decode_value(change.old),
-            None if change.new is None else decode_value(change.new),
-        )
-        for change in entry.changes
-        if change.table == REFS
-    ]
 
 
 def next_root(

@@ -21,9 +21,9 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import Medium
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.plugins.breezy_fetched import KINDS
-from smartserver.plugins.breezy_history import History
-from smartserver.plugins.breezy_source import of_repository
+from smartserver.plugins.breezy.commit import of_repository
+from smartserver.plugins.breezy.fetched import KINDS
+from smartserver.plugins.breezy.history import History
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import NULL, StoreKey, StrictTestament3, format_2a

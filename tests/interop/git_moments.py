@@ -23,8 +23,8 @@ import smartserver.client.media.tcp  # Here, so that not every process has to: w
 import smartserver.trace.bans  # noqa: F401
 from smartserver.cli import git_remote_run
 
-OURS = ("/cli/git_remote_run.py", "/plugins/git.py", "/plugins/git_fetch.py", "/vcs/git/build.py", "/vcs/git/insert.py",
-        "/vcs/signals.py")  # fmt: skip
+OURS = ("/cli/git_remote_run.py", "/plugins/git/remote.py", "/plugins/git/fetch.py", "/vcs/git/build.py",
+        "/vcs/git/insert.py", "/vcs/signals.py")  # fmt: skip
 """Where files are made and removed."""
 
 WAITING = ("Popen.communicate", "Popen._communicate", "Popen.wait", "Popen._wait", "Popen._handle_exitstatus")

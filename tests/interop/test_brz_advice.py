@@ -1,4 +1,4 @@
-"""plugins.breezy_advice: what a server advises, as brz and git show it: a line a day, and always in `brz info`."""
+"""plugins.breezy.terminal: what a server advises, as brz and git show it: a line a day, and always in `brz info`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builders import push as push_git
 from bzr_builders import BzrHistory
 from git_sides import Served, Side
 
-from smartserver.plugins import breezy_advice
+import smartserver.plugins.breezy.terminal  # noqa: F401  # It runs in a process of its own.
 from smartserver.records.model import Tip
 from smartserver.server.advice import MANY_PACKS
 from smartserver.store.repository import PackRepository
@@ -24,7 +24,6 @@ NEWER = "import smartserver.server.advice as a; a.OLDEST_CLIENT = '99.0'; from s
 """A server that expects a release nobody has."""
 PACKS = f"it lies in {MANY_PACKS + 1} packs: `brz pack "
 CLIENT = "its server expects smartserver 99.0 or newer here, this is "
-assert breezy_advice.__doc__
 
 
 @pytest.fixture(scope="module")

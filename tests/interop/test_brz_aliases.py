@@ -1,5 +1,5 @@
 """Aliases of locations (`:parent/f`), and locations that are taken for what they are not: the answer is the same as for
-the URL: plugins.breezy_guess, plugins.breezy_stores."""
+the URL: plugins.breezy.target, plugins.breezy.stores."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from breezy.branch import Branch
 from brz_sides import Users, in_process
 
-from smartserver.plugins import breezy_guess, breezy_stores  # noqa: F401  # They run in a process of their own.
-from smartserver.plugins.breezy_wanted import Wanted
+from smartserver.plugins.breezy import stores, target  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.verbs.repository_pull import ChosenField
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -1,7 +1,7 @@
 """Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
-call: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_guess, plugins.breezy_history,
-plugins.breezy_inter, plugins.breezy_listing, plugins.breezy_push, plugins.breezy_remote, plugins.breezy_repository,
-plugins.breezy_server, plugins.breezy_tags, plugins.breezy_transport."""
+call: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history,
+plugins.breezy.inter, plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository,
+plugins.breezy.server, plugins.breezy.tags, plugins.breezy.transport."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
 from brz_sides import BUDGETS, Users, in_process
 
-from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
-    breezy_branch,
-    breezy_dir,
-    breezy_guess,
-    breezy_history,
-    breezy_inter,
-    breezy_listing,
-    breezy_push,
-    breezy_remote,
-    breezy_repository,
-    breezy_server,
-    breezy_tags,
-    breezy_transport,
+import smartserver.plugins.breezy.branch  # noqa: F401  # It runs in processes of its own.
+from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
+    controldir,
+    history,
+    inter,
+    push,
+    remote,
+    repository,
+    server,
+    tags,
+    target,
+    transport,
 )
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport

@@ -1,4 +1,4 @@
-"""plugins.breezy_inserted, plugins.breezy_repository: a lightweight checkout's branch takes what commands insert into
+"""plugins.breezy.commit, plugins.breezy.repository: a lightweight checkout's branch takes what commands insert into
 its repository (bundles, rebase), and is compared with others, as a local one."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from breezy.branch import Branch
 from breezy.errors import BzrError
 from brz_sides import Users, in_process
 
-from smartserver.plugins import breezy_inserted  # noqa: F401  # It runs in a process of its own.
+from smartserver.plugins.breezy import commit  # noqa: F401  # It runs in a process of its own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,5 +1,5 @@
 """^C at random moments of commands that push, fetch or read, also what is kept of a history: a line, nothing left that
-is in the way, and the next command works: plugins.breezy_push, plugins.breezy_inter, plugins.breezy_shadow."""
+is in the way, and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.shadow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from brz_sides import SHIM, Users
 from git_sides import TIMEOUT, Done, Served
 
-from smartserver.plugins import breezy_inter, breezy_push, breezy_shadow  # noqa: F401  # They run in other processes.
+from smartserver.plugins.breezy import inter, push, shadow  # noqa: F401  # They run in other processes.
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 

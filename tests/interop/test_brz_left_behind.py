@@ -1,4 +1,4 @@
-"""plugins.breezy_content, plugins.breezy_wanted: a lightweight checkout whose tree rests on what its branch does not
+"""plugins.breezy.content, plugins.breezy.wanted: a lightweight checkout whose tree rests on what its branch does not
 reach any more: what describes it goes on, before `brz update` as after it."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins import breezy_content, breezy_wanted  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy import content, wanted  # noqa: F401  # They run in a process of their own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,6 +1,6 @@
 """What Breezy's interfaces promise to a program that uses them as a library, kept by a branch and a repository on a
-server: plugins.breezy_branch, plugins.breezy_dir, plugins.breezy_inter, plugins.breezy_push, plugins.breezy_repository,
-plugins.breezy_upkeep."""
+server: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.inter, plugins.breezy.push,
+plugins.breezy.repository, plugins.breezy.upkeep."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from brz_sides import Users
 from test_brz_process import program
 
-from smartserver.plugins import (  # They run in other processes.
-    breezy_branch,  # noqa: F401
-    breezy_dir,  # noqa: F401
-    breezy_inter,  # noqa: F401
-    breezy_push,  # noqa: F401
-    breezy_repository,  # noqa: F401
-    breezy_upkeep,  # noqa: F401
+from smartserver.plugins.breezy import (  # They run in other processes.
+    branch,  # noqa: F401
+    controldir,  # noqa: F401
+    inter,  # noqa: F401
+    push,  # noqa: F401
+    repository,  # noqa: F401
+    upkeep,  # noqa: F401
 )
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -1,6 +1,6 @@
 """Lightweight checkouts of hpss:// branches with the real brz: a commit takes one request to read and one to send, and
-makes the revision an ordinary checkout would; everything else takes one: plugins.breezy_checkouts,
-plugins.breezy_commit."""
+makes the revision an ordinary checkout would; everything else takes one: plugins.breezy.checkouts,
+plugins.breezy.commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from breezy.workingtree import WorkingTree
 from brz_sides import START, Users, copy_start, in_process
 from git_sides import Served
 
-from smartserver.plugins import breezy_checkouts, breezy_commit  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy import checkouts, commit  # noqa: F401  # They run in a process of their own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,4 +1,4 @@
-"""plugins.breezy_target, plugins.breezy_dir, plugins.breezy_refusals: what `brz` and a program make on a server,
+"""plugins.breezy.target, plugins.breezy.controldir, plugins.breezy.words: what `brz` and a program make on a server,
 and what they refuse."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from breezy.controldir import ControlDir
 from breezy.transport import get_transport
 from brz_sides import Users, in_process
 
-from smartserver.plugins import breezy_refusals, breezy_target  # noqa: F401  # They run in a process of their own.
-from smartserver.plugins.breezy_refusals import NotOnServer
+import smartserver.plugins.breezy.target  # noqa: F401  # It runs in a process of its own.
+from smartserver.plugins.breezy.words import BOUND, RECONFIGURED, NotOnServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -63,7 +63,7 @@ def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> N
     """Breezy removes the branch first, and finds out then that nothing can replace it."""
     bound = [f"--bind-to={users.path('a')}"] if "checkout" in option else []
     done = users.run("", "reconfigure", option, *bound, users.url())
-    assert (done.status, done.said) == (3, f"brz: ERROR: {breezy_refusals.RECONFIGURED}\n")
+    assert (done.status, done.said) == (3, f"brz: ERROR: {RECONFIGURED}\n")
     assert done.counts.rounds == 0
     assert users.served_tip() == users.tip("a")
 
@@ -71,7 +71,7 @@ def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> N
 def test_a_branch_on_a_server_is_not_bound(users: Users) -> None:
     """Breezy would say so once it has made the branch."""
     done = users.run("", "branch", "--bind", "a", users.url("bound"))
-    assert (done.status, done.said) == (3, f"brz: ERROR: {breezy_refusals.BOUND}\n")
+    assert (done.status, done.said) == (3, f"brz: ERROR: {BOUND}\n")
     assert users.run("", "revno", users.url("bound")).status == 3
 
 

@@ -1,4 +1,4 @@
-"""plugins.breezy_branch: the revision numbers of a branch whose line of first parents ends at a ghost."""
+"""plugins.breezy.branch: the revision numbers of a branch whose line of first parents ends at a ghost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import Users, in_process
 
-from smartserver.plugins import breezy_branch  # noqa: F401  # It runs in a process of its own.
+from smartserver.plugins.breezy import branch  # noqa: F401  # It runs in a process of its own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

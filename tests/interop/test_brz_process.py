@@ -1,4 +1,4 @@
-"""plugins.breezy_guess, plugins.breezy_server, plugins.breezy_beside: what a command was given is what Breezy has
+"""plugins.breezy.target, plugins.breezy.server, plugins.breezy.beside: what a command was given is what Breezy has
 parsed; a program that uses Breezy as a library, or runs several commands, is told what is there each time."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 from brz_sides import SHIM, Users
 from git_sides import environment
 
-from smartserver.plugins import breezy_beside, breezy_guess, breezy_server  # noqa: F401  # They run in other processes.
+from smartserver.plugins.breezy import beside, server, target  # noqa: F401  # They run in other processes.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,5 +1,5 @@
 """What is pulled over the branch of a lightweight checkout: all that its tree and the report need is read before the
-branch is moved: plugins.breezy_inter."""
+branch is moved: plugins.breezy.inter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins import breezy_inter  # noqa: F401  # It runs in a process of its own.
+from smartserver.plugins.breezy import inter  # noqa: F401  # It runs in a process of its own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

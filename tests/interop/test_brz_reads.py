@@ -1,6 +1,6 @@
 """Commands of brz that read less than whole revisions over hpss://: what they say is what they say of a local branch,
-in the round trips of `budgets.toml`, with an empty cache: plugins.breezy_content, plugins.breezy_stores,
-plugins.breezy_wanted."""
+in the round trips of `budgets.toml`, with an empty cache: plugins.breezy.content, plugins.breezy.stores,
+plugins.breezy.wanted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from breezy.workingtree import WorkingTree
 from brz_sides import START, Users, in_process
 from git_sides import Served
 
-from smartserver.plugins import breezy_content, breezy_stores, breezy_wanted  # noqa: F401  # They run elsewhere.
+from smartserver.plugins.breezy import content, stores, wanted  # noqa: F401  # They run elsewhere.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,4 +1,4 @@
-"""plugins.breezy_tracer, plugins.breezy_shim: how Breezy finds the plugin, what it loads, and what it logs; what it
+"""plugins.breezy.tracer, plugins.breezy_shim: how Breezy finds the plugin, what it loads, and what it logs; what it
 says where a server or a user stops it."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brz_sides import ROOT, SHIM, Users
 from git_sides import Served, Side, environment
 
 from smartserver.plugins import breezy_shim as hpss
-from smartserver.plugins import breezy_tracer
+from smartserver.plugins.breezy import tracer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -284,7 +284,7 @@ def test_a_banned_call_is_not_sent(users: Users) -> None:
         done = users.run("b", "pull", *words, **variables)
         assert done.status == 3, done.said
         assert "brz: ERROR: Repository.pull is banned by the rule rpc:Repository.pull; called from " in done.err
-        assert "smartserver/plugins/breezy_" in done.err
+        assert "smartserver/plugins/breezy/" in done.err
         assert done.counts.bytes_up == 0
     done = users.run("b", "pull", "-Dhpss-ban=rpc:Repository.pul")
     assert done.status == 3
@@ -298,4 +298,4 @@ def test_a_flag_that_is_none_is_refused(users: Users) -> None:
     why = "no such debug flag in SMARTSERVER_DEBUG or hpss.debug: 'nonsense' (there are hpss, hpssdetail, hpssvfs and"
     assert (refused.status, refused.err) == (3, f"brz: ERROR: {why} hpss-ban=RULE[,RULE])\n")
     with pytest.raises(CommandError, match="'nonsense'"):
-        breezy_tracer.observers("hpss://h/", "nonsense", "")
+        tracer.observers("hpss://h/", "nonsense", "")

@@ -1,5 +1,5 @@
 """What a command here refers to is made on a server first, or is there: else nothing is changed here:
-plugins.breezy_checkouts, plugins.breezy_dir."""
+plugins.breezy.checkouts, plugins.breezy.controldir."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins import breezy_checkouts, breezy_dir  # noqa: F401  # What the commands run, elsewhere.
+from smartserver.plugins.breezy import checkouts, controldir  # noqa: F401  # What the commands run, elsewhere.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,17 +1,17 @@
 """Commands that look for a tree first, or write to both of two places, take a branch on a server for what it is: one
-without a tree; a checkout whose branch was overwritten finds what it is based on: plugins.breezy_content,
-plugins.breezy_dir, plugins.breezy_inter, plugins.breezy_repository."""
+without a tree; a checkout whose branch was overwritten finds what it is based on: plugins.breezy.content,
+plugins.breezy.controldir, plugins.breezy.inter, plugins.breezy.repository."""
 
 from __future__ import annotations
 
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
-    breezy_content,
-    breezy_dir,
-    breezy_inter,
-    breezy_repository,
+from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
+    content,
+    controldir,
+    inter,
+    repository,
 )
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -1,12 +1,12 @@
 """An uncommit removes the tags of just the revisions that it removes from the ancestry, as stock Breezy does:
-plugins.breezy_uncommit, plugins.breezy_wanted."""
+plugins.breezy.moves, plugins.breezy.wanted."""
 
 from __future__ import annotations
 
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins import breezy_uncommit, breezy_wanted  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy import moves, wanted  # noqa: F401  # They run in a process of their own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,4 +1,4 @@
-"""plugins.breezy_fetched, plugins.breezy_remote, plugins.breezy_specs: of a branch only the history of the revision
+"""plugins.breezy.fetched, plugins.breezy.remote, plugins.breezy.given: of a branch only the history of the revision
 that was named is sent, in one round trip, or in two where a look at the branch must tell which it is."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import Users, in_process
 
-from smartserver.plugins import breezy_fetched, breezy_remote, breezy_specs  # noqa: F401  # They run elsewhere.
+from smartserver.plugins.breezy import fetched, given, remote  # noqa: F401  # They run elsewhere.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,5 +1,5 @@
-"""plugins.breezy_upkeep, plugins.breezy_changes, plugins.breezy_remembered, plugins.breezy_copy, plugins.breezy_beside,
-plugins.breezy_signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
+"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.beside,
+plugins.breezy.signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
 round trips of `budgets.toml` and without a VFS call."""
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import LOOPBACK, SHIM, Users, in_process
 
-from smartserver.plugins import (  # noqa: F401  # What the commands run in processes of their own.
-    breezy_beside,
-    breezy_changes,
-    breezy_copy,
-    breezy_remembered,
-    breezy_signatures,
-    breezy_upkeep,
+from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
+    beside,
+    changes,
+    copy,
+    signatures,
+    upkeep,
 )
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 BLIND = f"""#!{sys.executable}
 from smartserver.cli import git_remote, git_remote_run
-from smartserver.plugins.git_hint import Hint
+from smartserver.plugins.git.hint import Hint
 
 git_remote_run.read = lambda *_: Hint()
 git_remote.main()

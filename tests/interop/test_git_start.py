@@ -29,7 +29,7 @@ def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) ->
     assert done.status == 0, done.said
     # import time: self | cumulative | name
     loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
-    assert "smartserver.plugins.git" in loaded
+    assert "smartserver.plugins.git.remote" in loaded
     assert not {name for name in loaded if any(name == heavy or name.startswith(heavy + ".") for heavy in HEAVY)}
 
 

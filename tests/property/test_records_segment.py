@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import varint
+from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.limits import MAX_RECORD
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent
 from smartserver.records.segment import (
     STORED,
     ZSTD,
     SegmentStream,
-    decode_graph,
     decode_segment,
     encode_graph,
     encode_segment,
@@ -108,7 +108,7 @@ def test_segments(parts: tuple[bytes, list[Parent], list[Entry], list[bytes]], b
 
 @given(graphs())
 def test_graphs(graph: list[Announced]) -> None:
-    decoded = decode_graph(encode_graph(graph))
+    decoded = AnnouncedGraph(encode_graph(graph))
     assert list(decoded) == graph
     assert [decoded.find(each.revision) for each in graph] == list(range(len(graph)))
     assert [decoded.revision(place) for place in range(len(graph))] == [each.revision for each in graph]
@@ -151,7 +151,7 @@ def test_changed_segments_are_refused_or_read_as_written(whole: bytes, data: st.
 def test_changed_graphs_are_refused_or_read_as_written(block: bytes, data: st.DataObject) -> None:
     raw = changed(block, data)
     try:
-        graph = decode_graph(raw)
+        graph = AnnouncedGraph(raw)
     except (Malformed, LimitExceeded):
         return
     assert encode_graph(graph) == raw

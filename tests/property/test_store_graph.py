@@ -7,8 +7,9 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.model import Announced, Parent
-from smartserver.records.segment import decode_graph, encode_graph
+from smartserver.records.segment import encode_graph
 from smartserver.store import ancestry as ancestry_module
 from smartserver.store import graph as graph_module
 from smartserver.store.ancestry import MERGES, QUESTION, Ancestry
@@ -40,7 +41,7 @@ def graph_of(parents: list[list[int]], cuts: set[int], *, read: bool = False) ->
     step: list[Announced] = []
     for number, named in enumerate([*parents, []]):
         if number in cuts or number == len(parents):
-            graph, missing = graph.with_announced(decode_graph(encode_graph(step)) if read else step)
+            graph, missing = graph.with_announced(AnnouncedGraph(encode_graph(step)) if read else step)
             assert not missing
             step = []
         step.append(Announced(b"%d" % number, tuple(Parent(b"%d" % parent) for parent in named)))

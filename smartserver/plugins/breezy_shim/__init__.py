@@ -49,7 +49,7 @@ def _record(command: Command) -> None:
         running.append(Running(command.name(), named))
         if named.get("create_branch") or command.name() == "clone":
             # They make a branch before they have met the URL of one.
-            import smartserver.plugins.breezy_dir  # noqa: F401
+            import smartserver.plugins.breezy.controldir  # noqa: F401
         try:
             return run(*positional, **named)
         finally:
@@ -70,7 +70,7 @@ class HpssProber(Prober):
         """The format of what a transport of ours leads to."""
         if not transport.base.startswith(SCHEMES):
             raise NotBranchError(path=transport.base)
-        from smartserver.plugins.breezy_dir import HpssDirFormat
+        from smartserver.plugins.breezy.controldir import HpssDirFormat
 
         return HpssDirFormat()
 
@@ -82,8 +82,8 @@ class HpssProber(Prober):
 
 for scheme in SCHEMES:
     register_transport_proto(scheme, help="Each command one round trip (smartserver).", register_netloc=True)
-    register_lazy_transport(scheme, "smartserver.plugins.breezy_transport", "HpssTransport")
+    register_lazy_transport(scheme, "smartserver.plugins.breezy.transport", "HpssTransport")
 ControlDirFormat.register_prober(HpssProber)
-plugin_cmds.register_lazy("cmd_hpss_shadows", [], "smartserver.plugins.breezy_commands")
+plugin_cmds.register_lazy("cmd_hpss_shadows", [], "smartserver.plugins.breezy.hpss_shadows")
 install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")
 install_lazy_named_hook("breezy.commands", "Command.hooks", "extend_command", _record, "what hpss:// is asked for")

@@ -23,8 +23,9 @@ from breezy.transport import NoSuchFile, get_transport_from_path
 from suite_breezy import hpss
 from suite_servers import Server
 
-from smartserver.plugins import breezy_checkouts, breezy_server
-from smartserver.plugins.breezy_push import push
+from smartserver.plugins.breezy.checkouts import _trees
+from smartserver.plugins.breezy.push import push
+from smartserver.plugins.breezy.server import _servers
 
 REFERENCE = "Bazaar-NG Branch Reference Format 1\n"
 """What says that `.bzr/branch` is that of a lightweight checkout."""
@@ -52,11 +53,11 @@ def is_branch(path: Path) -> bool:
 
 def forget() -> None:
     """Have the plugin know as little as in a process that begins: a command is one."""
-    for server in breezy_server._servers.values():
+    for server in _servers.values():
         server.close()
-    breezy_server._servers.clear()
+    _servers.clear()
     hpss.opened.clear()
-    breezy_checkouts._trees.clear()
+    _trees.clear()
 
 
 @contextmanager

@@ -27,14 +27,14 @@ from breezy.transport import memory
 from suite_names import SUITES
 from suite_servers import Server
 
-from smartserver.plugins import breezy_transport
-from smartserver.plugins.breezy_branch import HpssBranch, HpssBranchFormat
-from smartserver.plugins.breezy_dir import HpssDir, HpssDirFormat
-from smartserver.plugins.breezy_inter import FetchFromServer
-from smartserver.plugins.breezy_patches import put_around
-from smartserver.plugins.breezy_remote import Remote, State
-from smartserver.plugins.breezy_repository import HpssRepository
-from smartserver.plugins.breezy_transport import HpssTransport
+from smartserver.plugins.breezy import transport
+from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
+from smartserver.plugins.breezy.controldir import HpssDir, HpssDirFormat
+from smartserver.plugins.breezy.inter import FetchFromServer
+from smartserver.plugins.breezy.patches import put_around
+from smartserver.plugins.breezy.remote import Remote, State
+from smartserver.plugins.breezy.repository import HpssRepository
+from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.vcs.bzr.compat import format_2a
 
 _folders: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -67,7 +67,7 @@ def cases(suite: str, server: Server, reader: Server | None) -> Iterator[Any]:
     """The cases of a suite on one side; `reader`: the same folder for those that may only read."""
     _HpssServer.server = server
     # Breezy asks whatever is registered what it has to be tried with.
-    breezy_transport.get_test_permutations = list  # type: ignore[attr-defined]
+    transport.get_test_permutations = list  # type: ignore[attr-defined]
     FetchFromServer._get_repo_format_to_test = staticmethod(lambda: None)
     whole = TestUtil.TestLoader().loadTestsFromModuleName(f"breezy.tests.{suite}")
     ours = None if reader is None else _ours(server, reader)

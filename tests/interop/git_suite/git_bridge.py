@@ -27,9 +27,9 @@ from smartserver.cli.session import client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import RefUpdate
-from smartserver.plugins.git_fetch import Fetch
-from smartserver.plugins.git_terminal import Terminal
-from smartserver.plugins.git_wants import Wants
+from smartserver.plugins.git.fetch import Fetch
+from smartserver.plugins.git.terminal import Terminal
+from smartserver.plugins.git.wants import Wants
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.read import plan

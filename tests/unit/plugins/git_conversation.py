@@ -16,8 +16,8 @@ from smartserver.client.url import Location
 from smartserver.errors import (
     NoSuchRepository,
 )
-from smartserver.plugins.git import GitRemote
-from smartserver.plugins.git_hint import Hint
+from smartserver.plugins.git.hint import Hint
+from smartserver.plugins.git.remote import GitRemote
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.messages import State, raw

@@ -1,4 +1,4 @@
-"""plugins.breezy_beside: what one answer says of two branches of a repository is not asked twice."""
+"""plugins.breezy.beside: what one answer says of two branches of a repository is not asked twice."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from brz_running import running
 
-from smartserver.plugins import breezy_beside
 from smartserver.plugins import breezy_shim as hpss
-from smartserver.plugins.breezy_beside import learn_beside
-from smartserver.plugins.breezy_server import Server
-from smartserver.plugins.breezy_transport import HpssTransport
-from smartserver.plugins.breezy_wanted import Wanted
+from smartserver.plugins.breezy.beside import learn_beside
+from smartserver.plugins.breezy.server import Server
+from smartserver.plugins.breezy.transport import HpssTransport
+from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.model import Tip
 
 ROOT = "hpss://beside.example.org/"
@@ -107,8 +106,8 @@ class Light:
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> Light:
     made = Light()
-    monkeypatch.setattr(breezy_beside, "open_checkout", lambda path: made)
-    monkeypatch.setattr(breezy_beside, "checkout_of", lambda path: made)
+    monkeypatch.setattr("smartserver.plugins.breezy.beside.open_checkout", lambda path: made)
+    monkeypatch.setattr("smartserver.plugins.breezy.beside.checkout_of", lambda path: made)
     return made
 
 
@@ -119,7 +118,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> Light:
 def test_what_the_other_branch_was_told_is_enough_where_all_it_takes_is_here(
     has: bytes, learned: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breezy_beside, "open_checkout", lambda path: None)
+    monkeypatch.setattr("smartserver.plugins.breezy.beside.open_checkout", lambda path: None)
     with running("switch", to_location=f"{ROOT}p/new"):
         remote = branch("p/trunk", target=SimpleNamespace(has_revision=lambda revision: revision == has))
         other = beside(remote)["p/new"] = branch("p/new")
@@ -129,7 +128,7 @@ def test_what_the_other_branch_was_told_is_enough_where_all_it_takes_is_here(
 
 
 def test_nothing_is_learned_where_no_other_branch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breezy_beside, "open_checkout", lambda path: None)
+    monkeypatch.setattr("smartserver.plugins.breezy.beside.open_checkout", lambda path: None)
     with running("switch", to_location=f"{ROOT}p/new"):
         remote = branch("p/trunk", target=SimpleNamespace(has_revision=lambda revision: True))
         beside(remote)["p/trunk"] = remote

@@ -1,4 +1,4 @@
-"""plugins.breezy_content, plugins.breezy_stores: a revision has the parents that the graph says."""
+"""plugins.breezy.content, plugins.breezy.stores: a revision has the parents that the graph says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from bzr_samples import FIRST, SECOND, SECOND_PARENTS
 
 from smartserver.client.content import Part
-from smartserver.plugins.breezy_content import Content
-from smartserver.plugins.breezy_stores import Store
-from smartserver.plugins.breezy_wanted import Wanted
+from smartserver.plugins.breezy.content import Content
+from smartserver.plugins.breezy.stores import Store
+from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.model import Parent, Record
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.system import INVENTORY, REVISION, SIGNATURE

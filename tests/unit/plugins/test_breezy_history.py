@@ -1,4 +1,4 @@
-"""plugins.breezy_history: what a pull brings is read once, kept, and given out in part."""
+"""plugins.breezy.history: what a pull brings is read once, kept, and given out in part."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from smartserver.client.medium import ConnectionLost
 from smartserver.errors import CorruptRecord
-from smartserver.plugins import breezy_history
-from smartserver.plugins.breezy_history import History
+from smartserver.plugins.breezy.history import History
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Announced, Parent
 from smartserver.records.system import system_of
@@ -127,7 +126,10 @@ def test_a_body_that_is_cut_off_is_refused() -> None:
 def test_a_large_revision_is_shown_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is whole."""
     told: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(breezy_history, "moving", lambda what: contextlib.nullcontext(lambda *sent: told.append(sent)))
+    monkeypatch.setattr(
+        "smartserver.plugins.breezy.history.moving",
+        lambda what: contextlib.nullcontext(lambda *sent: told.append(sent)),
+    )
     body = b"".join(segments().values())
     assert len(history(body).parents) == 4
     assert told[0] == (7, 0, 4)

@@ -1,4 +1,4 @@
-"""plugins.breezy_options, plugins.breezy_effects: what was only remembered of a branch's options never loses what
+"""plugins.breezy.options, plugins.breezy.effects: what was only remembered of a branch's options never loses what
 somebody else has set; and which of them have an effect at a client."""
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from typing import Any, cast
 
 import pytest
 from breezy.config import BranchConfig, LocationStack
+from brz_running import running
 
-from smartserver.plugins import breezy_changes, breezy_effects
-from smartserver.plugins.breezy_branch import HpssBranch
-from smartserver.plugins.breezy_effects import EffectiveStack
-from smartserver.plugins.breezy_options import OptionConfig, OptionStore
-from smartserver.plugins.breezy_remembered import NotAsRemembered
-from smartserver.plugins.breezy_remote import Remote, State
+from smartserver.plugins.breezy import changes
+from smartserver.plugins.breezy.branch import HpssBranch
+from smartserver.plugins.breezy.changes import NotAsRemembered
+from smartserver.plugins.breezy.effects import EffectiveStack
+from smartserver.plugins.breezy.options import OptionConfig, OptionStore
+from smartserver.plugins.breezy.remote import Remote, State
 
 
 @dataclass
@@ -62,7 +63,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     def set_config(remote: Remote, content: bytes) -> None:
         cast("Server", remote).set(content)
 
-    monkeypatch.setattr(breezy_changes, "set_config", set_config)
+    monkeypatch.setattr(changes, "set_config", set_config)
     return Server(b"nickname = seen\n", b"nickname = seen\nparent_location = set_meanwhile\n")
 
 
@@ -88,7 +89,7 @@ def test_it_is_tried_once_more_and_not_again(server: Server, monkeypatch: pytest
         tried.append(content)
         raise NotAsRemembered
 
-    monkeypatch.setattr(breezy_changes, "set_config", set_config)
+    monkeypatch.setattr(changes, "set_config", set_config)
     with pytest.raises(NotAsRemembered):
         OptionConfig(branch(server)).set_option("mine", "nickname")
     assert len(tried) == 2
@@ -156,13 +157,16 @@ def test_what_has_no_effect_is_kept(server: Server) -> None:
     assert server.there == HARMFUL.replace(b"nickname = seen", b"nickname = mine")
 
 
-def test_brz_config_shows_all_options(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brz_config_shows_all_options(server: Server) -> None:
     server.remembered = server.there = HARMFUL
-    monkeypatch.setattr(breezy_effects, "is_running", lambda *commands: "config" in commands)
-    stack = EffectiveStack(branch(server))
-    assert [stack.get(name, expand=False, convert=False) for name in ("post_commit_mailer", "editor")] == ["sh", "sh"]
-    seen = [name for store, section in stack.iter_sections() if store is stack.store for name in section.options]
-    assert seen == [*names(HARMFUL), "public_branch"]  # Breezy takes a section for one of them.
+    with running("config"):
+        stack = EffectiveStack(branch(server))
+        assert [stack.get(name, expand=False, convert=False) for name in ("post_commit_mailer", "editor")] == [
+            "sh",
+            "sh",
+        ]
+        seen = [name for store, section in stack.iter_sections() if store is stack.store for name in section.options]
+        assert seen == [*names(HARMFUL), "public_branch"]  # Breezy takes a section for one of them.
 
 
 def test_an_option_without_an_effect_is_not_asked_for(server: Server) -> None:

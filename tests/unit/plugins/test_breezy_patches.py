@@ -1,4 +1,4 @@
-"""plugins.breezy_patches: what Breezy's classes do otherwise they do once, for our URLs alone."""
+"""plugins.breezy.patches, plugins.breezy.controldir: what Breezy's classes do otherwise, once, for our URLs alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from breezy.bzr.workingtree_4 import DirStateWorkingTree
 from breezy.controldir import ControlDir, format_registry
 from breezy.errors import NotBranchError
 
-from smartserver.plugins import breezy_checkouts, breezy_patches
-from smartserver.plugins.breezy_patches import put_around
+from smartserver.plugins.breezy import checkouts
+from smartserver.plugins.breezy.controldir import change_breezy
+from smartserver.plugins.breezy.patches import put_around, watch_trees
 
 CHANGED = [
     (ControlDir, "open_containing_from_transport"),
@@ -61,18 +62,18 @@ def test_what_a_release_does_not_have_is_left_out() -> None:
 
 @pytest.mark.parametrize(("owner", "name"), CHANGED, ids=[name for _, name in CHANGED])
 def test_each_is_there_and_changed_once(owner: type, name: str) -> None:
-    breezy_patches.apply()
-    breezy_patches.watch_trees()
+    change_breezy()
+    watch_trees()
     first = getattr(owner, name)
-    breezy_patches.apply()
-    breezy_patches.watch_trees()
+    change_breezy()
+    watch_trees()
     assert getattr(owner, name) == first
     assert first.__wrapped__.__name__ == name
 
 
 def test_what_is_not_of_a_server_is_breezys(tmp_path: Path) -> None:
-    breezy_patches.apply()
-    breezy_patches.watch_trees()
+    change_breezy()
+    watch_trees()
     with pytest.raises(NotBranchError):
         ControlDir.open_containing(str(tmp_path / "none"))
     made = format_registry.make_controldir("2a").initialize(str(tmp_path))
@@ -82,4 +83,4 @@ def test_what_is_not_of_a_server_is_breezys(tmp_path: Path) -> None:
     tree.commit("one", committer="a <a@example.org>")
     assert made.sprout(str(tmp_path / "other")).open_branch().revno() == 1
     assert ControlDir.open_containing(str(tmp_path / "other" / "below"))[1] == "below"
-    assert breezy_checkouts.checkout_of(str(tmp_path)) is None
+    assert checkouts.checkout_of(str(tmp_path)) is None

@@ -1,12 +1,12 @@
-"""plugins.breezy_remote: the branch a URL leads to, or into."""
+"""plugins.breezy.remote: the branch a URL leads to, or into."""
 
 from __future__ import annotations
 
 import pytest
 from breezy.errors import NotBranchError
 
-from smartserver.plugins.breezy_remote import Remote, State
-from smartserver.plugins.breezy_transport import HpssTransport
+from smartserver.plugins.breezy.remote import Remote, State
+from smartserver.plugins.breezy.transport import HpssTransport
 
 
 @pytest.mark.parametrize("inside", [False, True])

@@ -1,29 +1,19 @@
-"""plugins.breezy_shown: what is damage of a shadow, and what a mistake of this program."""
+"""plugins.breezy.shown: what is damage of a shadow, and what a mistake of this program."""
 
 from __future__ import annotations
 
 import errno
+import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from breezy.bzr.btree_index import _LeafNode
-from breezy.errors import BzrError, NotWriteLocked, ShortReadvError
+from breezy.errors import BzrError, NotWriteLocked, ObjectNotLocked, ShortReadvError
 
-from smartserver.plugins.breezy_shadow import Shadow
-from smartserver.plugins.breezy_shown import DAMAGE, Damaged, Shown, raise_bug
-from smartserver.records.segment import decode_segment
-from smartserver.records.system import system_of
-from smartserver.records.varint import Malformed
+from smartserver.plugins.breezy.shown import LONGEST, Damaged, Shown, decoding
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import ChunkedContentFactory, StoreKey
-
-
-def raised(read: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception) as wrong:  # noqa: PT011  # Any.
-        read()
-    return wrong.value
 
 
 def says(error: Exception) -> Callable[[], object]:
@@ -36,39 +26,44 @@ def says(error: Exception) -> Callable[[], object]:
 @pytest.mark.parametrize(
     "read",
     [
-        says(Damaged("a page is missing")),
         says(BzrError("damaged")),
         says(ShortReadvError("pack", 1, 2, 3)),
         says(WrongContent(b"key", "its sha1 is another")),
         says(OSError(errno.EIO, "it cannot be read")),
         lambda: zlib.decompress(b"no zlib"),
-        lambda: _LeafNode(b"\xff", 2, 1),
+        lambda: struct.unpack("<Q", b"short"),
+        says(KeyError("key")),
     ],
 )
 def test_damage(read: Callable[[], object]) -> None:
-    wrong = raised(read)
-    assert isinstance(wrong, DAMAGE)
-    raise_bug(wrong)
+    with pytest.raises(Damaged) as wrong, decoding():
+        read()
+    assert wrong.value.__cause__ is not None
+    assert str(wrong.value) == (str(wrong.value.__cause__) or type(wrong.value.__cause__).__name__)
+
+
+def test_what_is_said_of_damage_is_one_line() -> None:
+    with pytest.raises(Damaged) as wrong, decoding():
+        raise ValueError("two\nlines " + "x" * LONGEST)
+    assert str(wrong.value).startswith("two lines xxx")
+    assert len(str(wrong.value)) == LONGEST
 
 
 @pytest.mark.parametrize(
-    ("read", "expected"),
+    "error",
     [
-        (lambda: Shadow.mend(None, ValueError()), AttributeError),  # type: ignore[arg-type]
-        (lambda: decode_segment(None, 0, system_of("bzr 2a").kinds), TypeError),  # type: ignore[arg-type]
-        (lambda: decode_segment(b"\x01", 0, system_of("bzr 2a").kinds), Malformed),
-        (says(NotWriteLocked(object())), NotWriteLocked),
+        AssertionError("a mistake"),
+        AttributeError("a mistake"),
+        TypeError("a mistake"),
+        NotWriteLocked(object()),
+        ObjectNotLocked(object()),
+        Damaged("a page is missing"),
     ],
 )
-def test_a_mistake(read: Callable[[], object], expected: type[Exception]) -> None:
-    wrong = raised(read)
-    with pytest.raises(expected) as once_more:
-        raise_bug(wrong)
-    assert once_more.value is wrong
-
-
-def test_what_nobody_raised() -> None:
-    raise_bug(ValueError())
+def test_what_is_always_a_mistake_and_what_is_said_to_be_damage_already(error: Exception) -> None:
+    with pytest.raises(type(error)) as wrong, decoding():  # Whoever raises it, Breezy too.
+        raise error
+    assert wrong.value is error
 
 
 ONE, TWO, OTHER = (b"f-id", b"one"), (b"f-id", b"two"), (b"f-id", b"\xff")

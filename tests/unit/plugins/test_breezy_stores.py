@@ -1,4 +1,4 @@
-"""plugins.breezy_stores: what is read from a repository that has everything."""
+"""plugins.breezy.stores: what is read from a repository that has everything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smartserver.plugins.breezy_stores import Store
+from smartserver.plugins.breezy.stores import Store
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import FulltextContentFactory, StoreKey
 from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT

@@ -1,4 +1,4 @@
-"""plugins.breezy_texts: lines, and where they are from, follow from whole texts."""
+"""plugins.breezy.stores: lines, and where they are from, follow from whole texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from smartserver.plugins.breezy_texts import Texts, give_stores
+from smartserver.plugins.breezy.stores import Texts, give_stores
 from smartserver.vcs.bzr.compat import AbsentContentFactory, FulltextContentFactory, StoreKey
 
 ONE, TWO, GHOST = (b"file", b"one"), (b"file", b"two"), (b"file", b"ghost")

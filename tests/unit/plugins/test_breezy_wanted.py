@@ -1,4 +1,4 @@
-"""plugins.breezy_wanted: what the first request of a command asks for, read off what it was given."""
+"""plugins.breezy.wanted: what the first request of a command asks for, read off what it was given."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from brz_running import running, specs
 
-from smartserver.plugins import breezy_wanted
-from smartserver.plugins.breezy_specs import TIP
-from smartserver.plugins.breezy_wanted import NUMBERED, Wanted, batched, commit_on, pulled_into, wanted
+from smartserver.plugins.breezy.commands import wanted
+from smartserver.plugins.breezy.given import TIP
+from smartserver.plugins.breezy.wanted import NUMBERED, Wanted, batched, commit_on, pulled_into
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField, TreesField
 
@@ -234,8 +234,8 @@ class Light:
 def light(monkeypatch: pytest.MonkeyPatch) -> Light:
     """The one that everything lies in."""
     made = Light(b"one")
-    monkeypatch.setattr(breezy_wanted, "checkout_of", lambda path: made)
-    monkeypatch.setattr(breezy_wanted, "open_checkout", lambda path: made)
+    monkeypatch.setattr("smartserver.plugins.breezy.wanted.checkout_of", lambda path: made)
+    monkeypatch.setattr("smartserver.plugins.breezy.wanted.open_checkout", lambda path: made)
     return made
 
 

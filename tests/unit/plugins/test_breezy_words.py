@@ -1,4 +1,4 @@
-"""plugins.breezy_words: what goes wrong is Breezy's own error, in its words."""
+"""plugins.breezy.words: what goes wrong is Breezy's own error, in its words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from smartserver.errors import (
     ServerBusy,
     WrongVcs,
 )
-from smartserver.plugins.breezy_words import in_breezys_words
+from smartserver.plugins.breezy.words import in_breezys_words
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import CannotSend
 from smartserver.wire.errors import RemoteProtocolError

@@ -1,4 +1,4 @@
-"""plugins.git: the conversation with git, line by line."""
+"""plugins.git.remote: the conversation with git, line by line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from smartserver.client.updates import RefUpdate, Updated
 from smartserver.errors import (
     WrongVcs,
 )
-from smartserver.plugins.git_hint import Hint, parse
-from smartserver.plugins.git_terminal import CannotGoOn
+from smartserver.plugins.git.hint import Hint, parse
+from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.wire.messages import Advice, raw
 
 PUSH = parse(["git", "push", "o"])

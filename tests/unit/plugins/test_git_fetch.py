@@ -1,4 +1,4 @@
-"""plugins.git_fetch: what is pulled, and when."""
+"""plugins.git.fetch: what is pulled, and when."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from git_local import key
 
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision
-from smartserver.plugins.git_fetch import Fetch
-from smartserver.plugins.git_hint import Hint, parse
-from smartserver.plugins.git_terminal import CannotGoOn, Terminal
-from smartserver.plugins.git_wants import wants
+from smartserver.plugins.git.fetch import Fetch
+from smartserver.plugins.git.hint import Hint, parse
+from smartserver.plugins.git.terminal import CannotGoOn, Terminal
+from smartserver.plugins.git.wants import wants
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.varint import encode
 from smartserver.vcs.git.repository import GitRepository

@@ -1,4 +1,4 @@
-"""plugins.git_hint: what a command line says."""
+"""plugins.git.hint: what a command line says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from smartserver.plugins.git_hint import ANCESTORS, Hint, parse, proc_command_line, ps_command_line, read
+from smartserver.plugins.git.hint import ANCESTORS, Hint, parse, proc_command_line, ps_command_line, read
 
 
 @pytest.mark.parametrize(

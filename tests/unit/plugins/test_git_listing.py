@@ -1,4 +1,4 @@
-"""plugins.git_listing: what a push lists, and when it asks first."""
+"""plugins.git.listing: what a push lists, and when it asks first."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 from git_local import FakeLocal, key
 
-from smartserver.plugins.git_hint import parse
-from smartserver.plugins.git_listing import NO_TIP, Leases, must_ask, removes_others
+from smartserver.plugins.git.hint import parse
+from smartserver.plugins.git.listing import NO_TIP, Leases, must_ask, removes_others
 
 FETCH = {"remote.o.fetch": [b"+refs/heads/*:refs/remotes/o/*"]}
 MAIN, TOPIC, NEW = b"refs/heads/main", b"refs/heads/topic", b"refs/heads/new"

@@ -1,12 +1,12 @@
-"""plugins.git_options: what git may set."""
+"""plugins.git.options: what git may set."""
 
 from __future__ import annotations
 
 import pytest
 from git_local import key
 
-from smartserver.plugins.git_options import UNSUPPORTED, Options
-from smartserver.plugins.git_terminal import CannotGoOn, Terminal
+from smartserver.plugins.git.options import UNSUPPORTED, Options
+from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""plugins.git_push: what is asked of the remote, and what git is told of it."""
+"""plugins.git.push: what is asked of the remote, and what git is told of it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from smartserver.errors import (
     NotDone,
     StaleLease,
 )
-from smartserver.plugins.git_hint import parse
-from smartserver.plugins.git_push import NOT_A_COMMIT, NOT_ATOMIC
-from smartserver.plugins.git_terminal import CannotGoOn
-from smartserver.plugins.git_words import ADVICE
+from smartserver.plugins.git.hint import parse
+from smartserver.plugins.git.push import NOT_A_COMMIT, NOT_ATOMIC
+from smartserver.plugins.git.terminal import CannotGoOn
+from smartserver.plugins.git.words import ADVICE
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git.objects import BLOB, TAG
 from smartserver.verbs.rules import Rule

@@ -1,4 +1,4 @@
-"""plugins.git_terminal: progress, when and how."""
+"""plugins.git.terminal: progress, when and how."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from smartserver.plugins.git_terminal import Terminal
+from smartserver.plugins.git.terminal import Terminal
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch, step: float) -> None:

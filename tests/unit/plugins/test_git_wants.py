@@ -1,4 +1,4 @@
-"""plugins.git_wants: what one pull must bring."""
+"""plugins.git.wants: what one pull must bring."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from smartserver.plugins.git_hint import Hint, parse
-from smartserver.plugins.git_wants import Wants, wants
+from smartserver.plugins.git.hint import Hint, parse
+from smartserver.plugins.git.wants import Wants, wants
 
 HEADS = b"refs/heads/"
 TAGS = b"refs/tags/"

@@ -1,4 +1,4 @@
-"""plugins.git_words: what git's user reads names the repository, and what can be done."""
+"""plugins.git.words: what git's user reads names the repository, and what can be done."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smartserver.client.certainty import NoServer
 from smartserver.client.places import parse_place
 from smartserver.client.url import Location, parse
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
-from smartserver.plugins.git_words import ADVICE, in_words
+from smartserver.plugins.git.words import ADVICE, in_words
 from smartserver.records import limits
 from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import STORED, SegmentStream, encode_segment

@@ -9,12 +9,12 @@ import pytest
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits, varint
+from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, Segment
 from smartserver.records.segment import (
     STORED,
     ZSTD,
     SegmentStream,
-    decode_graph,
     decode_parents,
     decode_segment,
     encode_graph,
@@ -238,9 +238,9 @@ GRAPH_BYTES = (
 
 def test_graph_layout() -> None:
     assert encode_graph(GRAPH) == GRAPH_BYTES
-    assert list(decode_graph(GRAPH_BYTES)) == GRAPH
+    assert list(AnnouncedGraph(GRAPH_BYTES)) == GRAPH
     assert encode_graph([]) == b"\x01\x00"
-    assert list(decode_graph(b"\x01\x00")) == []
+    assert list(AnnouncedGraph(b"\x01\x00")) == []
 
 
 def test_graph_of_a_line_costs_23_bytes_a_revision() -> None:
@@ -259,7 +259,7 @@ def test_graph_of_a_line_costs_23_bytes_a_revision() -> None:
 )
 def test_graph_is_in_order(graph: list[Announced], why: str) -> None:
     with pytest.raises(Malformed, match=why):
-        decode_graph(encode_graph(graph))
+        AnnouncedGraph(encode_graph(graph))
 
 
 @pytest.mark.parametrize(
@@ -277,15 +277,15 @@ def test_graph_is_in_order(graph: list[Announced], why: str) -> None:
 )
 def test_malformed_graph(body: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
-        decode_graph(varint.encode(len(body)) + body)
+        AnnouncedGraph(varint.encode(len(body)) + body)
 
 
 def test_graph_length() -> None:
     for block in (GRAPH_BYTES[:-1], GRAPH_BYTES + b"x"):
         with pytest.raises(Malformed, match="a graph of"):
-            decode_graph(block)
+            AnnouncedGraph(block)
     with pytest.raises(LimitExceeded, match="graph"):
-        decode_graph(varint.encode(limits.MAX_GRAPH + 1))
+        AnnouncedGraph(varint.encode(limits.MAX_GRAPH + 1))
 
 
 # ---- streams

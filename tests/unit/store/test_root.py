@@ -9,10 +9,10 @@ from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, rand
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
 from smartserver.records.model import RefValue, Tip, encode_ref
 from smartserver.store import root as root_module
-from smartserver.store.document import MAX_ROOT, Dropped, Root, empty_root, encode_root, encode_value
+from smartserver.store.document import MAX_ROOT, REFS, Dropped, Root, empty_root, encode_root, encode_value
 from smartserver.store.log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
-from smartserver.store.model import RefChange, Seen
-from smartserver.store.root import FOLD_AT, RootView, next_root, ref_changes, tombstone
+from smartserver.store.model import Seen
+from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
 from smartserver.store.tables import LEAST_ENTRY, OVERHEAD, Table
 from smartserver.wire.limits import MAX_ENTRIES, MAX_MAPS, MAX_MESSAGE
@@ -83,7 +83,8 @@ def test_the_log_says_who_changed_what() -> None:
     last = after.log[-1]
     assert (last.version, last.time, last.user, last.request) == (2, 1_700_000_005_000, "joe", request(1))
     assert last.outcomes == b"answer"
-    assert ref_changes(last) == [RefChange(MAIN, tip(1), tip(2)), RefChange(b"x", None, tip(3))]
+    refs = [(each.key, each.old, each.new) for each in last.changes if each.table == REFS]
+    assert refs == [(MAIN, encode_value(tip(1)), encode_value(tip(2))), (b"x", None, encode_value(tip(3)))]
 
 
 def test_refs_do_not_change_without_an_entry_of_the_log() -> None:

@@ -1,0 +1,438 @@
+"""`HpssDir`: what a URL leads to, to Breezy a control directory. Opening one asks nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from breezy import controldir, errors, trace, urlutils
+from breezy.branch import Branch
+from breezy.controldir import ControlDir
+from breezy.push import PushResult
+from breezy.revision import NULL_REVISION
+from breezy.transport import Transport
+
+from smartserver.plugins.breezy import inter
+from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
+from smartserver.plugins.breezy.changes import delete
+from smartserver.plugins.breezy.checkouts import refers_to
+from smartserver.plugins.breezy.commands import Makes, Second, may_remember, running
+from smartserver.plugins.breezy.copy import copy
+from smartserver.plugins.breezy.given import given, is_ours
+from smartserver.plugins.breezy.options import options_of_new
+from smartserver.plugins.breezy.patches import put_around, watch_aliases
+from smartserver.plugins.breezy.push import push
+from smartserver.plugins.breezy.remote import Remote
+from smartserver.plugins.breezy.repository import HpssRepository
+from smartserver.plugins.breezy.target import check_target
+from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
+from smartserver.plugins.breezy.words import (
+    BOUND,
+    ONLY_2A,
+    RECONFIGURED,
+    STACKED,
+    NotOnServer,
+    NoTrees,
+    deleted_by,
+    lock_of_files,
+    made_by_a_push,
+)
+from smartserver.records.model import RevisionId
+from smartserver.vcs.bzr.compat import BzrDir, BzrDirMetaFormat1, format_2a, git_directory
+
+NAME = "hpss"
+"""Of the format, in `brz info`."""
+
+
+class HpssDirFormat(BzrDirMetaFormat1):
+    """What kind of control directory it is."""
+
+    fixed_components = True
+    supports_workingtrees = False
+    colocated_branches = True
+
+    def get_format_description(self) -> str:
+        """One line for a person."""
+        return "hpss server"
+
+    def network_name(self) -> bytes:
+        """No server of Breezy's own knows it."""
+        return NAME.encode()
+
+    def is_supported(self) -> bool:
+        """It is."""
+        return True
+
+    def check_support_status(self, *arguments: object, **options: object) -> None:
+        """It is supported."""
+
+    def is_initializable(self) -> bool:
+        """The first push makes one."""
+        return False
+
+    def supports_transport(self, transport: Transport) -> bool:
+        """Ours alone."""
+        return isinstance(transport, HpssTransport)
+
+    def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
+        """What a URL leads to.
+
+        Raises:
+            NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
+                there is to be reconfigured, for which Breezy removes the branch before it asks for what replaces it.
+        """
+        if running().makes is Makes.PUSHED and (given("stacked") or given("stacked_on")):
+            raise NotOnServer(STACKED)
+        if running().replaces_branch and is_ours(given("location")):
+            raise NotOnServer(RECONFIGURED)
+        return HpssDir(transport, self)
+
+    def get_branch_format(self) -> HpssBranchFormat:
+        """That of its branches."""
+        return HpssBranchFormat()
+
+    @property
+    def repository_format(self) -> Any:
+        """Format 2a."""
+        return format_2a().repository_format
+
+
+class HpssDir(BzrDir):
+    """What a URL leads to: a branch, and what lies below it; or a repository."""
+
+    root_transport: HpssTransport
+
+    def __init__(self, transport: HpssTransport, format: HpssDirFormat, remote: Remote | None = None) -> None:  # noqa: A002
+        """`remote`: the branch of that URL, asked already."""
+        super().__init__(transport, format)
+        self._remotes: dict[str, Remote] = {"": remote} if remote is not None else {}
+
+    @property
+    def user_url(self) -> str:
+        """The URL."""
+        url: str = self.root_transport.base
+        return url
+
+    def remote(self, name: str) -> Remote:
+        """The branch of that name, the one of the URL itself where it is empty."""
+        if name not in self._remotes:
+            remote = Remote(self.root_transport, name)
+            beside = self.root_transport.server.read.remotes
+            shared = running().shares_branches
+            asked = beside.setdefault(remote.path, remote) if shared else beside.get(remote.path, remote)
+            if asked.is_inside():
+                remote.learn_from(asked.knowledge, asked.content)  # There is no branch of that name.
+            else:
+                remote = asked
+            self._remotes[name] = remote
+        return self._remotes[name]
+
+    # -- branches
+
+    def open_branch(
+        self,
+        name: str | None = None,
+        unsupported: bool = False,
+        ignore_fallbacks: bool = False,
+        possible_transports: object = None,
+    ) -> HpssBranch:
+        """A branch. Whether there is one shows when it is read, unless that is known."""
+        check_target()
+        branch = self.unasked(name)
+        if branch.remote.is_known or (running().tries_branches and not self._is_switched()):
+            try:
+                branch.remote.state()
+            except errors.NotBranchError as wrong:
+                if running().second is Second.SWITCHED_TO and self._is_at(given("to_location")):
+                    # Breezy would go on and look for a branch of that name beside the one it has.
+                    raise errors.CommandError(str(wrong)) from wrong
+                raise
+        return branch
+
+    def unasked(self, name: str | None = None) -> HpssBranch:
+        """A branch that need not be there: it is pushed to."""
+        name = self._get_selected_branch() if name is None else name
+        return HpssBranch(self, name, self.remote(name))
+
+    def _is_switched(self) -> bool:
+        """Whether this is the branch of a checkout that becomes like another: that one is asked first."""
+        return running().moves_checkout and self._is_at(refers_to())
+
+    def _is_at(self, url: str | None) -> bool:
+        """Whether it is what a URL leads to."""
+        return url is not None and is_ours(url) and HpssTransport(url).base == self.root_transport.base
+
+    def branch_names(self) -> list[str]:
+        """The names of the branches at and below the URL, that of the one at it being empty."""
+        remote = self.remote("")
+        at = remote.look().at
+        own = remote.path[len(at) :].strip("/")
+        return below(map(path_of, remote.knowledge.refs()), own)
+
+    def get_branches(self) -> dict[str, Branch]:
+        """The branches at and below the URL, by name."""
+        return {name: HpssBranch(self, name, self.remote(name)) for name in self.branch_names()}
+
+    def list_branches(self) -> list[Branch]:
+        """As `get_branches`."""
+        return list(self.get_branches().values())
+
+    def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
+        """That of all of them."""
+        return HpssBranchFormat()
+
+    def get_branch_reference(self, name: str | None = None) -> None:
+        """There are none."""
+
+    def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
+        """There are none."""
+        raise errors.IncompatibleFormat(target_branch._format, self._format)
+
+    def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
+        """There are no empty branches."""
+        raise NotOnServer(made_by_a_push(self.user_url))
+
+    def destroy_branch(self, name: str | None = None) -> None:
+        """Remove a branch."""
+        name = self._get_selected_branch() if name is None else name
+        remote = self.remote(name)
+        if not delete(remote):
+            raise errors.NotBranchError(path=self.user_url)
+
+    # -- the repository, the tree, the rest
+
+    def open_repository(self, unsupported: bool = False) -> HpssRepository:
+        """The repository the URL leads to or below."""
+        return HpssRepository(self, self.remote(self._get_selected_branch()))
+
+    find_repository = open_repository
+
+    def create_repository(self, shared: bool = False) -> HpssRepository:
+        """Make a repository at the URL itself."""
+        if not self.remote("").make():
+            raise errors.AlreadyControlDirError(self.user_url)
+        return self.open_repository()
+
+    def destroy_repository(self) -> NoReturn:
+        """It stays, as branches of other users may be in it."""
+        repository = self.open_repository()
+        repository.remote.look()  # Which tells where it begins.
+        raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
+
+    def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
+        """There is none."""
+        raise errors.NoWorkingTree(self.root_transport.base)
+
+    def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
+        """There can be none."""
+        raise NoTrees(self.root_transport.base)
+
+    def has_workingtree(self) -> bool:
+        """There is none."""
+        return False
+
+    def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
+        """It is never of an older format."""
+        return False
+
+    def cloning_metadir(self, require_stacking: bool = False) -> Any:
+        """The format of what is branched from it.
+
+        Raises:
+            NotOnServer: that is to be stacked.
+        """
+        if require_stacking:
+            raise NotOnServer(STACKED)
+        return format_2a()
+
+    checkout_metadir = cloning_metadir
+
+    def break_lock(self) -> None:
+        """As the branch's; where none is may be a repository whose lock is meant.
+
+        Raises:
+            NotBranchError, BzrError: there is no branch.
+        """
+        try:
+            self.open_branch().break_lock()
+        except errors.NotBranchError as wrong:
+            if by_files := lock_of_files(self.user_url):
+                raise errors.BzrError(f"{wrong} In a repository {by_files}.") from wrong
+            raise
+
+    # -- pushing and copying
+
+    def push_branch(
+        self,
+        source: Branch,
+        revision_id: RevisionId | None = None,
+        overwrite: Overwrite = False,
+        remember: bool | None = False,
+        create_prefix: bool = False,
+        lossy: bool = False,
+        tag_selector: Selector | None = None,
+        name: str | None = None,
+    ) -> PushResult:
+        """Push a branch, which makes what is not there.
+
+        `remember`: the place, though another is. Only `brz push` means by False that it is not to be remembered at all.
+        """
+        target = self.unasked(name)
+        try:
+            pushed = push(source, target, overwrite, revision_id, tag_selector, lossy=lossy)
+        except (errors.DivergedBranches, errors.AppendRevisionsOnlyViolation):
+            _remember(source, target, remember)
+            raise
+        _remember(source, target, remember)
+        result = PushResult()
+        result.source_branch = source
+        result.target_branch = result.master_branch = target
+        result.branch_push_result = None if pushed.old_revid == NULL_REVISION else pushed
+        result.old_revno, result.old_revid = pushed.old_revno, pushed.old_revid
+        return result
+
+
+def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
+    """Let a branch remember where it is pushed to; `remember`: though it remembers another place."""
+    is_not_to = remember is False and running().makes is Makes.PUSHED  # By False a program does not mean that.
+    if not remember and (is_not_to or source.get_push_location() is not None):
+        return
+    try:
+        source.set_push_location(target.base)
+    except errors.BzrError as wrong:
+        if not isinstance(source, HpssBranch):
+            raise
+        trace.warning("%s does not remember where it was pushed: %s", source.user_url, wrong)  # It may be read-only.
+
+
+def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
+    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
+
+    `asked`: the arguments of `BzrDir.sprout`, or with `clones` of `BzrDir.clone_on_transport`: the parent is the same.
+
+    Raises:
+        NotOnServer: it is to be stacked, or bound.
+        AlreadyBranchError: there is a branch.
+    """
+    if asked.get("stacked") or asked.get("stacked_on"):
+        raise NotOnServer(STACKED)
+    if given("bind"):
+        raise NotOnServer(BOUND)
+    made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
+    branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
+    parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
+    options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
+    revision: RevisionId | None = asked.get("revision_id")
+    if isinstance(branch, HpssBranch):
+        assumed = branch.remote.assumed
+        if assumed is not None and revision == assumed.tip:
+            revision = None  # Breezy names the tip, which is the remembered one.
+        if asked.get("tag_selector") is None and copy(branch.remote, target.remote, revision, options):
+            return made
+        branch.repository.bring()
+        branch._clear_cached_state()
+        if revision is not None:
+            branch.repository.bring_unreached(revision)  # Another branch may reach it, or a tag name it.
+    push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
+    return made
+
+
+def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
+    """Make a branch on a server from one that is anywhere (`brz branch`, `brz switch -b`).
+
+    What is asked is the directory it is made from, which is one of Breezy's own. It makes an empty repository, fills
+    that, makes a branch, and reads the new tree.
+    """
+    if is_ours(url):
+        return _sprout_there(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)
+    try:
+        return stock(source, url, *arguments, **options)
+    except OSError as wrong:
+        if wrong.filename is None and isinstance(source.root_transport, HpssTransport):
+            wrong.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
+        raise
+
+
+def _clone(stock: Any, source: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
+    """Make a copy of a branch on a server (`Branch.create_clone_on_transport`), as `_sprout` does."""
+    if not isinstance(transport, HpssTransport):
+        return stock(source, transport, *arguments, **options)
+    asked = inspect.signature(stock).bind(source, transport, *arguments, **options).arguments
+    return _sprout_there(source, transport.base, asked, clones=True)
+
+
+def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = None) -> Any:
+    """The branch a path leads to or into, and the rest of the path: found by one request.
+
+    Breezy opens one place after the other, further up each time; of ours the first can be opened, whether anything is
+    there or not, and a place that is opened is not told whether it is where the path ends.
+
+    Raises:
+        NoWorkingTree: it is to be switched. Asking would look for its tree here, and so ask again without end.
+    """
+    if not isinstance(a_transport, HpssTransport):
+        return stock(cls, a_transport, probers)
+    if running().second is Second.SWITCHED_TO and is_ours(given("directory")):
+        raise errors.NoWorkingTree(a_transport.base)
+    if a_transport.get_segment_parameters().get("branch", ""):
+        return ControlDir.open_from_transport(a_transport), ""
+    remote = Remote(a_transport, inside=True)
+    kept = remote.server.read.remotes if running().shares_branches else {}
+    remote = kept.get(remote.path, remote)
+    if running().of_repository or (may_remember() and remote.is_remembered):
+        return HpssDir(a_transport, HpssDirFormat(), remote), ""
+    inner = remote.look().inner
+    kept[remote.path] = remote
+    above = a_transport.above(len(inner.split("/")) if inner else 0)
+    return HpssDir(above, HpssDirFormat(), remote), inner
+
+
+def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
+    """The branches at and below a place, each at its own, by one request (`brz branches -R`).
+
+    Breezy lists folders and opens each; of a place on a server there are none to be listed.
+    """
+    if not isinstance(transport, HpssTransport):
+        return stock(cls, transport)
+    places = [transport.clone(urlutils.escape(path)) if path else transport for path in transport.branches()]
+    return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
+
+
+def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
+    """Make a repository on a server, at a path itself (`brz init-shared-repository`).
+
+    The format is one of Breezy's own, and it asks nobody but Bazaar's smart protocol before it writes files.
+
+    Raises:
+        NotOnServer: that is not the one a server has.
+        AlreadyControlDirError: there is a repository.
+    """
+    if not isinstance(transport, HpssTransport):
+        return stock(wanted, transport, *arguments, **options)
+    if wanted.repository_format.network_name() != format_2a().repository_format.network_name():
+        raise NotOnServer(ONLY_2A)
+    made = HpssDir(transport, HpssDirFormat())
+    return made.create_repository(), made, False, None
+
+
+def change_breezy() -> None:
+    """Make those changes of Breezy's classes that every use of a server may need."""
+    put_around(ControlDir, "open_containing_from_transport", _open_containing)
+    put_around(ControlDir, "find_branches", _find_branches)
+    put_around(BzrDirMetaFormat1, "initialize_on_transport_ex", _initialize)
+    put_around(BzrDir, "sprout", _sprout)
+    put_around(BzrDir, "clone_on_transport", _clone)
+    if (kind := git_directory()) is not None:  # The source is opened before the target's URL is met.
+        put_around(kind, "sprout", _sprout)
+    watch_aliases()
+
+
+def _register() -> None:
+    """Let Breezy find what goes between a server and here, and name the format in `brz info`."""
+    inter.register()
+    controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
+    change_breezy()
+
+
+_register()

@@ -1,0 +1,94 @@
+"""A branch made from another of the same repository on the server: a ref and its tags, and no record travels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from breezy import errors
+
+from smartserver.client.updates import RefUpdate
+from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleLease
+from smartserver.plugins.breezy.changes import made, options_become, tags_of, tags_updates
+from smartserver.records.model import RevisionId, Tip
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest
+from smartserver.verbs.rules import Create, Rule
+
+if TYPE_CHECKING:
+    from smartserver.plugins.breezy.remote import Remote
+
+
+def copy(source: Remote, target: Remote, revision: RevisionId | None, options: bytes = b"") -> bool:
+    """Make `target` what `commit` is, in one request if that is as known, else in two; False: it needs a push.
+
+    `options`: those of `target`.
+
+    Raises:
+        AlreadyBranchError: there is a branch.
+    """
+    if source.name() == HERE:
+        source.confirm()  # What is sent to the new branch can give it no name: that it stays cannot be a condition.
+    state = source.state()
+    if not _is_below(target.path, state.at) or not source.is_beside(target):
+        return False
+    if revision not in (None, state.tip):
+        return _send_older(target, revision, source.numbers.get(revision), state.tags, options)
+    assert state.tip is not None, "there is a branch"
+    ref, tip = source.name(), Tip(state.tip, source.attributes())
+    if _send(target, ref, tip, state.tags, options):
+        return True
+    # Its tip or a tag has changed, or the new branch would be another repository's.
+    value = target.knowledge.ref(ref)
+    if value is None or target.knowledge.at not in (None, state.at):
+        return False
+    tags = tags_of(target.knowledge, ref)
+    source.was(value[0], tags)
+    return _send(target, ref, value[0], tags, options)
+
+
+def _is_below(path: str, at: str) -> bool:
+    return not at or path.startswith(f"{at}/")
+
+
+def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], options: bytes) -> bool:
+    """Make the branch if the other one still has that tip and these tags; False: it has not."""
+    stays, same = [], []
+    if ref != HERE:
+        stays = [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
+        # No tag has an empty value: what is not the same is refused.
+        same = [EntryChange(name.encode(), tag, How.EQUAL, b"") for name, tag in tags.items()]
+    conditions = tags_updates(same, ref, strict=True)
+    with target.words():
+        try:
+            maps = [*conditions, *_added(tags), *options_become(options)]
+            target.change([*stays, *made(tip.id, tip.attributes)], maps)
+        except (StaleLease, StaleEntry):
+            return False
+        except BranchExists:
+            raise errors.AlreadyBranchError(target.url) from None
+        # No condition says that there are no other tags; the answer tells them.
+        new = {name: tag for name, tag in tags_of(target.knowledge, ref).items() if ref != HERE and name not in tags}
+        if new:
+            target.change([], _added(new))
+    return True
+
+
+def _send_older(
+    target: Remote, revision: RevisionId, revno: int | None, tags: Mapping[str, RevisionId], options: bytes
+) -> bool:
+    """Make the branch of a revision that the repository has, whatever the other one is now; False: that cannot be."""
+    if revno is None:
+        return False
+    with target.words():
+        try:
+            target.change(made(revision, b"%d" % revno), [*_added(tags), *options_become(options)])
+        except MissingRevision:
+            return False
+        except BranchExists:
+            raise errors.AlreadyBranchError(target.url) from None
+    return True
+
+
+def _added(tags: Mapping[str, RevisionId]) -> list[MapUpdateRequest]:
+    return tags_updates([EntryChange(name.encode(), tag, How.ADD) for name, tag in tags.items()])

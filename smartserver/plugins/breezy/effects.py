@@ -1,0 +1,83 @@
+"""Which options of a branch on a server have an effect at a client: those of an allow list.
+
+A server stores a branch's options for everybody who may write to it, and Breezy obeys what it reads there as if its own
+user had set it. Some options name programs (`post_commit_mailer`, `editor`, `po_merge.command`) or Python code
+(`post_commit`). Others choose keys, turn off checks of signatures, upload files or say who commits. So an option that
+is not listed here, of a plugin too, has no effect. `brz config` of the branch's URL shows and changes all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from breezy import config
+
+from smartserver.plugins.breezy.commands import running
+
+RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
+"""Two that are yes or no, one that forbids something and one that says what is copied; and a word for people."""
+
+PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit_branch"})
+"""Locations. Breezy prints the location before it goes there."""
+
+
+def has_effect(name: str, value: object) -> bool:
+    """Whether an option from a server is obeyed. A section or a list, which a file can have in its place, is not.
+
+    A reference to another option (`{smtp_password}`) would put the user's own options into a location. A query
+    (`?host-key=any`) would weaken the check of a machine's key.
+    """
+    if name not in RULES | PLACES or not isinstance(value, str):
+        return False
+    if any(is_reference for is_reference, _ in config.iter_option_refs(value)):
+        return False
+    return name in RULES or "?" not in value
+
+
+class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not typed.
+    """The options of a store that have an effect. The store is read when one of these is asked for, no sooner."""
+
+    def __init__(self, store: Any) -> None:
+        self.id = None
+        self._store = store
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Their values by name."""
+        sections = config.NameMatcher(self._store, None).get_sections()
+        found = [(name, section.get(name)) for _, section in sections for name in section.iter_option_names()]
+        return {name: value for name, value in found if has_effect(name, value)}
+
+    def get(self, name: str, default: Any = None, expand: bool = True) -> Any:
+        """The value of an option; the default where it has no effect."""
+        return self.options.get(name, default) if name in RULES | PLACES else default
+
+
+class EffectiveStack(config.BranchStack):  # type: ignore[misc]
+    """The user's options for a branch, then those of the branch that have an effect, then the user's for all branches.
+
+    `brz config` sees all options of the branch: it shows them and does nothing else with them.
+    """
+
+    def iter_sections(self) -> Iterator[tuple[Any, Any]]:
+        """Each section with its store."""
+        *first, _, last = self.sections_def
+        if running().shows_options:
+            yield from super().iter_sections()
+            return
+        for sections in first:
+            yield from sections()
+        yield self.store, EffectiveSection(self.store)
+        yield from last()
+
+
+class EffectiveConfig(config.TransportConfig):  # type: ignore[misc]
+    """The same for Breezy's older interface (`Branch.get_config`), for reading."""
+
+    def _get_configobj(self) -> Any:
+        found = super()._get_configobj()
+        for name in list(found):
+            if not has_effect(name, found[name]):
+                del found[name]
+        return found

@@ -1,0 +1,176 @@
+"""What the command that runs was given, and which revision `-r` names as far as its words tell: what is read before
+anything is known of the branch. Which command runs, `commands` alone asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from breezy import errors
+from breezy.directory_service import directories
+from breezy.errors import CommandError
+
+from smartserver.client.plain import plain
+from smartserver.plugins import breezy_shim as hpss
+from smartserver.records.model import RevisionId
+from smartserver.verbs.fields import MAX_NAME
+from smartserver.verbs.repository_pull import ChosenField
+
+Arguments = Mapping[str, Any]
+"""What a command was given, by name."""
+
+LOCATIONS = (
+    "branch", "branch_location", "dir", "directory", "file_list", "filename", "from_location", "location", "new", "old",
+    "other", "path", "submit_branch", "to_location",
+)  # fmt: skip
+"""Names of the arguments that may be locations."""
+
+
+def current() -> hpss.Running | None:
+    """The command that runs, the innermost where one has begun another; a program that calls Breezy runs none."""
+    return hpss.running[-1] if hpss.running else None
+
+
+def arguments() -> Arguments:
+    """What the command that runs was given, with what aliases of locations (`:parent/f`) stand for; empty if none runs.
+
+    An alias that cannot be looked up is left as it is: Breezy is going to say why.
+    """
+    command = current()
+    if command is None:
+        return {}
+    locations = {name: _dereferenced(command.arguments[name]) for name in LOCATIONS if name in command.arguments}
+    command.arguments = found = {**command.arguments, **locations}
+    return found
+
+
+def _dereferenced(location: Any) -> Any:
+    if isinstance(location, list):
+        return [_dereferenced(each) for each in location]
+    if isinstance(location, str) and location.startswith(":"):
+        try:
+            return directories.dereference(location)
+        except errors.BzrError:
+            pass
+    return location
+
+
+def given(name: str) -> Any:
+    """What the command that runs was given for an option or argument; None where it was given nothing, or none runs."""
+    return arguments().get(name)
+
+
+def is_ours(location: object) -> bool:
+    """Whether something a command was given is a URL of ours."""
+    return isinstance(location, str) and location.startswith(hpss.SCHEMES)
+
+
+def lies_beside(arguments: Arguments) -> bool:
+    """Whether a branch is made from one beside it: they are likely to be in one repository."""
+    places: list[Any] = [arguments.get("from_location"), arguments.get("to_location")]
+    if not all(map(is_ours, places)):
+        return False
+    one, other = [place.rstrip("/").rpartition("/")[0] for place in places]
+    return bool(one == other)  # From one to another.
+
+
+Named = RevisionId | int
+"""A revision, by id or number."""
+
+TIP = -1
+
+_NUMBER = re.compile(r"(?:revno:)?(-?[0-9]{1,9})")
+_LAST = re.compile(r"last:([0-9]{1,9})")
+_BEFORE = re.compile(r"before:([0-9]{1,9})")
+
+_TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
+"""A tag, or what is likely to be one: no number, date or revision id."""
+
+
+class Unclear(Exception):
+    """Only a look at the branch can tell which revision is meant; `look`: at what, None: at its tip and tags."""
+
+    def __init__(self, look: ChosenField | None) -> None:
+        super().__init__()
+        self.look = look
+
+
+def revision(spec: Any) -> Named | None:
+    """The revision a `RevisionSpec` names; None for what is left out.
+
+    Raises:
+        Unclear: it names none by number or id.
+        CommandError: its words can be no revision's name.
+    """
+    said = _said(spec)
+    if not said:
+        return None
+    if (found := _NUMBER.fullmatch(said)) and int(found[1]):
+        return int(found[1])
+    if (found := _LAST.fullmatch(said)) and int(found[1]):
+        return -int(found[1])
+    if (found := _BEFORE.fullmatch(said)) and int(found[1]) > 1:
+        return int(found[1]) - 1
+    if said.startswith("revid:") and len(said) > 6:
+        named: RevisionId = said[6:].encode()
+        if len(named) <= MAX_NAME:
+            return named
+    if said.startswith("date:"):
+        raise Unclear(ChosenField(left_hand=True))
+    raise Unclear(None if said.startswith("tag:") else ChosenField(bare=True))
+
+
+def one(arguments: Arguments) -> Named:
+    """The one revision of a command that reads one.
+
+    Raises:
+        Unclear, CommandError: as `revision`.
+    """
+    given = arguments.get("revision")
+    found = revision(given[0]) if given else None
+    return TIP if found is None else found
+
+
+def until(spec: Any) -> ChosenField | None:
+    """The one revision whose history a command wants of a branch; None where it wants all, or only a look can tell.
+
+    Raises:
+        CommandError: as `revision`.
+    """
+    said = _said(spec)
+    if found := _BEFORE.fullmatch(said):  # Its parent is looked up.
+        return ChosenField(newest=int(found[1])) if int(found[1]) else None
+    try:
+        named = revision(spec)
+    except Unclear:
+        tag = tag_of(spec)
+        return ChosenField(tag=tag) if tag else None
+    return None if named is None else ChosenField(newest=named)
+
+
+def tag_of(spec: Any) -> bytes:
+    """The tag that a `RevisionSpec` names, or is likely to; empty where it names none."""
+    said = _said(spec)
+    tag = said.removeprefix("tag:").encode() if _TAG.fullmatch(said) else b""
+    return tag if len(tag) <= MAX_NAME else b""
+
+
+def what_to_look_at(spec: Any) -> ChosenField | None:
+    """What of a branch tells which revision it is whose history a command wants, and that `until` cannot name."""
+    try:
+        revision(spec)
+    except Unclear as unclear:
+        return None if until(spec) is not None else unclear.look or ChosenField(bare=True)
+    return None
+
+
+def _said(spec: Any) -> str:
+    """What the user wrote; empty where he wrote nothing."""
+    said: str = spec if isinstance(spec, str) else getattr(spec, "user_spec", None) or ""
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        raise CommandError(plain(f"no revision is called {said}: a name is written in UTF-8")) from None
+    return said

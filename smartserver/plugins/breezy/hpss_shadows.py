@@ -1,0 +1,61 @@
+"""Commands that brz has besides its own: what is kept on this disk of hpss:// servers."""
+
+from __future__ import annotations
+
+import time
+
+from breezy.commands import Command
+from breezy.errors import CommandError
+from breezy.option import Option
+from breezy.trace import note
+
+from smartserver.client.places import parse_place
+from smartserver.client.shadows import ALL_SHADOWS
+from smartserver.client.url import BadUrl
+from smartserver.plugins.breezy.shadow import shadows
+
+
+class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
+    """Show, or remove, what is kept here of the history on hpss:// servers.
+
+    A command that reads a branch's history (grep, log -v of a file) keeps it, so that the next one is sent only what is
+    new. The option hpss.shadow_size says how much of one repository may be kept, by default 1 GB; of all together it is
+    four times that, and what was used longest ago goes first. 0: nothing is kept.
+
+    Nothing is lost when it is removed: it comes again when it is needed.
+    """
+
+    takes_args = ["location?"]
+    takes_options = [Option("clear", help="Remove what is kept of LOCATION, or all of it.")]
+
+    def run(self, location: str | None = None, clear: bool = False) -> int:
+        """List them, or remove them but for those that are in use."""
+        kept = shadows()
+        if kept is None:
+            raise CommandError("there is no folder for what programs keep: nothing is kept")
+        wanted = None if location is None else _key(location)
+        left = found = 0
+        for each in kept.kept():
+            if wanted is not None and not f"{wanted}/".startswith(f"{each.url.rstrip('/')}/"):
+                continue
+            found += 1
+            state = ""
+            if clear and not kept.remove(each.name):
+                left, state = left + 1, "  in use: not removed"
+            elif clear:
+                state = "  removed"
+            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
+            self.outf.write(f"{each.size / 1e6:10.1f} MB  {used}  {each.url}{state}\n")
+        if not found and location is not None:
+            note("Nothing is kept of %s.", location)
+        if not clear and wanted is None:
+            one, all_of_them = kept.limit / 1e6, kept.limit * ALL_SHADOWS / 1e6
+            self.outf.write(f"At most {one:.1f} MB of one repository, {all_of_them:.1f} MB in all: {kept.folder}\n")
+        return 1 if left else 0
+
+
+def _key(location: str) -> str:
+    try:
+        return parse_place(location).key
+    except BadUrl as wrong:
+        raise CommandError(f"{location}: {wrong}") from None

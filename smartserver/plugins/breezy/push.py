@@ -1,0 +1,264 @@
+"""A push: a local branch's tip, history and tags to a branch on a server, in one request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+from breezy import errors, trace
+from breezy.branch import Branch, BranchPushResult
+from breezy.revision import NULL_REVISION
+
+from smartserver.client.body import Nothing
+from smartserver.client.push import Changes
+from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
+from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy.changes import (
+    TAGS,
+    made,
+    objection,
+    options_are,
+    options_become,
+    outcomes,
+    push_tags,
+    tags_updates,
+)
+from smartserver.plugins.breezy.commit import of_repository
+from smartserver.plugins.breezy.fetched import KINDS
+from smartserver.plugins.breezy.given import given
+from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
+from smartserver.plugins.breezy.remote import VCS
+from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer
+from smartserver.records.model import RevisionId
+from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
+from smartserver.verbs.rules import Create, Rule
+
+TRIES = 3
+"""Times that a push is planned on what is there, where that has become another meanwhile."""
+
+
+def push(
+    source: Branch,
+    target: HpssBranch,
+    overwrite: Overwrite = False,
+    stop_revision: RevisionId | None = None,
+    tag_selector: Selector | None = None,
+    *,
+    revno: int | None = None,
+    lossy: bool = False,
+    hooks: bool = True,
+    new: bytes | None = None,
+) -> BranchPushResult:
+    """Push; `new`: to where no branch is yet, and the options that one gets.
+
+    Raises:
+        AlreadyBranchError: there is one.
+        DivergedBranches: the target has revisions that the source has not.
+        NoSuchRevision: `stop_revision` is not in the source.
+        BzrError: it could not be done.
+    """
+    if lossy:
+        raise NotOnServer(LOSSY)
+    what = overwritten(overwrite)
+    with source.lock_read(), target.lock_read():
+        tip = stop_revision or source.last_revision()
+        if tip == NULL_REVISION:
+            raise NotOnServer(EMPTY)
+        if revno is None:
+            revno = _own_revno(source, tip)
+        tags = dict(source.tags.get_tag_dict()) if source._push_should_merge_tags() else {}
+        if tag_selector is not None:
+            tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
+        tags = _sendable(tags)
+        how = How.SET if "tags" in what else How.ADD
+        result = _Push(source, target, tip, revno, tags, how, new, forced="history" in what).run()
+        if hooks:
+            run_hooks(result)
+        return result
+
+
+def run_hooks(result: BranchPushResult) -> None:
+    """Tell whoever wants to know of pushes."""
+    for hook in Branch.hooks["post_push"]:
+        hook(result)
+
+
+def _own_revno(source: Branch, tip: RevisionId) -> int:
+    """The revno a revision has as a tip; one that was merged has another in the source's own line.
+
+    Raises:
+        NoSuchRevision: the source has no such revision.
+    """
+    revno, last = source.last_revision_info()
+    if isinstance(source, HpssBranch) and tip in source.remote.numbers:
+        return source.remote.numbers[tip]
+    if not source.repository.has_revision(tip):
+        raise errors.NoSuchRevision(source, tip)
+    try:
+        return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
+    except GhostRevisionsHaveNoRevno:
+        if not isinstance(source, HpssBranch) or source.remote.content is None:
+            raise
+    with source.remote.asking():
+        source.remote.content.everything()  # It is below what was read.
+    return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Push:
+    """One push; `run` makes it."""
+
+    source: Branch
+    target: HpssBranch
+    tip: RevisionId
+    revno: int
+    tags: Mapping[str, RevisionId]
+    how: How
+    """What becomes of a tag that is there and is another."""
+    new: bytes | None
+    """The options of the branch, where there must be none yet."""
+    forced: bool
+    """Whether the tip is moved wherever it is."""
+
+    def run(self) -> BranchPushResult:
+        remote = self.target.remote
+        revnos = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
+        with remote.words():
+            old, new, of_tags = self._move()
+            of_tags |= self._send_rest({name: tag for name, tag in self.tags.items() if name not in of_tags})
+        if self.source.repository is self.target.repository:
+            remote.learned()
+        else:
+            remote.is_now(self.source.repository)
+        self.target._clear_cached_state()
+        result = BranchPushResult()
+        result.source_branch, result.local_branch = self.source, None
+        result.target_branch = result.master_branch = self.target
+        result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.state().revno
+        if given("verbose"):  # The report shows what was removed, or that nothing changed.
+            with contextlib.suppress(errors.BzrError):  # What was pushed is there.
+                self.target.repository.bring_unreached(result.old_revid)
+        result.old_revno = _old_revno(self.target, result, revnos)
+        result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
+        result.tag_conflicts = {
+            (name, self.tags[name], what.old) for name, what in of_tags.items() if what.verdict is Verdict.CONFLICT
+        }
+        return result
+
+    def _move(self) -> tuple[RevisionId, RevisionId, dict[str, EntryOutcome]]:
+        """Move the tip and send the tags; the tip before and after, and what became of the tags that were sent."""
+        remote = self.target.remote
+        is_there = isinstance(self.source, HpssBranch) and self.source.remote.is_in_repository_of(remote)
+        source = Nothing() if is_there else of_repository(BrzRepository(self.source.repository))
+        is_sure = remote.is_known and not remote.is_assumed
+        for _ in range(TRIES):
+            if self._violates() and not is_sure:
+                remote.look_again()  # What is remembered refuses nothing.
+            new = NewRepository(VCS, KINDS)
+            pushed = remote.push(*self._planned(), source, new, self._planned, is_likely=self._comes_from_there())
+            error = pushed.error()
+            if not isinstance(error, (StaleLease, StaleEntry)):
+                break
+            remote.learn_refusal()
+            is_sure = True
+        if isinstance(error, DivergedBranches):
+            if not error.behind:
+                raise errors.DivergedBranches(self.source, self.target)
+            remote.named = error.ref
+            return error.tip, error.tip, {}
+        if isinstance(error, BranchExists):
+            raise errors.AlreadyBranchError(self.target.base)
+        if error is not None:
+            raise error
+        return pushed.refs[0].old, self.tip, outcomes([each for each in pushed.maps if each.update.map == TAGS])
+
+    def _comes_from_there(self) -> bool:
+        """Whether the source was got from the target, or from a branch beside it, or was pushed there before."""
+        folder = _folder(self.target.base)
+        known = (self.source.get_parent(), self.source.get_push_location())
+        return any(each is not None and _folder(each) == folder for each in known)
+
+    def _planned(self) -> Changes:
+        """What is sent to the branch as it is known.
+
+        Raises:
+            AppendRevisionsOnlyViolation: its options forbid it.
+        """
+        if self._violates():
+            raise errors.AppendRevisionsOnlyViolation(self.target.base)
+        update, options = self._update()
+        tags = tags_updates(_changes(self.tags, self.target.remote.remembered_tags(), self.how))
+        if self.new is None:
+            return [update], [*options, *tags]
+        return made(self.tip, update.attributes), [*options_become(self.new), *tags]
+
+    def _violates(self) -> bool:
+        """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
+        there = self.target.remote.remembered_tip()
+        if there is None or not only_appends(self.target.base, self.target.remote.remembered_config()):
+            return False
+        graph = self.source.repository.get_graph()
+        return not is_on_top(graph, self.tip, there) and (self.forced or graph.is_ancestor(there, self.tip))
+
+    def _update(self) -> tuple[RefUpdate, list[MapUpdateRequest]]:
+        """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
+        options, there = self.target.remote.remembered_config(), self.target.remote.remembered_tip()
+        rule = Rule.FORCE if self.forced else Rule.FF
+        update = RefUpdate(HERE, self.tip, rule, Create.YES, attributes=b"%d" % self.revno)
+        graph = self.source.repository.get_graph()
+        if only_appends(self.target.base, options):
+            if there is not None and is_on_top(graph, self.tip, there):
+                update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
+        elif not self.forced and is_linear(graph, self.tip, there):
+            return update, []
+        return update, [options_are(options)]
+
+    def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
+        """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
+        remote = self.target.remote
+        there = remote.remembered_tags()
+        conflicts = {
+            name: EntryOutcome(Verdict.CONFLICT, there[name])
+            for name, tag in tags.items()
+            if self.how is How.ADD and there.get(name, tag) != tag
+        }
+        changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, self.how)
+        return conflicts | (push_tags(remote, changes) if changes else {})
+
+
+def _folder(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[0]
+
+
+def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
+    """Those of some tags that a server takes; of each other one it is said that it stays here."""
+    objections = {name: why for name in tags if (why := objection(name))}
+    for why in objections.values():
+        trace.warning("hpss: not pushed: %s", why)
+    return {name: revision for name, revision in tags.items() if name not in objections}
+
+
+def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
+    """What is to be sent of tags where these are there."""
+    return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
+
+
+def _old_revno(target: HpssBranch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
+    """The revno of the old tip: as remembered, else counted where its history is here."""
+    if result.old_revid == NULL_REVISION:
+        return 0
+    if result.old_revid == result.new_revid:
+        return result.new_revno
+    if known.get(result.old_revid, b"").isdigit():
+        return int(known[result.old_revid])
+    graph = target.repository.get_graph()
+    try:
+        return graph.find_distance_to_null(result.old_revid, [(result.new_revid, result.new_revno)])
+    except (errors.BzrError, GhostRevisionsHaveNoRevno):
+        return 0

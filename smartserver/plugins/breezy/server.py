@@ -1,0 +1,131 @@
+"""`Server`: the one connection of a command to a server, and what is kept of it between commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import breezy
+from breezy.config import GlobalStack, Option, bool_from_store, option_registry
+
+import smartserver
+from smartserver.client import knowledge
+from smartserver.client.call import Client
+from smartserver.client.medium import Medium
+from smartserver.client.places import behind, connect, served_by
+from smartserver.client.url import Location
+from smartserver.plugins.breezy.content import Content
+from smartserver.plugins.breezy.given import current
+from smartserver.plugins.breezy.history import History
+from smartserver.plugins.breezy.terminal import ServerProgress
+from smartserver.plugins.breezy.tracer import observers, told
+
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+    from smartserver.plugins.breezy.remote import Remote
+    from smartserver.plugins.breezy_shim import Running
+
+AGENT = f"brz smartserver/{smartserver.__version__}"
+
+FAST_OPEN = Option(
+    "hpss.fast_open",
+    default=False,
+    from_unicode=bool_from_store,
+    override_from_env=["SMARTSERVER_FAST_OPEN"],
+    help="Let the first request to an hpss:// server travel with the handshake (TCP Fast Open).",
+)
+SSH = Option(
+    "hpss.ssh",
+    default="ssh",
+    override_from_env=["SMARTSERVER_SSH"],
+    help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
+)
+DEBUG = Option(
+    "hpss.debug",
+    default="",
+    override_from_env=["SMARTSERVER_DEBUG"],
+    help="Flags as of -D, with commas between them: hpss, hpssdetail, hpss-ban=RULE[,RULE].",
+)
+option_registry.register(FAST_OPEN)
+option_registry.register(SSH)
+option_registry.register(DEBUG)
+
+
+class Read:
+    """What one command has read, for whoever asks again in it."""
+
+    def __init__(self, by: Running | None) -> None:
+        self.by = by
+        self.contents: dict[str, Content] = {}
+        """By path, where the command reads less than whole revisions."""
+        self.remotes: dict[str, Remote] = {}
+        """By path, the branches of which it opens some more than once, all in one repository."""
+
+
+class Server:
+    """What every transport of one server shares."""
+
+    def __init__(self, location: Place) -> None:
+        self.location = location
+        options = GlobalStack()
+        fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
+        ssh: str = options.get(SSH.name)
+        debug: str = options.get(DEBUG.name)
+        flags = told(debug)
+
+        def connected() -> Medium:
+            return connect(location, ssh, fast_open=fast_open, flags=flags)
+
+        self._unread: History | None = None
+        self._read = Read(None)
+        watching = observers(served_by(location), debug, behind(location))
+        self.client = Client(
+            connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
+        )
+        if flags:  # What a server that was started here says of its calls comes with its end.
+            breezy.get_global_state().exit_stack.callback(self.close)
+
+    @property
+    def read(self) -> Read:
+        """What the command that runs has read here; the next one asks anew."""
+        command = current()
+        if command is None or self._read.by is not command:
+            self._read = Read(command)
+        return self._read
+
+    def read_on(self, history: History) -> None:
+        """Have the body of this one unread on the connection."""
+        self._unread = history
+
+    def settle(self) -> None:
+        """Receive what is unread: only then another request can go the same way.
+
+        Raises:
+            CodedError, MediumError, ProtocolError, Malformed: it could not be received whole.
+        """
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            unread.receive()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        self.client.close()
+
+
+_servers: dict[str, Server] = {}
+
+
+def server_of(location: Place) -> Server:
+    """The one this process talks to; Breezy opens a transport anew for each URL of a command."""
+    root = served_by(location)
+    if root not in _servers:
+        _servers[root] = Server(location)
+    return _servers[root]
+
+
+def cache_folder() -> str | None:
+    """Where knowledge of remotes is kept, that of git's users too.
+
+    Not beside what `bedding.cache_dir` names: that makes a folder, in the current one where XDG_CACHE_HOME is no place.
+    """
+    found = {name: Option(name, override_from_env=[name]).get_override() for name in ("XDG_CACHE_HOME", "HOME")}
+    return knowledge.cache_folder({name: value for name, value in found.items() if value is not None})

@@ -1,0 +1,132 @@
+"""What goes wrong and what cannot be done, as Breezy's own errors: its commands catch those, and end with its messages
+and its status.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from breezy import errors
+
+from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.places import how_to_serve
+from smartserver.client.plain import plain
+from smartserver.client.request import NotOurProtocol
+from smartserver.client.store_url import PREFIX, SFTP, VFS
+from smartserver.errors import (
+    A_BAZAAR_REPOSITORY,
+    A_GIT_REPOSITORY,
+    AccessDenied,
+    NoSuchBranch,
+    NoSuchRepository,
+    OutcomeUnknown,
+    ServerBusy,
+    WrongVcs,
+)
+from smartserver.plugins.breezy.commands import running
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import VcsError
+from smartserver.verbs.fields import HERE
+from smartserver.wire.errors import ProtocolError
+from transports.errors import CodedError, TransportError
+from transports.errors import PermissionDenied as StoreDenies
+
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
+
+@contextmanager
+def in_breezys_words(url: str, location: Place) -> Iterator[None]:
+    """Raise Breezy's error for whatever goes wrong with what is at `url`.
+
+    Raises:
+        BzrError: always that.
+    """
+    try:
+        yield
+    except CannotConnect as wrong:
+        raise errors.ConnectionError(plain(str(wrong))) from wrong
+    except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
+        raise errors.ConnectionError(_at(location, wrong)) from wrong
+    except NoSuchRepository as wrong:
+        there = plain(_instead(wrong.found, location)) if wrong.found else None
+        raise errors.NotBranchError(path=url, detail=there) from wrong
+    except NoSuchBranch as wrong:
+        there = "location is a repository" if wrong.ref == HERE else None  # In Breezy's own words.
+        raise errors.NotBranchError(path=url, detail=there) from wrong
+    except WrongVcs as wrong:
+        use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
+        other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}"))
+        if running().shows_options:  # Where no branch is it shows what locations.conf says of the place.
+            raise errors.CommandError(str(other)) from wrong
+        raise other from wrong
+    except (AccessDenied, StoreDenies) as wrong:
+        raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
+    except Malformed as wrong:
+        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
+    except TransportError as wrong:
+        raise errors.BzrError(_at(location, wrong)) from wrong
+    except (CodedError, VcsError) as wrong:
+        raise errors.BzrError(plain(str(wrong))) from wrong
+
+
+def lock_of_files(url: str) -> str:
+    """What breaks the lock of a repository that is reached by its files; empty for one that is on a server."""
+    if not url.startswith((f"{PREFIX}{SFTP}://", f"{PREFIX}{VFS}://")):
+        return ""
+    return f"a lock that a dead writer left is broken by `smartserver break-lock {shlex.quote(url)}`"
+
+
+def _at(location: Place, wrong: Exception) -> str:
+    """What is wrong, with the server or store it is about in front unless that is named in it."""
+    said = plain(str(wrong))
+    return said if location.where in said else f"{location.where}: {said}"
+
+
+def _instead(found: str, location: Place) -> str:
+    """What lies where no repository is, and how it would be served."""
+    push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
+    return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"
+
+
+STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
+ONLY_2A = "a repository on an hpss:// server has the format 2a: `brz upgrade --2a` converts a branch of another"
+EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
+LOSSY = "nothing of a branch is lost on the way to hpss://: push it without --lossy"
+HAS_A_REVISION = "a branch of an hpss server has a revision: remove it by `brz remove-branch`"
+BOUND = "a branch on an hpss:// server cannot be bound: leave out --bind"
+RECONFIGURED = "a branch on an hpss:// server cannot be reconfigured: it has neither a tree nor a repository of its own"
+NO_POLICY = "there are no working trees on an hpss:// server, and whether others have one is not kept there"
+PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
+
+
+class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy is not typed.
+    """What a server does not do; a command shows the reason alone."""
+
+    _fmt = "%(why)s"
+
+    def __init__(self, why: str) -> None:
+        errors.BzrError.__init__(self, why=why)
+
+
+class NoTreePolicy(NotOnServer, NotImplementedError):
+    """Whether clones get working trees cannot be set; Breezy's copying goes on where this is not implemented."""
+
+
+class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]
+    """A working tree is to be made where there can be none."""
+
+    _fmt = "there are no working trees on an hpss:// server: %(url)s"
+
+
+def deleted_by(url: str) -> str:
+    """Why a repository stays where Breezy would delete it."""
+    return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
+
+
+def made_by_a_push(url: str) -> str:
+    """Why there is no branch without a revision."""
+    return f"a branch on an hpss:// server begins with its first revision: commit it here, then `brz push {url}`"

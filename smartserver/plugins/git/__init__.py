@@ -1,0 +1,1 @@
+"""The adapter of git: its remote helper."""

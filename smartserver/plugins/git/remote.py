@@ -1,0 +1,271 @@
+"""`git-remote-hpss`: git's remote-helper protocol on two streams, each command of the user one request.
+
+`list` is the one pull of a fetch: the objects stay in the unread stream until git says `fetch`. `list for-push` asks
+nobody: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the server. Where
+git's command line cannot be read the server is asked, for one more round trip.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import IO, TYPE_CHECKING
+
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.places import path_in_words
+from smartserver.client.plain import plain
+from smartserver.client.repository import RemoteRepository
+from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
+from smartserver.plugins.git.fetch import Fetch
+from smartserver.plugins.git.hint import Hint
+from smartserver.plugins.git.listing import NO_TIP, Leases, must_ask, removes_others
+from smartserver.plugins.git.options import Options
+from smartserver.plugins.git.push import push
+from smartserver.plugins.git.terminal import CannotGoOn, Terminal
+from smartserver.plugins.git.wants import wants
+from smartserver.records.model import Tip
+from smartserver.records.system import system_of
+from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.git.system import HEAD
+
+if TYPE_CHECKING:
+    from smartserver.client.advice import Advice
+    from smartserver.client.places import Place
+
+FORMATS = frozenset({"git sha1", "git sha256"})
+"""What a remote may be. Its object format becomes a word of a line that git reads: no other is passed on."""
+
+BY_ID = ": only commits, tags and what refs point at can be asked for by id"
+
+
+class GitRemote:
+    """One run of the helper: commands come in, answers go out, the user is spoken to on `say`."""
+
+    def __init__(
+        self,
+        remote: str,
+        location: Place,
+        repository: RemoteRepository,
+        local: Callable[[], GitRepository | None],
+        hint: Hint,
+        commands: IO[bytes],
+        answers: IO[bytes],
+        say: Callable[[str], None],
+    ) -> None:
+        """`local` opens the repository git runs in, None where there is none (`ls-remote` anywhere)."""
+        self._remote = remote
+        self._location = location
+        self._repository = repository
+        self._open_local = local
+        self._hint = hint
+        self._commands = commands
+        self._answers = answers
+        self.terminal = Terminal(say)
+        repository.sent = functools.partial(self.terminal.moved, "Writing objects")
+        self._options = Options()
+        self._fetched = Fetch(path_in_words(location), repository, self.terminal)
+        self._opened: GitRepository | None = None
+        self._listed: dict[bytes, bytes] = {}
+        """The refs of the remote that git decided a push on, and their values; `NO_TIP`: listed as unknown."""
+
+    @property
+    def _knowledge(self) -> Knowledge:
+        return self._repository.knowledge
+
+    # -- the conversation
+
+    def run(self) -> None:
+        """Answer commands until git has no more.
+
+        Raises:
+            CannotGoOn, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
+        """
+        try:
+            while line := self._line():
+                self._command(line)
+        finally:
+            if self._opened is not None:
+                self._opened.close()
+
+    def close(self) -> None:
+        """Let go of what was fetched; for when no interrupt can come any more."""
+        self._fetched.close()
+
+    def advised(self, found: Sequence[Advice]) -> None:
+        """Show what the server advises: one line a day of each kind, unless git is to be quiet."""
+        from smartserver.client.advice import lines  # There is nearly never any.
+
+        if not self._options.quiet:
+            key, known = self._location.key, self._knowledge.path
+            for line in lines(found, key, "smartserver pack", known, checker="git fsck"):
+                self.terminal.say(line)
+
+    def _local(self) -> GitRepository | None:
+        """The repository git runs in, opened once; None where there is none."""
+        if self._opened is None:
+            self._opened = self._open_local()
+        return self._opened
+
+    def _local_or_fail(self, command: str) -> GitRepository:
+        local = self._local()
+        if local is None:
+            raise CannotGoOn(f"{command} outside a repository")
+        return local
+
+    def _command(self, line: bytes) -> None:
+        command, _, argument = line.partition(b" ")
+        if command == b"capabilities":
+            self._answer(b"fetch", b"push", b"option", b"object-format", b"")
+        elif command == b"option":
+            self._answer(self._options.set(argument.decode("utf-8", "surrogateescape"), self.terminal))
+        elif command == b"list":
+            self._list_for_push() if argument == b"for-push" else self._list()
+        elif command == b"fetch":
+            self._fetch(self._batch(b"fetch", argument))
+        elif command == b"push":
+            self._push(self._batch(b"push", argument))
+        else:
+            raise CannotGoOn(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
+
+    def _line(self) -> bytes:
+        return self._commands.readline().rstrip(b"\n")
+
+    def _batch(self, command: bytes, first: bytes) -> list[bytes]:
+        batch = [first]
+        while line := self._line():
+            name, _, argument = line.partition(b" ")
+            if name != command:
+                raise CannotGoOn(f"git sent {name.decode('utf-8', 'replace')} among {command.decode()} commands")
+            batch.append(argument)
+        return batch
+
+    def _answer(self, *lines: bytes) -> None:
+        self._answers.write(b"".join([line + b"\n" for line in lines]))
+        self._answers.flush()
+
+    def _reopened(self, command: str) -> GitRepository:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+        return self._local_or_fail(command)
+
+    # -- fetch
+
+    def _list(self) -> None:
+        """Pull what git will want, and list the refs."""
+        local = None if self._hint.refs_only else self._local()
+        if local is None:
+            self._repository.learn_refs()
+        else:
+            try:
+                wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
+                self._fetched.pull(local, wanted, refetch=self._options.refetch)
+            except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
+                raise CannotGoOn(f"{wrong}{BY_ID}") from None
+        self._check_vcs()
+        refs = {name: value for name, value in self._knowledge.refs().items() if self._may_list(name)}
+        lines = _format(self._knowledge.vcs.partition(" ")[2])
+        head = self._knowledge.settings.get(HEAD, b"")
+        if head in refs:
+            lines.append(b"@" + head + b" HEAD")
+        for name, value in sorted(refs.items()):
+            lines += _listed(name, value[0])
+        self._answer(*lines, b"")
+
+    def _may_list(self, name: bytes) -> bool:
+        """Whether git is told of a ref; one with a name that git refuses must not cost the user all the others."""
+        if not _sayable(name):
+            return False
+        problem = system_of(self._knowledge.vcs).ref_problem(name)
+        if problem:
+            shown = name.decode("utf-8", "backslashreplace")
+            self.terminal.say(f"hpss: {self._location.key}: the ref {shown!r} is left out: {problem}")
+        return not problem
+
+    def _check_vcs(self) -> None:
+        vcs = self._knowledge.vcs
+        if vcs and vcs not in FORMATS:
+            raise WrongVcs(path_in_words(self._location), vcs, "git")
+
+    def _fetch(self, batch: Sequence[bytes]) -> None:
+        local = self._local_or_fail("fetch")
+        if self._knowledge.vcs != local.vcs:  # A clone changes its format to what was listed.
+            local = self._reopened("fetch")
+        ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+        self._fetched.bring(local, ids, as_pack=self._options.cloning)
+        # Git removes the one file it may be told of once its refs are written.
+        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in self._fetched.keeps[:1]], b"")
+
+    # -- push
+
+    def _list_for_push(self) -> None:
+        local = self._local_or_fail("push")
+        expected = self._guessed(local) if self._hint.command == "push" else self._asked()
+        self._listed = dict.fromkeys(self._knowledge.refs(), NO_TIP)
+        self._listed.update((name, tip) for name, tip in expected.items() if tip)
+        listed = sorted(self._listed.items())
+        lines = [(tip.hex().encode() or b"?") + b" " + name for name, tip in listed if _sayable(name)]
+        # Git need not believe what the remote was: another format is the server's to refuse.
+        self._answer(*_format(local.object_format), *lines, b"")
+
+    def _asked(self) -> Mapping[bytes, bytes]:
+        """What the refs are now: on that git can decide anything, as with its own servers."""
+        self._ask_refs()
+        return {name: value[0].id for name, value in self._knowledge.refs().items()}
+
+    def _guessed(self, local: GitRepository) -> Mapping[bytes, bytes]:
+        """The values to list, of leased refs; asks only where git would otherwise not send what the user means."""
+        known = self._knowledge
+        lacking = local.is_shallow or local.is_partial  # It cannot send what the remote is likely to have.
+        if must_ask(self._hint, self._remote, local, known.refs(), met=known.met) or (lacking and not known.met):
+            self._ask_refs()
+        return self._leased(local) if self._hint.leases and not self._hint.forces else {}
+
+    def _leased(self, local: GitRepository) -> Mapping[bytes, bytes]:
+        """The values to list of leased refs."""
+        leases = Leases(self._hint, self._remote, local, self._knowledge.refs())
+        if not leases.settled:
+            return leases.expected
+        refs = self._asked()
+        return {name: refs.get(name, NO_TIP) for name in leases.expected}
+
+    def _ask_refs(self) -> None:
+        try:
+            self._repository.learn_refs()
+        except NoSuchRepository:  # The push will make it; what is remembered is of one that is gone.
+            self._knowledge.forget()
+
+    def _push(self, batch: Sequence[bytes]) -> None:
+        local = self._local_or_fail("push")
+        # Git sends a ref whose lease differs from what was listed only if force overrides the lease.
+        leases = self._options.leases.items()
+        self._options.leases = {ref: tip for ref, tip in leases if self._listed.get(ref, NO_TIP) == tip}
+        lines = push(self._location, self._repository, local, self._options, batch)
+        self._check_vcs()
+        if removes_others(self._hint, self._remote, local):
+            self._tell_of_others({line.rpartition(b":")[2] for line in batch})
+        self._answer(*lines, b"")
+
+    def _tell_of_others(self, named: Set[bytes]) -> None:
+        """Say which refs git was not told of: it could not remove them."""
+        for name in sorted(self._knowledge.refs().keys() - self._listed.keys() - named):
+            shown = plain(name.decode("utf-8", "replace"))
+            self.terminal.say(f"hpss: {shown} was made meanwhile and is still there: push again to have it removed")
+
+
+def _format(object_format: str) -> list[bytes]:
+    """The line that says of what format listed ids are; git takes sha1 for granted."""
+    return [] if object_format in ("", "sha1") else [b":object-format " + object_format.encode()]
+
+
+def _listed(name: bytes, tip: Tip) -> list[bytes]:
+    """The lines of one ref: its id and, of an annotated tag, the id of the object that it peels to."""
+    lines = [tip.id.hex().encode() + b" " + name]
+    if len(tip.attributes) == len(tip.id):
+        lines.append(tip.attributes.hex().encode() + b" " + name + b"^{}")
+    return lines
+
+
+def _sayable(name: bytes) -> bool:
+    """Whether a name can be a word of a line; no name that git allows cannot."""
+    return bool(name) and min(name) > 0x20 and 0x7F not in name

@@ -1,0 +1,95 @@
+"""What a fetch is about to want, so that one pull brings it: git names its wants only after it has the refs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from smartserver.plugins.git.hint import Hint
+from smartserver.vcs.git.system import HEADS, TAGS
+
+
+class Wants(msgspec.Struct, frozen=True):
+    """The arguments of a pull: `refs` None means all of them; `follow` are prefixes to be followed."""
+
+    refs: tuple[bytes, ...] | None
+    ids: tuple[bytes, ...] = ()
+    follow: tuple[bytes, ...] = ()
+
+
+def wants(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_length: int) -> Wants:
+    """What git will want.
+
+    `remote`: the name of the remote, or its URL when it has none; `settings`: the configuration, names in lower case
+    but for the subsection; `id_length`: bytes of an object id.
+    """
+    if hint.command == "clone":
+        return _clone(hint)
+    if hint.command == "fetch":
+        return _fetch(hint, remote, settings, id_length)
+    return Wants(None)
+
+
+def _clone(hint: Hint) -> Wants:
+    if "--mirror" in hint.options:
+        return Wants(None)
+    follow = () if "--no-tags" in hint.options else (TAGS,)
+    branch = hint.values.get("--branch") or hint.values.get("-b")
+    shallow = any(option in hint.options for option in ("--depth", "--shallow-since", "--shallow-exclude"))
+    single = "--single-branch" in hint.options or (shallow and "--no-single-branch" not in hint.options)
+    if single:
+        named = _sources(branch.encode("utf-8", "surrogateescape")) if branch else [b"HEAD"]
+        return Wants(tuple(named), follow=follow)
+    tags = () if "--no-tags" in hint.options else (TAGS,)
+    extra = _sources(branch.encode("utf-8", "surrogateescape")) if branch else []
+    return Wants((HEADS, *tags, *extra))
+
+
+def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_length: int) -> Wants:
+    refspecs = [word.encode("utf-8", "surrogateescape") for word in hint.refspecs]
+    everything = hint.options & {"--all", "--multiple"}
+    if not refspecs or everything:
+        refspecs = list(settings.get(f"remote.{remote}.fetch", ()))
+    tag_option = (settings.get(f"remote.{remote}.tagopt") or [b""])[-1]
+    no_tags = "--no-tags" in hint.options or "-n" in hint.options or tag_option == b"--no-tags"
+    all_tags = "--tags" in hint.options or "-t" in hint.options or tag_option == b"--tags"
+    refs: list[bytes] = []
+    ids: list[bytes] = []
+    position = 0
+    while position < len(refspecs):
+        source = refspecs[position].lstrip(b"+").partition(b":")[0]
+        position += 1
+        if source.startswith(b"^"):  # What is left out may still come: a pull has no word for it.
+            continue
+        if source == b"tag" and position < len(refspecs):  # `git fetch origin tag v1`
+            source = TAGS + refspecs[position]
+            position += 1
+        key = _id(source, id_length)
+        if key:
+            ids.append(key)
+        else:
+            refs += _sources(source or b"HEAD")
+    if not refspecs:
+        refs.append(b"HEAD")
+    if all_tags:
+        refs.append(TAGS)
+    # A repository of one branch that is checked out elsewhere asks for tags too unless it was told not to.
+    return Wants(tuple(dict.fromkeys(refs)), tuple(ids), () if no_tags or all_tags else (TAGS,))
+
+
+def _sources(name: bytes) -> list[bytes]:
+    """The refs a short name may mean, in git's order; those that do not exist cost their bytes and nothing else."""
+    if name == b"HEAD" or name.startswith(b"refs/"):
+        # A pattern may have its star in the middle: all that begins like it is more than enough.
+        return [name.partition(b"*")[0] + b"*" if b"*" in name else name]
+    return [b"refs/" + name, TAGS + name, HEADS + name]
+
+
+def _id(name: bytes, length: int) -> bytes:
+    if len(name) != 2 * length:
+        return b""
+    try:
+        return bytes.fromhex(name.decode("ascii"))
+    except ValueError:
+        return b""
