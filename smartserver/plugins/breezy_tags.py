@@ -9,6 +9,7 @@ from breezy.tag import Tags
 
 from smartserver.plugins import breezy_changes, breezy_remembered
 from smartserver.plugins.breezy_guess import given, is_running
+from smartserver.plugins.breezy_specs import REVISIONS
 from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
             found = self.get_tag_dict()[tag_name]
         except KeyError:
             raise errors.NoSuchTag(tag_name) from None
-        if any(given(name) for name in ("revision", "change", "revision_info_list")):
+        if any(given(name) for name in REVISIONS):
             self.branch.repository.named(found)
         was, now = remote.assumed, remote.state().tip
         if was is None or was.tip is None or now is None or not is_running("tag"):
