@@ -45,7 +45,9 @@ PLAIN = (
     (r"@(\w+)/?\.bzr/branch/", r"@\1"),  # Where no branch is.
     (r"\d+-\d+-\d+ \d+:\d+:\d+ \+0000", "DATE"),  # Of a file in a tree.
     (r": location is a repository", ""),
-    (r"(?<=shared repository: )HERE/shared\n", "@\n"),
+    # A branch that is made where a local branch was removed gets a repository of its own.
+    (r"Standalone branch (\(format: 2a\)\n.*\n)  branch root: @", r"Repository branch \1  repository branch: @"),
+    (r"  shared repository: (?:HERE/shared|@)\n", ""),
     (r"\(format: hpss\)", "(format: 2a)"),
     (r"(?m)^(@\S+) +(?=\S+$)", r"\1 "),  # Columns as wide as a URL.
     (r"(?<=_location = )(?:\.\./)+shared/(\w+)/", r"@\1"),

@@ -241,6 +241,22 @@ def test_update_of_a_tree_that_the_branch_does_not_reach(users: Users, spec: str
     assert "+N  other\n" in users.run(LIGHT, "status", "--short").out
 
 
+def test_update_to_a_dotted_number_with_a_pending_merge(users: Users) -> None:
+    """The branch does not reach the pending merge, and its tree is read last."""
+    for name in ("side", "pending"):
+        assert users.run("", "branch", "-q", "-r", "1", "a", name).status == 0
+        users.commit(name, f"of-{name}")
+    assert users.run("a", "merge", "-q", "../side").status == 0
+    users.commit_merge("a")
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run(LIGHT, "update", "-q").status == 0
+    assert users.run(LIGHT, "merge", "-q", "../pending").status == 0
+    done = users.run(LIGHT, "update", "-r", "1.1.1")
+    assert (done.status, "Updated to revision 1.1.1" in done.err) == (0, True), done.said
+    pending = users.run(LIGHT, "status")
+    assert (pending.status, "pending merge tips:" in pending.out, "of-pending" in pending.out) == (0, True, True)
+
+
 def test_update_to_a_number_below_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
     """None is chosen then: the first that comes is the tree's, and has not the number that was asked for."""
     for name in ("three", "four"):

@@ -66,21 +66,28 @@ def test_branch_of_a_revision_that_the_branch_does_not_reach(users: Users, place
 
 
 @pytest.mark.parametrize("folder", ["", "light"])
-def test_a_tag_of_what_the_branch_does_not_reach_is_a_place_to_begin(users: Users, folder: str) -> None:
+@pytest.mark.parametrize("name", ["tag:v3", "revid"])
+def test_what_the_branch_does_not_reach_is_a_place_to_begin(users: Users, name: str, folder: str) -> None:
     """In a range, before it, as a change; nothing here has it."""
+    spec = name if name == "tag:v3" else f"revid:{users.tip('a')[1].decode()}"
     users.tag("a", "v3", 3)
     assert users.run("a", "push", "-q", users.url()).status == 0
     assert users.run("", "checkout", "-q", "--lightweight", "-r", "1", users.url(), "light").status == 0
+    assert users.run("", "branch", "-q", "-r", "1", users.url(), "one").status == 0
     assert users.run("", "uncommit", "--force", "--keep-tags", users.url()).status == 0
     users.forget(folder or "nobody")
-    log = users.run(folder, "log", "--line", "-r", "2..tag:v3", users.url())
+    log = users.run(folder, "log", "--line", "-r", f"2..{spec}", users.url())
     assert (log.status, re.findall("commit .*", log.out)) == (0, ["commit three", "commit two"]), log.said
-    assert "+++ new/three" in users.run(folder, "diff", "-c", "tag:v3", users.url()).out
-    assert "commit two" in users.run(folder, "log", "-c", "before:tag:v3", users.url()).out
-    assert users.run(folder, "revision-info", "-d", users.url(), "before:tag:v3").out.startswith("2 ")
-    merged = users.run("b", "merge", "-r", "tag:v3", users.url())
+    assert "+++ new/three" in users.run(folder, "diff", "-c", spec, users.url()).out
+    assert "commit two" in users.run(folder, "log", "-c", f"before:{spec}", users.url()).out
+    assert users.run(folder, "revision-info", "-d", users.url(), f"before:{spec}").out.startswith("2 ")
+    merged = users.run("b", "merge", "-r", spec, users.url())
     assert (merged.status, merged.said) == (0, "Nothing to do.\n")
-    assert users.run(folder, "cat", "-r", "before:tag:v3", f"{users.url()}/two").out == "two\n"
+    assert users.run(folder, "cat", "-r", f"before:{spec}", f"{users.url()}/two").out == "two\n"
+    missing = users.run("one", "missing", "-q", "--line", "-r", f"2..{spec}", users.url())
+    assert (missing.status, missing.err) == (1, ""), missing.said
+    before = users.run("one", "missing", "-q", "--line", "-r", f"before:{spec}", users.url())
+    assert (before.status, "commit two" in before.out) == (1, True), before.said
 
 
 @pytest.mark.parametrize("met", [True, False])

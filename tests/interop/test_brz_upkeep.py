@@ -127,6 +127,10 @@ def test_an_option(users: Users) -> None:
     file.write_bytes(old)
     users.ask("config, an option set, not as remembered", "a", "config", "-d", users.url(), "answer=42")
     assert users.served_entries("config") == {"": b"answer = 41\nquestion = 6x7\n".replace(b"41", b"42")}
+    file.write_bytes(old)
+    words = ("config", "-d", users.url(), "question=7x6")
+    assert users.ask("config, an option set, not as remembered", "a", *words) == "", "Breezy warns of a change"
+    assert users.served_entries("config") == {"": b"answer = 42\nquestion = 7x6\n"}
 
 
 def test_options_of_a_server_run_no_program_at_a_client(users: Users) -> None:

@@ -262,9 +262,10 @@ class Content:
     def fetch_trees(self, revisions: Collection[RevisionId]) -> None:
         """Read the trees of some revisions, as far as the command reads trees at all."""
         asked = self.wanted.later or self.wanted.trees or TreesField(texts=False)
-        had = [each for each in asked.had if self._rebuilt.get(each)]
+        had = [each for each in asked.had if self._rebuilt.get(each, True)]
+        files = [each for each in asked.files if (TEXT, each) not in self.records]
         for part in _parts(revisions):
-            self._ask(None, msgspec.structs.replace(asked, revisions=part, each=False, had=had, files=[]))
+            self._ask(None, msgspec.structs.replace(asked, revisions=part, each=False, had=had, files=files))
 
     def fetch_revisions(self, revisions: Collection[RevisionId]) -> None:
         """Read what some revisions say of themselves; who asks again and again gets the line of first parents."""

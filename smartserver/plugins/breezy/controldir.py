@@ -334,7 +334,14 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
         branch._clear_cached_state()
         if revision is not None:
             branch.repository.bring_unreached(revision)  # Another branch may reach it, or a tag name it.
-    push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
+    try:
+        push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
+    except errors.NoSuchRevision:
+        target.remote.look_again()
+        state = target.remote.look()
+        if state.tip is not None and not state.inner:  # Breezy looks at the target before the revision.
+            raise errors.AlreadyBranchError(target.base) from None
+        raise
     return made
 
 

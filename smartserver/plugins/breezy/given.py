@@ -84,9 +84,14 @@ TIP = -1
 _NUMBER = re.compile(r"(?:revno:)?(-?[0-9]{1,9})")
 _LAST = re.compile(r"last:([0-9]{1,9})")
 _BEFORE = re.compile(r"before:([0-9]{1,9})")
+_ID = re.compile(r"(?:before:)*revid:(.+)", re.DOTALL)
 
 _TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
 """A tag, or what is likely to be one: no number, date or revision id."""
+
+
+REVISIONS = ("revision", "change", "revision_info_list")
+"""Names of the arguments that are lists of revisions."""
 
 
 class Unclear(Exception):
@@ -131,6 +136,14 @@ def one(arguments: Arguments) -> Named:
     given = arguments.get("revision")
     found = revision(given[0]) if given else None
     return TIP if found is None else found
+
+
+def ids_given() -> set[RevisionId]:
+    """The IDs in the revisions that the running command was given. A branch may not reach such a revision."""
+    command = current()
+    specs = [] if command is None else [spec for name in REVISIONS for spec in command.arguments.get(name) or []]
+    named = [found[1].encode() for spec in specs if (found := _ID.fullmatch(_said(spec)))]
+    return {revision for revision in named if len(revision) <= MAX_NAME}
 
 
 def until(spec: Any) -> ChosenField | None:

@@ -73,6 +73,11 @@ class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
         try:
             super().save_changes()
         except changes.NotAsRemembered:
+            self.unload()
+            for section, changed in dirty.items():
+                there = self.get_mutable_section(section)
+                # Breezy warns of each option that is not what it was when it was changed.
+                changed.orig = {name: there.get(name, config._NewlyCreatedOption) for name in changed.orig}
             self.apply_changes(dirty)
             self.save()
 

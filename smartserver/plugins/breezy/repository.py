@@ -19,6 +19,7 @@ from smartserver.plugins.breezy.checkouts import parents_over
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.commit import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy.content import Content
+from smartserver.plugins.breezy.given import ids_given
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.signatures import Signatures, add_late
 from smartserver.plugins.breezy.stores import in_memory, repository_over
@@ -79,8 +80,8 @@ class HpssRepository:
         self._beside: list[Repository] = []
         self._unreached: list[Repository] = []
         """Of those beside, what the branch may not reach."""
-        self._named: set[RevisionId] = set()
-        """Revisions that the user named by tags: the branch may not reach them."""
+        self._named = ids_given()
+        """Revisions that the user named by tags or ids: the branch may not reach them."""
         self._signatures = Signatures(self)
         self._in_group = False
         self._group: WriteGroup | None = None
@@ -176,7 +177,6 @@ class HpssRepository:
         if self.remote.content is None and self.remote.fetched.ask_above(set(revisions) - found.keys()):
             found = self._parent_map(revisions)
         for lost in self._named.intersection(revisions) - found.keys():
-            self._named.remove(lost)
             self.bring_unreached(lost)
             found = self._parent_map(revisions)
         return found
@@ -435,11 +435,14 @@ class HpssRepository:
 
     def bring_unreached(self, revision: RevisionId) -> None:
         """Have a revision that the branch may not reach, if the server has it."""
+        self._named.discard(revision)
         if revision != self.remote.fetched.refused and not self.has_revision(revision):
             beside = HpssRepository(self.controldir, self.remote.again())
             if beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)
                 self._unreached.append(beside.shadow())
+            else:
+                self.remote.fetched.refused = revision
 
     def _lock(self, repository: Repository) -> Repository:
         """Lock a repository as this object is."""

@@ -9,7 +9,7 @@ from breezy.tag import Tags
 
 from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.commands import running
-from smartserver.plugins.breezy.given import given
+from smartserver.plugins.breezy.given import REVISIONS, given
 from smartserver.records.model import RevisionId
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
             found = self.get_tag_dict()[tag_name]
         except KeyError:
             raise errors.NoSuchTag(tag_name) from None
-        if any(given(name) for name in ("revision", "change", "revision_info_list")):
+        if any(given(name) for name in REVISIONS):
             self.branch.repository.named(found)
         was, now = remote.assumed, remote.state().tip
         if was is None or was.tip is None or now is None or not running().tags_tip:

@@ -7,7 +7,7 @@ from breezy.errors import CommandError
 from brz_running import running, specs
 
 from smartserver.plugins.breezy.commands import COMMANDS, up_to
-from smartserver.plugins.breezy.given import one, until, what_to_look_at
+from smartserver.plugins.breezy.given import ids_given, one, until, what_to_look_at
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.repository_pull import ChosenField
 
@@ -86,6 +86,18 @@ def test_what_is_looked_at_to_find_the_revision(said: str, expected: ChosenField
     with running("log", revision=specs("1.2.3")):
         assert what_to_look_at(up_to()) is None
     assert what_to_look_at(up_to()) is None
+
+
+def test_ids_that_a_command_is_given() -> None:
+    """A revision that the branch does not reach is asked for by its ID."""
+    assert ids_given() == set()
+    long = "x" * (MAX_NAME + 1)
+    with running("log", revision=specs("revid:a", "before:revid:b"), change=None, other="revid:none"):
+        assert ids_given() == {b"a", b"b"}
+    with running("missing", revision=specs("5", f"revid:{long}"), my_revision=specs("revid:mine")):
+        assert ids_given() == set()
+    with running("revision-info", revision_info_list=["revid:c", "revid:"]):
+        assert ids_given() == {b"c"}
 
 
 def test_what_is_not_utf_8_is_no_revisions_name(monkeypatch: pytest.MonkeyPatch) -> None:
