@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from smartserver.records.model import RevisionId
-from smartserver.vcs.base import Plan
+from smartserver.records.model import Plan, RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
 
 Planning = Callable[[Iterable[RevisionId], Iterable[RevisionId]], Plan]
