@@ -23,14 +23,13 @@ from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
-from smartserver.client.plain import plain
 from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.request import BodySource, Refusal
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
 from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, NotDone, WrongParents, shown
 from smartserver.records.model import Announced, Key, RefValue, RevisionId
-from smartserver.records.system import every_system
+from smartserver.records.system import system_of
 from smartserver.server import jail
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
@@ -387,11 +386,8 @@ def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> N
         raise CommandError(f"{both}: only one of the same kind can be copied into it")
     calls: list[tuple[AnyVerb, Arguments]] = []
     if made:
-        known = every_system().get(copied.vcs)
-        if known is None:
-            why = f"{source.place} is a repository of {plain(copied.vcs)}, a system that this release does not know"
-            raise CommandError(f"{why}: it cannot create {target.place}; use a newer one")
-        kinds = [KindField(kind.name, kind.check, kind.base) for kind in known.kinds]
+        with one_line(source.place):
+            kinds = [KindField(kind.name, kind.check, kind.base) for kind in system_of(copied.vcs).kinds]
         calls.append((repository_create, CreateRequest(copied.vcs, kinds, dict(copied.settings))))
     body: BodySource | None = None
     flags = RequestFlag.NONE

@@ -6,11 +6,10 @@ A body is made anew for each sending. It comes in pieces: some bytes, and how ma
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from smartserver.client.request import BodySource
-from smartserver.records.model import Announced, Key
+from smartserver.records.model import Announced, Plan
 from smartserver.records.segment import encode_graph
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
@@ -26,24 +25,6 @@ zstd by itself holds back 128 KiB, the last of which nobody worked on meanwhile.
 
 Sent = Callable[[int, int, int], None]
 """Called with the bytes and the revisions sent so far, and the revisions in all."""
-
-
-class Plan(Protocol):
-    """The revisions a push brings, parents first.
-
-    It is what the client reads of the plan an adapter makes (`vcs.base.Plan`, which says what it promises besides): of
-    `client` and `vcs` neither may import the other.
-    """
-
-    @property
-    def graph(self) -> Sequence[Announced]:
-        """Each revision and its parents."""
-
-    def segments(self) -> Iterable[bytes]:
-        """Their segments in the same order, made anew at each call."""
-
-    def without_bases(self, keys: Collection[Key]) -> Plan:
-        """The same plan, using none of `keys` as a delta base."""
 
 
 class Nothing:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from smartserver.client.body import Plan, announcing, reported, sending
+from smartserver.client.body import announcing, reported, sending
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
@@ -38,7 +38,7 @@ from smartserver.errors import (
     NotDone,
     OutcomeUnknown,
 )
-from smartserver.records.model import Announced, Key, RevisionId, Tip
+from smartserver.records.model import Announced, Key, Plan, RevisionId, Tip
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -115,6 +115,24 @@ class Announced(NamedTuple):
 
     revision: RevisionId
     parents: tuple[Parent, ...]
+
+
+class Plan(Protocol):
+    """What a push brings: the graph now, the segments when asked. An adapter makes it (`vcs`), the client reads it."""
+
+    @property
+    def graph(self) -> Sequence[Announced]:
+        """The revisions and their parents, parents first."""
+
+    def segments(self) -> Iterable[bytes]:
+        """Whole segments in the order of `graph`, made anew at each call.
+
+        Raises:
+            vcs.base.CannotSend: an object is missing here.
+        """
+
+    def without_bases(self, keys: Collection[Key]) -> Plan:
+        """The same plan, using none of `keys` as a delta base."""
 
 
 class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

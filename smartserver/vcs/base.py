@@ -8,11 +8,11 @@ VcsError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple, Protocol, Self
+from collections.abc import Callable
+from typing import NamedTuple
 
 from smartserver.errors import shown
-from smartserver.records.model import Announced, Key
+from smartserver.records.model import Key
 
 Progress = Callable[[int, int], None]
 """Called with (objects done, objects in all); the second is 0 while it is not known."""
@@ -60,25 +60,3 @@ class Inserted(NamedTuple):
 
     objects: int
     revisions: int
-
-
-class Plan(Protocol):
-    """What a push will send: the graph now, the segments when asked.
-
-    It is what an adapter gives the client, which declares what it reads of it (`client.body.Plan`): of `client`
-    and `vcs` neither may import the other.
-    """
-
-    @property
-    def graph(self) -> Sequence[Announced]:
-        """The revisions to be sent, parents first."""
-
-    def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again.
-
-        Raises:
-            CannotSend: an object is missing here.
-        """
-
-    def without_bases(self, keys: Collection[Key]) -> Self:
-        """The same plan, using none of `keys` as a delta base."""

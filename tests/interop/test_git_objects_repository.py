@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from git_histories import Builder, RandomHistory, environment
 
-from smartserver.vcs.base import CannotSend, Plan, ToolFailed, VcsError
+from smartserver.records.model import Plan
+from smartserver.vcs.base import CannotSend, ToolFailed, VcsError
 from smartserver.vcs.git.objects import BLOB, MissingObject
 from smartserver.vcs.git.plan import introduced_few, introduced_many, revisions
 from smartserver.vcs.git.read import plan

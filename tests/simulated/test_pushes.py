@@ -11,7 +11,6 @@ import pytest
 from builders import MAIN, History, push
 from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
-from smartserver.client.body import Plan
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
@@ -31,7 +30,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import Announced, Key, Kind, RevisionId
+from smartserver.records.model import Announced, Key, Kind, Plan, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import system_of
 from smartserver.store.transaction import RepositoryTransaction

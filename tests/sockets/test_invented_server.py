@@ -7,7 +7,7 @@ from pathlib import Path
 import invented
 import pytest
 from invented import use
-from serving import Server
+from serving import SMARTSERVER, Server, run
 
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
@@ -23,9 +23,14 @@ main()
 """
 
 
-def test_it_is_served(tmp_path: Path) -> None:
+def test_it_is_served_to_those_who_know_it(tmp_path: Path) -> None:
     with (
         Server(tmp_path, program=("-c", PROGRAM)) as server,
         Client(lambda: TcpMedium("127.0.0.1", server.port)) as client,
     ):
         use(client, "slates")
+        done = run(*SMARTSERVER, "pull", server.url("slates"), str(tmp_path / "copy"))
+    unknown = "not supported: the version-control system 'slate 1' (this side speaks bzr 2a, git sha1, git sha256)"
+    assert done.status == 1
+    assert done.err.endswith(f"{server.url('slates')}: {unknown}\n"), done
+    assert not (tmp_path / "copy").exists()

@@ -24,8 +24,7 @@ from smartserver.errors import StaleLease
 from smartserver.plugins.breezy.changes import stays
 from smartserver.plugins.breezy.stores import in_memory
 from smartserver.plugins.breezy.wanted import commit_on
-from smartserver.records.model import RevisionId
-from smartserver.vcs.base import Plan
+from smartserver.records.model import Plan, RevisionId
 from smartserver.vcs.bzr.compat import forget_pages
 from smartserver.vcs.bzr.complete import instead_of_breezys_look
 from smartserver.vcs.bzr.repository import BrzRepository

@@ -14,8 +14,8 @@ from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDo
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.plugins.git.words import in_words
-from smartserver.records.model import RevisionId
-from smartserver.vcs.base import Plan, VcsError
+from smartserver.records.model import Plan, RevisionId
+from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.objects import COMMIT, TAG, GitObject
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.git.system import HEAD, HEADS, TAGS

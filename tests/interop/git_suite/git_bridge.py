@@ -43,7 +43,7 @@ from transports.local import LocalTransport
 if TYPE_CHECKING:
     from smartserver.client.call import Client
     from smartserver.client.places import Place
-    from smartserver.vcs.base import Plan
+    from smartserver.records.model import Plan
 
 NO_BRANCH = b"refs/heads/HEAD"
 """What HEAD names on the server where it names no branch in the repository: the server has no detached HEAD."""

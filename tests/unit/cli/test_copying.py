@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import KINDS, MAIN, History, push
+from builders import KINDS, MAIN, SILENT, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
@@ -28,6 +28,7 @@ from smartserver.client.repository import Pulled, RemoteRepository
 from smartserver.client.updates import Outcome, Pushed, RefUpdate, Updated
 from smartserver.errors import DivergedBranches, NoSuchRepository
 from smartserver.records.model import Tip
+from smartserver.records.system import SYSTEMS, every_system
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
@@ -280,28 +281,24 @@ def test_another_kind_is_refused_by_name(
     assert refs(there) == before
 
 
-def test_a_repository_of_an_unknown_system_is_pulled_only_into_one_that_exists(
-    target: tuple[str, Path], tmp_path: Path
-) -> None:
-    """A pull does not learn the kinds of its records. A push reads them, and copies such a repository."""
-    history = History()
-    line = history.line(3)
+def test_a_repository_of_an_unknown_system_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its records say cannot be proved, neither here nor there."""
 
     def create(transaction: RepositoryTransaction) -> None:
-        transaction.create("svn 1", KINDS, {})
+        transaction.create(SILENT, KINDS, {})
 
+    history = History()
     odd, mine = tmp_path / "odd", tmp_path / "mine"
     odd.mkdir()
-    push(PackRepository(LocalTransport(odd)), history, line[:2], {MAIN: line[1]}, first=create)
-    place, there = target
-    assert run("push", str(odd), place).exit_code == 0
-    said = f"{place} is a repository of svn 1, a system that this release does not know: it cannot create {mine}"
-    assert why(run("pull", place, str(mine))) == f"{said}; use a newer one"
-    assert not mine.exists()
-    assert run("push", str(there), str(mine)).exit_code == 0
-    push(PackRepository(LocalTransport(there)), history, line[2:], {MAIN: line[2]}, first=create)
-    assert run("pull", place, str(mine)).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
-    assert refs(mine) == refs(there)
+    line = history.line(2)
+    push(PackRepository(LocalTransport(odd)), history, line, {MAIN: line[1]}, first=create)
+    monkeypatch.delitem(SYSTEMS, SILENT)
+    every_system()
+    known = ", ".join(sorted(SYSTEMS))
+    for command in ("push", "pull"):
+        said = f"not supported: the version-control system 'another 1' (this side speaks {known})"
+        assert why(run(command, str(odd), str(mine))) == f"{odd}: {said}"
+        assert not mine.exists()
 
 
 def test_a_ref_with_several_tips_is_not_copied(source: tuple[Path, History], tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 
-from smartserver.client.body import PIECE, Nothing, Plan, announcing, reported, sending, unpacked
+from smartserver.client.body import PIECE, Nothing, announcing, reported, sending, unpacked
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
-from smartserver.records.model import Announced, Key
+from smartserver.records.model import Announced, Key, Plan
 from smartserver.records.segment import encode_graph
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
