@@ -139,17 +139,13 @@ class Push:
 
     def _meets(self, plan: Plan) -> bool:
         """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
-        from smartserver.verbs.repository_missing import MissingRequest, MissingResult, repository_missing
-
         self._is_likely = False
         asked = [each.revision for each in _spread(plan.graph)]
         try:
-            (result,) = self._remote.ask((repository_missing, MissingRequest(haves=asked, most=0))).results
+            pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
         except CodedError:
             return False  # Which the push is going to be told, too.
-        if not isinstance(result, MissingResult):
-            return False
-        common = int.from_bytes(result.common, "little")
+        common = int.from_bytes(pulled.result.common, "little")
         self._haves = [*self._remote.knowledge.tips(), *(each for at, each in enumerate(asked) if common >> at & 1)]
         self._creating = self._to_be_made()
         if self._anew is not None:

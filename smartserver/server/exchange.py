@@ -40,8 +40,8 @@ FOR_ADMINISTRATORS = {each.code for each in (AccessDenied, NoSpace, PermissionDe
 """Refusals that are logged however little is: a client that may not do what it wants, and a store that fails."""
 
 MANY_CALLS = 16
-"""Calls of a request that reads from which it runs apart: one call walks the graph for milliseconds, hundreds do for
-seconds, in which nobody else would get a quick answer. Our clients send three."""
+"""Calls of a request that reads from which it runs apart: one `Repository.list` looks into folders for milliseconds,
+hundreds do for seconds, in which nobody else would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
 """Bytes that a decoded request takes besides its own: the shortest takes 7,000."""

@@ -20,7 +20,7 @@ from smartserver.verbs.branch_set_last_revision import (
     branch_set_last_revision,
 )
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.repository_missing import MissingRequest, MissingResult, repository_missing
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -160,12 +160,13 @@ def test_any_calls_in_one_request(work: Work) -> None:
     work.push("project/trunk", work.line[3])
     work.trips()
     remote = work.remote("project/trunk/a")
-    missing, stats = remote.ask(
-        (repository_missing, MissingRequest([HERE], haves=[work.line[1]])), (repository_stats, StatsRequest())
-    ).results
-    assert isinstance(missing, MissingResult)
+    answer = remote.ask(
+        (repository_pull, PullRequest(refs=[HERE], haves=[work.line[1]])), (repository_stats, StatsRequest())
+    )
+    pulled, stats = answer.results
+    assert isinstance(pulled, PullResult)
     assert isinstance(stats, StatsResult)
-    assert ([each.id for each in missing.revisions], stats.revisions) == (work.line[2:4], 4)
+    assert (pulled.segments, sum(map(len, answer.body)) == pulled.size, stats.revisions) == (2, True, 4)
     assert (remote.knowledge.branch, remote.knowledge.inner) == (b"trunk", "a")
     trunk = work.remote("project/trunk")
     (moved,) = trunk.ask((branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], Rule.FORCE))).results
@@ -173,7 +174,9 @@ def test_any_calls_in_one_request(work: Work) -> None:
     assert trunk.knowledge.refs()[b"trunk"][0].id == work.line[1]
     work.push("project", None)
     with pytest.raises(NoSuchBranch) as none:
-        work.remote("project/other").ask((repository_missing, MissingRequest([HERE])))
+        work.remote("project/other").ask(
+            (branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], create=False))
+        )
     assert none.value.ref == b"other"
     assert work.trips() == 4
 

@@ -12,7 +12,7 @@ from smartserver.client.call import Client
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.client.updates import RefUpdate
-from smartserver.errors import HeadBranch, StaleEntry
+from smartserver.errors import HeadBranch
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_configure import ConfigureRequest, ConfigureResult, repository_configure
@@ -105,15 +105,3 @@ def test_a_repeat_is_told_what_the_first_was(joint: Joint, client: Client, remot
     remote.learn_refs()
     assert remote.knowledge.settings == {"HEAD": UNBORN}
     assert first.old == again.old == SETTINGS
-
-
-def test_of_two_who_expected_the_same_one_is_refused(joint: Joint, client: Client, remote: RemoteRepository) -> None:
-    for head, refused in ((TOPIC, False), (UNBORN, True)):
-        request = ConfigureRequest({"HEAD": head}, expected=dict(SETTINGS))
-        if refused:
-            with pytest.raises(StaleEntry):
-                client.call(repository_configure, request, PATH)
-        else:
-            client.call(repository_configure, request, PATH)
-    remote.learn_refs()
-    assert remote.knowledge.settings == {"HEAD": TOPIC}

@@ -53,7 +53,7 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
-from smartserver.verbs.repository_missing import MissingResult
+from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.limits import BULK_BYTES, GRAPH_FIRST_THRESHOLD
@@ -196,12 +196,12 @@ def long(monkeypatch: pytest.MonkeyPatch) -> LongSource:
 
 def test_what_is_there_is_asked_before_a_long_push_to_where_something_is_likely(long: LongSource) -> None:
     """Of the newest ones each is asked for, then some."""
-    there = done(MissingResult([], 0, bytes([0b1000]), b""), state=state(OTHER))
+    there = done(PullResult(common=bytes([0b1000])), state=state(OTHER))
     moved = done(InsertPackResult(1), SetLastRevisionResult([OTHER]))
     server = Server([saying(there, moved)])
     (pushed,) = remote(server).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True).refs
     assert pushed.outcome is Outcome.DONE
-    assert requests(server) == [["Repository.missing"], ["Repository.insert_pack", "Branch.set_last_revision"]]
+    assert requests(server) == [["Repository.pull"], ["Repository.insert_pack", "Branch.set_last_revision"]]
     assert long.haves == [[], [OTHER, LONG[-4]]]
 
 
@@ -210,7 +210,7 @@ def test_a_repository_that_was_likely_and_is_not_there_is_made(answer: CodedErro
     server = Server([saying(answer, MADE)])
     (pushed,) = remote(server).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True).refs
     assert pushed.outcome is Outcome.DONE
-    assert [each[0] for each in requests(server)] == ["Repository.missing", "Repository.create"]
+    assert [each[0] for each in requests(server)] == ["Repository.pull", "Repository.create"]
 
 
 def test_nothing_is_asked_before_a_short_push_or_one_to_a_repository_that_is_known(long: LongSource) -> None:
@@ -218,7 +218,7 @@ def test_nothing_is_asked_before_a_short_push_or_one_to_a_repository_that_is_kno
     remote(server, state(OLD)).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True)
     short = Server([saying(done(CreateResult(True), SetLastRevisionResult([])))])
     remote(short).push_all([RefUpdate(MAIN, None)], [], Nothing(), NEW, is_likely=True)
-    assert ["Repository.missing"] not in [*requests(server), *requests(short)]
+    assert ["Repository.pull"] not in [*requests(server), *requests(short)]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
-from smartserver.verbs.rules import Create, Rule
+from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.messages import Call, Request, RequestFlag, Status, named
 from transports.errors import NoSpace
@@ -167,7 +167,7 @@ def context(
     return CallContext(transaction, user, FACTS, PATH, PATH, early=early, may_create=may_create)
 
 
-def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: Create = Create.YES) -> tuple[AnyVerb, Arguments]:
+def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -> tuple[AnyVerb, Arguments]:
     return branch_set_last_revision, SetLastRevisionRequest(ref, tip, rule, create)
 
 
@@ -179,7 +179,7 @@ def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
     calls = [
         set_ref(b"refs/heads/one", line[1]),
         set_ref(MAIN, line[1]),
-        set_ref(b"refs/heads/two", line[2], create=Create.NO),
+        set_ref(b"refs/heads/two", line[2], create=False),
     ]
     outcomes = decide(prepare(message(*calls)), context(served))
     assert [outcome.status for outcome in outcomes] == [Status.DONE, Status.REFUSED, Status.REFUSED]
@@ -191,7 +191,7 @@ def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
 def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
     calls = [
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[1])),
-        set_ref(b"refs/heads/one", line[2], create=Create.NO),
+        set_ref(b"refs/heads/one", line[2], create=False),
         (branch_delete, BranchDeleteRequest(b"refs/heads/one", line[2])),
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[0])),
     ]
@@ -200,7 +200,7 @@ def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None
 
 def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
     with pytest.raises(Refused) as caught:
-        run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=Create.NO))
+        run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=False))
     assert caught.value.fault.code == "refused"
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
 
