@@ -12,7 +12,7 @@ such calls, be it to measure what they cost, says so with its reason: `@pytest.m
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ import pytest
 from smartserver.trace.flags import VARIABLE
 
 if TYPE_CHECKING:
+    from smartserver.client.medium import Medium
     from smartserver.errors import Banned
+    from smartserver.wire.observer import Observer
 
 MARK = "ban"
 EXEMPT = "unbanned"
@@ -114,30 +116,28 @@ def _banning(item: pytest.Item) -> Iterator[None]:
     if not rules:
         yield
         return
-    from smartserver.client.call import EVERY_CLIENT
+    from smartserver.client.call import Client
     from smartserver.trace.bans.every import bans
     from smartserver.trace.bans.rule import BadRule
     from smartserver.trace.bans.watcher import Watcher
 
     found = item.config.stash.setdefault(_FOUND, [])
 
-    def watcher() -> Watcher:
-        return Watcher(bans(rules), found.append)
-
     try:
         bans(rules)
     except BadRule:
         yield  # It fails as it is set up.
         return
-    before = os.environ.get(VARIABLE)
-    flags = f"hpss-ban={','.join(rules)}"
-    EVERY_CLIENT.append(watcher)
-    os.environ[VARIABLE] = flags if before is None else f"{before},{flags}"
-    try:
+    unwatched = Client.__init__
+
+    def watched(
+        client: Client, connect: Callable[[], Medium], observers: Sequence[Observer] = (), **options: Any
+    ) -> None:
+        unwatched(client, connect, (*observers, Watcher(bans(rules), found.append)), **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Client, "__init__", watched)
+        before = os.environ.get(VARIABLE)
+        flags = f"hpss-ban={','.join(rules)}"
+        patched.setenv(VARIABLE, flags if before is None else f"{before},{flags}")
         yield
-    finally:
-        EVERY_CLIENT.remove(watcher)
-        if before is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before
