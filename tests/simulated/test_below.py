@@ -11,7 +11,9 @@ from simulated_joint import HistorySource, Joint
 
 from netem.simulated import SimulatedNetwork
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Refusal
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchBranch, NoSuchRepository
 from smartserver.verbs.branch_set_last_revision import (
@@ -48,7 +50,7 @@ class Work:
         return RemoteRepository(self.client, path, Knowledge(str(self.folder), f"hpss://h/{path}", path), below=True)
 
     def push(self, path: str, tip: bytes | None, new: NewRepository | None = NEW) -> Outcome:
-        return self.remote(path).push([RefUpdate(HERE, tip)], self.source, new)[0].outcome
+        return self.remote(path).push(PushRequest([RefUpdate(HERE, tip)], self.source, new)).refs[0].outcome
 
     def trips(self) -> float:
         rounds = self.joint.network.counts().rounds
@@ -147,7 +149,7 @@ def test_one_that_is_made_above_meanwhile(work: Work, monkeypatch: pytest.Monkey
             other = work.joint.client()
             knowledge = Knowledge(None, "hpss://h/group", "group")
             push = [RefUpdate(HERE, work.line[1])]
-            RemoteRepository(other, "group", knowledge, below=True).push(push, work.source, NEW)
+            RemoteRepository(other, "group", knowledge, below=True).push(PushRequest(push, work.source, NEW))
         return found
 
     monkeypatch.setattr(type(site), "find_below", lambda self, path: find_late(path))
@@ -173,11 +175,13 @@ def test_any_calls_in_one_request(work: Work) -> None:
     assert moved == SetLastRevisionResult([work.line[3]])
     assert trunk.knowledge.refs()[b"trunk"][0].id == work.line[1]
     work.push("project", None)
-    with pytest.raises(NoSuchBranch) as none:
-        work.remote("project/other").ask(
-            (branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], create=False))
-        )
-    assert none.value.ref == b"other"
+    other = work.remote("project/other")
+    call = branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], create=False)
+    with pytest.raises(Refusal) as refused:
+        other.exchange(other.outgoing([call]))
+    none = refused.value.outcomes[-1]
+    assert isinstance(none, NoSuchBranch)
+    assert none.ref == b"other"
     assert work.trips() == 4
 
 

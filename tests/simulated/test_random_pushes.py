@@ -16,6 +16,7 @@ from netem.effects import Cut
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.medium import MediumError
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
@@ -112,7 +113,7 @@ class Pushes(RuleBasedStateMachine):
             after = before
             verdicts = [(Outcome.REFUSED, code if code else "not-done") for _, code in verdicts]
         try:
-            done = self.remotes[user].push(listed, self.source, NEW, atomic=atomic)
+            done = self.remotes[user].push(PushRequest(listed, self.source, NEW, atomic=atomic)).refs
         except OutcomeUnknown:
             assert self.joint.refs(PATH) in (before, after)
             self.refs = self.joint.refs(PATH)
@@ -154,7 +155,7 @@ class Pushes(RuleBasedStateMachine):
     def dry_run(self, user: int, listed: list[RefUpdate]) -> None:
         before = self.joint.refs(PATH)
         with contextlib.suppress(MediumError):
-            self.remotes[user].push(listed, self.source, NEW, check_only=True)
+            self.remotes[user].push(PushRequest(listed, self.source, NEW, check_only=True))
         assert self.joint.refs(PATH) == before
 
     @rule(user=users)

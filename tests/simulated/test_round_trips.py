@@ -15,6 +15,7 @@ from simulated_joint import NEW, HistorySource, Joint
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
@@ -63,7 +64,7 @@ class Stage:
         self.source = HistorySource(self.history)
 
     def push(self, ref: bytes, tip: bytes | None, rule: Rule = Rule.FF) -> Outcome:
-        return self.remote.push([RefUpdate(ref, tip, rule)], self.source, NEW)[0].outcome
+        return self.remote.push(PushRequest([RefUpdate(ref, tip, rule)], self.source, NEW)).refs[0].outcome
 
     def large(self, parent: bytes | None, count: int = 12) -> bytes:
         """A line of revisions of together more than is sent before the graph; its tip."""
@@ -224,7 +225,7 @@ def test_verb_on_a_fresh_connection(stage: Stage, name: str) -> None:
 
 def first_push(stage: Stage) -> None:
     remote = stage.joint.remote("elsewhere", stage.client)
-    done = remote.push([RefUpdate(MAIN, stage.line[9])], stage.source, NEW)
+    done = remote.push(PushRequest([RefUpdate(MAIN, stage.line[9])], stage.source, NEW)).refs
     assert done[0].outcome is Outcome.DONE
     assert stage.joint.site.find("elsewhere").repository.exists()
 
@@ -256,27 +257,27 @@ def delete(stage: Stage) -> None:
 
 def diverged(stage: Stage) -> None:
     tip = stage.history.line(1, stage.line[5], "other")[0]
-    done = stage.remote.push([RefUpdate(MAIN, tip)], stage.source, NEW)[0]
+    done = stage.remote.push(PushRequest([RefUpdate(MAIN, tip)], stage.source, NEW)).refs[0]
     assert isinstance(done.error, DivergedBranches)
     assert done.error.tip == stage.line[9]
 
 
 def large_diverged(stage: Stage) -> None:
     tip = stage.large(stage.line[5], 400)  # 6.4 MB
-    done = stage.remote.push([RefUpdate(MAIN, tip)], stage.source, NEW)[0]
+    done = stage.remote.push(PushRequest([RefUpdate(MAIN, tip)], stage.source, NEW)).refs[0]
     assert isinstance(done.error, DivergedBranches)
 
 
 def atomic(stage: Stage) -> None:
     tip = stage.history.line(1, stage.line[5], "other")[0]
     updates = [RefUpdate(TOPIC, tip), RefUpdate(MAIN, tip)]
-    done = stage.remote.push(updates, stage.source, NEW, atomic=True)
+    done = stage.remote.push(PushRequest(updates, stage.source, NEW, atomic=True)).refs
     assert [each.outcome for each in done] == [Outcome.REFUSED] * 2
     assert stage.remote.knowledge.ref(TOPIC) is None
 
 
 def check_only(stage: Stage) -> None:
-    done = stage.remote.push([RefUpdate(MAIN, stage.line[10])], stage.source, NEW, check_only=True)
+    done = stage.remote.push(PushRequest([RefUpdate(MAIN, stage.line[10])], stage.source, NEW, check_only=True)).refs
     assert done[0].outcome is Outcome.DONE
     refs = stage.joint.site.find(PATH).repository.snapshot().view.refs()
     assert refs[MAIN][0].id == stage.line[9]
@@ -309,16 +310,19 @@ def first_contact(stage: Stage) -> None:
     stage.network.take()
     remote = stage.joint.remote(PATH, stage.client)
     stage.source.planned.clear()
-    assert remote.push([RefUpdate(MAIN, tip)], stage.source, NEW)[0].outcome is Outcome.DONE
+    assert remote.push(PushRequest([RefUpdate(MAIN, tip)], stage.source, NEW)).refs[0].outcome is Outcome.DONE
     assert stage.source.planned == [28, 6]  # All of it, then only what the server lacks.
 
 
 def made_anew(stage: Stage) -> None:
     elsewhere = stage.joint.remote("anew", stage.client)
-    elsewhere.push([RefUpdate(MAIN, stage.line[0])], stage.source, NEW)
+    elsewhere.push(PushRequest([RefUpdate(MAIN, stage.line[0])], stage.source, NEW))
     elsewhere.knowledge.learn(_pretend(stage))
     stage.network.take()
-    assert elsewhere.push([RefUpdate(MAIN, stage.line[10])], stage.source, NEW)[0].outcome is Outcome.DONE
+    assert (
+        elsewhere.push(PushRequest([RefUpdate(MAIN, stage.line[10])], stage.source, NEW)).refs[0].outcome
+        is Outcome.DONE
+    )
 
 
 def missing_base(stage: Stage) -> None:

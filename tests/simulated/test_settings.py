@@ -9,6 +9,7 @@ from builders import MAIN, SETTINGS, History
 from simulated_joint import NEW, HistorySource, Joint
 
 from smartserver.client.call import Client
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.client.updates import RefUpdate
@@ -35,7 +36,7 @@ def remote(joint: Joint, client: Client) -> RemoteRepository:
     line = history.line(3)
     remote = joint.remote(PATH, client)
     updates = [RefUpdate(MAIN, line[1]), RefUpdate(TOPIC, line[2])]
-    assert [each.error for each in remote.push(updates, HistorySource(history), NEW)] == [None, None]
+    assert [each.error for each in remote.push(PushRequest(updates, HistorySource(history), NEW)).refs] == [None, None]
     assert remote.knowledge.settings == SETTINGS == {"HEAD": MAIN}
     return remote
 
@@ -91,7 +92,7 @@ def test_whoever_knew_the_settings_learns_of_a_change(joint: Joint, client: Clie
             assert each.knowledge.settings == settings
     assert joint.refs().keys() == {MAIN, TOPIC}
     # Nothing is kept of it now.
-    remote.push([RefUpdate(MAIN, None)], HistorySource(History()))
+    remote.push(PushRequest([RefUpdate(MAIN, None)], HistorySource(History())))
     assert joint.refs().keys() == {TOPIC}
 
 
