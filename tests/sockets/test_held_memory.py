@@ -1,4 +1,4 @@
-"""server.held: what connections of a hostile client make a real server hold, against the table it promises."""
+"""What connections of a hostile client make a real server hold, against the table it promises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+import held_memory as held
 import pytest
 from builders import KINDS
 from dialogs import message
@@ -19,7 +20,6 @@ from smartserver.records.limits import MAX_ANNOUNCED, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import encode_segment
 from smartserver.records.varint import encode as varint
-from smartserver.server import held
 from smartserver.server.session import CANCELLED_HIGH
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_pull import PullRequest, repository_pull

@@ -3,11 +3,11 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import held_memory as held
 import msgspec
+from held_memory import RESULT_TIMES, TABLE
 
 from smartserver.records import limits
-from smartserver.server import held
-from smartserver.server.held import RESULT_TIMES, TABLE
 from smartserver.store import blocks, verify_workers
 from smartserver.verbs.map_update import EntryOutcome, Verdict
 

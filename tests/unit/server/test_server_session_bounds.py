@@ -1,4 +1,4 @@
-"""server.session, server.exchange: what is done for a connection counts until it has ended, cancelled or not."""
+"""server.session, server.request: what is done for a connection counts until it has ended, cancelled or not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message
 from session_calls import INSERT, PING, code
 
-from smartserver.server import exchange
+from smartserver.server import request
 from smartserver.server.executor import NOBODY, Lane
 from smartserver.server.fair import Client
+from smartserver.server.receiving import Receiving
 from smartserver.server.session import CANCELLED_HIGH
 from smartserver.server.work import RequestWork
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
@@ -105,7 +106,7 @@ def test_a_cancelled_request_that_waits_holds_nothing(
 def test_what_a_request_holds_counts_until_its_work_has_ended(dialog: Dialog, executor: Noted) -> None:
     number = dialog.begin(message(VERIFY, PING))
     counted = dialog.session._backlog
-    assert counted >= exchange.REQUEST_COST + 2 * exchange.CALL_COST
+    assert counted >= request.REQUEST_COST + 2 * request.CALL_COST
     dialog.send(Cancel(number))
     assert dialog.session._backlog == counted
     executor.run_all()
@@ -117,7 +118,7 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
 ) -> None:
     """Nor is the rest of a body looked at: one piece of it was given to a thread."""
     taken: list[bytes] = []
-    monkeypatch.setattr(RequestWork, "take", lambda work, chunk: taken.append(chunk))
+    monkeypatch.setattr(Receiving, "take", lambda receiving, chunk: taken.append(chunk))
     number = dialog.begin(message(INSERT, flags=RequestFlag.BODY))
     for _ in range(5):
         dialog.send(Body(number, b"x" * 100))
@@ -136,7 +137,7 @@ def test_all_work_of_a_connection_is_given_to_one_client(dialog: Dialog, executo
 
 
 def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, executor: Noted) -> None:
-    for calls in (1, exchange.MANY_CALLS, exchange.MANY_CALLS + 1):
+    for calls in (1, request.MANY_CALLS, request.MANY_CALLS + 1):
         dialog.begin(message(*[(repository_stats, StatsRequest())] * calls))
     executor.run_all()
     assert executor.lanes == [Lane.QUICK, Lane.QUICK, Lane.CONTENT]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smartserver.records.limits import MAX_GRAPH, MAX_TAKEN
-from smartserver.server.exchange import CALL_COST, REQUEST_COST
+from smartserver.server.request import CALL_COST, REQUEST_COST
 from smartserver.server.session import BACKLOG_HIGH, CANCELLED_HIGH
 from smartserver.store.ancestry import MARKS_KEPT
 from smartserver.store.arrivals import TEXT_BYTES
