@@ -12,7 +12,7 @@ such calls, be it to measure what they cost, says so with its reason: `@pytest.m
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,7 @@ import pytest
 from smartserver.trace.flags import VARIABLE
 
 if TYPE_CHECKING:
-    from smartserver.client.medium import Medium
     from smartserver.errors import Banned
-    from smartserver.wire.observer import Observer
 
 MARK = "ban"
 EXEMPT = "unbanned"
@@ -130,9 +128,7 @@ def _banning(item: pytest.Item) -> Iterator[None]:
         return
     unwatched = Client.__init__
 
-    def watched(
-        client: Client, connect: Callable[[], Medium], observers: Sequence[Observer] = (), **options: Any
-    ) -> None:
+    def watched(client: Client, connect: Any, observers: Any = (), **options: Any) -> None:
         unwatched(client, connect, (*observers, Watcher(bans(rules), found.append)), **options)
 
     with pytest.MonkeyPatch.context() as patched:

@@ -27,9 +27,9 @@ class Outbox:
         """Bytes in it."""
         return sum(map(len, self._unsent))
 
-    def add(self, data: bytes) -> None:
+    def add(self, content: bytes) -> None:
         """Send this after what is there."""
-        self._unsent.append(data)
+        self._unsent.append(content)
 
     def hand_over(self, write: Callable[[bytes], object]) -> int:
         """Give the carrier what it takes now; how many bytes."""

@@ -56,11 +56,13 @@ def expected(state: Mapping[bytes, bytes], update: RefUpdate) -> tuple[Outcome, 
         return (Outcome.REFUSED, "head-branch") if update.ref == MAIN else (Outcome.DONE, "")
     if old == update.tip:
         return Outcome.UNCHANGED, ""
-    if update.rule is Rule.LEASE and (old or b"") != (update.expected or b""):
+    if old is not None and update.create is Create.MUST:
+        return Outcome.REFUSED, "branch-exists"
+    if update.create is not Create.MUST and update.rule is Rule.LEASE and (old or b"") != (update.expected or b""):
         return Outcome.REFUSED, "stale-lease"
     if old is None:
         return (Outcome.REFUSED, "no-such-branch") if update.create is Create.NO else (Outcome.DONE, "")
-    if update.create is Create.MUST or update.rule is Rule.NEW:
+    if update.rule is Rule.NEW:
         return Outcome.REFUSED, "branch-exists"
     if update.rule is Rule.FF and old not in HISTORY.ancestors([update.tip]):
         return Outcome.REFUSED, "diverged"
