@@ -151,6 +151,21 @@ def test_of_what_is_refused_nothing_is_counted(
     assert refs(there) == {**refs(folder), OTHER: line[0]}
 
 
+def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
+    def create(transaction: RepositoryTransaction) -> bytes:
+        transaction.create("git sha1", KINDS, {"HEAD": MAIN})
+        return b""
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    PackRepository(LocalTransport(empty)).commit(os.urandom(16), 0, "tester", create)
+    for command in ("push", "pull"):
+        there = tmp_path / command
+        assert run(command, str(empty), str(there)).stdout == "0 revisions, 0 refs (a new repository)\n"
+        assert opened(there).view.refs() == {}
+        assert run(command, str(empty), str(there)).stdout == "nothing new\n"
+
+
 def test_what_was_made_is_said_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
     refused = Updated(RefUpdate(MAIN, b"x" * 20), Outcome.REFUSED, error=DivergedBranches(MAIN, b"y" * 20))
     with pytest.raises(CommandError):
