@@ -114,30 +114,26 @@ def _banning(item: pytest.Item) -> Iterator[None]:
     if not rules:
         yield
         return
-    from smartserver.client.call import EVERY_CLIENT
+    from smartserver.client.call import Client
     from smartserver.trace.bans.every import bans
     from smartserver.trace.bans.rule import BadRule
     from smartserver.trace.bans.watcher import Watcher
 
     found = item.config.stash.setdefault(_FOUND, [])
 
-    def watcher() -> Watcher:
-        return Watcher(bans(rules), found.append)
-
     try:
         bans(rules)
     except BadRule:
         yield  # It fails as it is set up.
         return
-    before = os.environ.get(VARIABLE)
-    flags = f"hpss-ban={','.join(rules)}"
-    EVERY_CLIENT.append(watcher)
-    os.environ[VARIABLE] = flags if before is None else f"{before},{flags}"
-    try:
+    unwatched = Client.__init__
+
+    def watched(client: Client, connect: Any, observers: Any = (), **options: Any) -> None:
+        unwatched(client, connect, (*observers, Watcher(bans(rules), found.append)), **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Client, "__init__", watched)
+        before = os.environ.get(VARIABLE)
+        flags = f"hpss-ban={','.join(rules)}"
+        patched.setenv(VARIABLE, flags if before is None else f"{before},{flags}")
         yield
-    finally:
-        EVERY_CLIENT.remove(watcher)
-        if before is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before

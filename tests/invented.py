@@ -12,6 +12,7 @@ from typing import Final
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
@@ -120,7 +121,7 @@ def use(client: Client, path: str) -> None:
     slates = Slates(12)
     for tip in (slates.notes[5], slates.notes[11]):
         part = Slates(slates.notes.index(tip) + 1)
-        (done,) = remote.push([RefUpdate(BRANCH, tip)], part, NEW)
+        (done,) = remote.push(PushRequest([RefUpdate(BRANCH, tip)], part, NEW)).refs
         assert done.outcome is Outcome.DONE
     assert texts_of(RemoteRepository(client, path, Knowledge(None, path)).pull().body) == slates.texts
     for packs in (2, 1):

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -21,15 +20,15 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, check_meant, count, is_store_url, is_url, near, open_store
 from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
+from smartserver.client.body import SourceFailed, of_source
 from smartserver.client.call import Client
+from smartserver.client.copy import CannotCopy, Copied
 from smartserver.client.knowledge import Knowledge, cache_folder
-from smartserver.client.repository import Pulled, RemoteRepository
-from smartserver.client.request import BodySource, Refusal
+from smartserver.client.repository import RemoteRepository
 from smartserver.client.store_url import VFS
-from smartserver.client.updates import Outcome, Pushed, RefUpdate, brought, call_of, map_updated, updated
-from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, NotDone, WrongParents, shown
-from smartserver.records.model import Announced, Key, RefValue, RevisionId
-from smartserver.records.system import system_of
+from smartserver.client.updates import Outcome, Pushed
+from smartserver.errors import NotDone, shown
+from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.server import jail
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
@@ -38,18 +37,7 @@ from smartserver.store.model import PullPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.verbs.declare import AnyVerb, Arguments, Result
-from smartserver.verbs.fields import MAX_IDS
-from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict, map_update
-from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
-from smartserver.verbs.rules import Rule
-from smartserver.wire.limits import MAX_HAVES
-from smartserver.wire.messages import RequestFlag
-from transports.errors import CodedError
-
-HEADS, TAGS = b"refs/heads/", b"refs/tags/"
-"""What git's refs begin with."""
+from smartserver.verbs.map_update import MapKind, Verdict
 
 HOME = "~"
 """First in the path of an sftp:// URL it is the home of the account."""
@@ -62,9 +50,6 @@ QUIET = 1.0
 
 OFTEN = 0.2
 """Seconds between two looks at how far it is."""
-
-Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
-"""By name: what its values are, and its entries as they are kept."""
 
 
 class Shown:
@@ -142,87 +127,7 @@ def _begins(parts: Sequence[str], least: int) -> int:
     return next(odd, least)
 
 
-# -- what is copied
-
-
-@dataclass(frozen=True)
-class Copied:
-    """What a repository has that another is to have."""
-
-    vcs: str
-    settings: Mapping[str, bytes]
-    refs: Mapping[bytes, RefValue]
-    maps: Maps
-
-    def only(self, names: Sequence[str]) -> Copied:
-        """The refs of these names and what belongs to them; all where no name is given.
-
-        Raises:
-            CommandError: there is none of that name.
-        """
-        if not names:
-            return self
-        refs = {ref: self.refs[ref] for name in names for ref in [self._named(name)]}
-        belongs = tuple(ref + b"\0" for ref in refs)
-        maps = {
-            name: (kind, {key: value for key, value in entries.items() if key.startswith(belongs)})
-            for name, (kind, entries) in self.maps.items()
-        }
-        return Copied(self.vcs, self.settings, refs, maps)
-
-    def _named(self, name: str) -> bytes:
-        raw = name.encode("utf-8", "surrogateescape")
-        for ref in (raw, HEADS + raw, TAGS + raw):
-            if ref in self.refs:
-                return ref
-        some = ", ".join(shown(ref) for ref in list(self.refs)[:8]) + (", ..." if len(self.refs) > 8 else "")
-        raise CommandError(f"there is no ref {name!r}; there is {some or 'none'}")
-
-    def ref_updates(self, *, force: bool) -> list[RefUpdate]:
-        """How the other side's refs are to move.
-
-        Raises:
-            CommandError: a ref has several tips.
-        """
-        for name, value in self.refs.items():
-            if len(value) != 1:
-                why = "as a branch of Mercurial may, and this release sets refs to one: copy others by --ref NAME"
-                raise CommandError(f"the ref {shown(name)} has {len(value)} tips, {why}")
-        return [
-            RefUpdate(
-                name,
-                tip.id,
-                Rule.FORCE if force else Rule.NEW if name.startswith(TAGS) else Rule.FF,
-                attributes=tip.attributes,
-            )
-            for name, (tip,) in sorted(self.refs.items())
-        ]
-
-    def differing(self, there: Knowledge) -> int:
-        """How many entries of its maps are known to be another there."""
-        known = {name: there.map(name) for name in self.maps}
-        return sum(
-            known[name].get(key, value) != value
-            for name, (_, entries) in self.maps.items()
-            for key, value in entries.items()
-        )
-
-    def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
-        """How its maps are to change. What it is known to have is left out, unless it is to be so whatever is there."""
-        updates: list[MapUpdateRequest] = []
-        how = How.SET if force else How.ADD
-        for name, (kind, entries) in sorted(self.maps.items()):
-            known = there.map(name)
-            by_ref: dict[bytes | None, list[EntryChange]] = {}
-            for whole, value in entries.items():
-                if force or known.get(whole) != value:
-                    of, belongs, key = whole.partition(b"\0")
-                    change = EntryChange(key if belongs else whole, value, how)
-                    by_ref.setdefault(of if belongs else None, []).append(change)
-            for ref, changes in by_ref.items():
-                parts = [changes[at : at + MAX_IDS] for at in range(0, len(changes), MAX_IDS)]
-                updates += [MapUpdateRequest(name, kind, part, ref) for part in parts]
-        return updates
+# -- a repository in a store, as a push reads it
 
 
 def of_snapshot(snapshot: Snapshot) -> Copied:
@@ -235,38 +140,26 @@ def of_snapshot(snapshot: Snapshot) -> Copied:
     return Copied(view.root.vcs, dict(view.root.settings), dict(view.refs().items()), maps)
 
 
-def of_remote(known: Knowledge) -> Copied:
-    """What a server has said that a repository has; of tags it is known that they are ids."""
-    maps = {name: (MapKind.IDS if name == "tags" else MapKind.OPAQUE, known.map(name)) for name in known.maps()}
-    return Copied(known.vcs, known.settings, known.refs(), maps)
-
-
-# -- a repository in a store, as a push reads it
-
-
 class Stored:
-    """A `PushSource`: whatever lies there is sent as it lies. What goes wrong with it is a `CommandError` that names
-    the place, so that it is not taken for an error of the other side."""
+    """A `PushSource`: whatever lies there is sent as it lies."""
 
-    def __init__(self, repository: PackRepository, place: str) -> None:
+    def __init__(self, repository: PackRepository) -> None:
         self.snapshot = repository.snapshot()
         self._transaction = RepositoryTransaction(repository.path, self.snapshot)
-        self._place = place
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StoredPlan:
         """What lies there of `tips` and not of `haves`."""
-        with one_line(self._place):
+        with of_source():
             plan = self._transaction.plan_pull(list(tips), list(haves))
-            return StoredPlan(self.snapshot, plan, self._place)
+            return StoredPlan(self.snapshot, plan)
 
 
 class StoredPlan:
     """The revisions of a push."""
 
-    def __init__(self, snapshot: Snapshot, plan: PullPlan, place: str) -> None:
+    def __init__(self, snapshot: Snapshot, plan: PullPlan) -> None:
         self._snapshot = snapshot
         self._plan = plan
-        self._place = place
         ordinals = [ordinal for start, stop in plan.ranges for ordinal in range(start, stop)]
         self.graph: Sequence[Announced] = [
             Announced(snapshot.revision(ordinal), snapshot.parents(ordinal)) for ordinal in ordinals
@@ -279,7 +172,7 @@ class StoredPlan:
                 sizes = [self._snapshot.size(((start, start + 1),))]
                 while start + len(sizes) < stop and sum(sizes) < AT_ONCE:
                     sizes.append(self._snapshot.size(((start + len(sizes), start + len(sizes) + 1),)))
-                with one_line(self._place):
+                with of_source():
                     reader = self._snapshot.read_ranges(((start, start + len(sizes)),))
                     whole = memoryview(reader.read(reader.left))
                 for size in sizes:
@@ -291,26 +184,25 @@ class StoredPlan:
         """There is no such plan: what lies in a repository rests on what its ancestors brought.
 
         Raises:
-            CommandError: always.
+            CannotCopy: always.
         """
-        raise CommandError(f"the other side lacks {shown(min(keys))} though it has what brought it: verify it")
+        raise CannotCopy(f"the other side lacks {shown(min(keys))} though it has what brought it: verify it")
 
 
 # -- what became of it
 
 
 @contextmanager
-def sent_from(place: str) -> Iterator[None]:
-    """Have what the written side says is wrong with the records that came name the place they came from: nothing of
-    its own is damaged.
-
-    Raises:
-        CommandError: a record is not what its key says.
-    """
-    try:
-        yield
-    except (CorruptRecord, WrongParents, MissingReference) as wrong:
-        raise CommandError(f"{place}: {wrong}") from wrong
+def between(source: str, target: str) -> Iterator[None]:
+    """Turn what goes wrong as one is copied into the other into a `CommandError` that names the side it is of."""
+    with one_line(target):
+        try:
+            yield
+        except CannotCopy as wrong:
+            raise CommandError(str(wrong)) from wrong
+        except SourceFailed as failed:
+            with one_line(source):
+                raise failed.why from failed
 
 
 def report(pushed: Pushed, kept: int) -> None:
@@ -351,100 +243,3 @@ def _entries(number: int) -> str:
 def on_terminal(what: str) -> Shown:
     """How far it is, on standard error."""
     return Shown(what, sys.stderr.isatty())
-
-
-# -- a pull
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two repositories, and what the user calls it."""
-
-    place: str
-    repository: RemoteRepository
-
-
-def bring(source: Side, target: Side, names: Sequence[str], *, force: bool) -> None:
-    """Ask one repository for what the other lacks, put it there, and say what became of it.
-
-    Raises:
-        CommandError: there is no such ref, or something was refused, or one side failed: the message names it.
-    """
-    there, here = source.repository, target.repository
-    made = False
-    with one_line(target.place):
-        try:
-            here.learn_refs()
-        except NoSuchRepository:
-            made = True
-    wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
-    with one_line(source.place):
-        pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
-    copied = of_remote(there.knowledge).only(names)
-    if not made and here.knowledge.vcs != copied.vcs:
-        both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
-        raise CommandError(f"{both}: only one of the same kind can be copied into it")
-    calls: list[tuple[AnyVerb, Arguments]] = []
-    if made:
-        with one_line(source.place):
-            kinds = [KindField(kind.name, kind.check, kind.base) for kind in system_of(copied.vcs).kinds]
-        calls.append((repository_create, CreateRequest(copied.vcs, kinds, dict(copied.settings))))
-    body: BodySource | None = None
-    flags = RequestFlag.NONE
-    if pulled.result.segments:
-        calls.append((repository_insert_pack, InsertPackRequest()))
-        flags = RequestFlag.BODY
-        body = Passed(source.place, pulled, on_terminal("pull"))
-    refs = copied.ref_updates(force=force)
-    maps = copied.map_updates(here.knowledge, force=force)
-    before = len(calls)
-    calls += [call_of(update) for update in refs]
-    calls += [(map_update, update) for update in maps]
-    if not calls:
-        report(Pushed([], []), 0)
-        return
-    results: Sequence[Result | CodedError]
-    with one_line(target.place), sent_from(source.place):
-        try:
-            results = here.exchange(here.outgoing(calls, flags, body)).results
-        except Refusal as refusal:
-            if len(refusal.outcomes) != len(calls):
-                raise refusal.error from None
-            results = [error or NotDone() for error in refusal.outcomes]
-    of_refs, of_maps = results[before : before + len(refs)], results[before + len(refs) :]
-    pushed = Pushed(
-        [updated(*each) for each in zip(refs, of_refs, strict=True)],
-        [map_updated(*each) for each in zip(maps, of_maps, strict=True)],
-        *brought(results),
-    )
-    report(pushed, copied.differing(here.knowledge))
-
-
-class Passed:
-    """A body that comes, as one that goes: a `BodySource`. What goes wrong with where it comes from is a
-    `CommandError`: whoever sends it on would take another for the end of his own connection, and try again."""
-
-    def __init__(self, place: str, pulled: Pulled, progress: Shown) -> None:
-        self._place = place
-        self._pulled = pulled
-        self._progress = progress
-        self._begun = False
-
-    def __call__(self) -> Iterator[tuple[bytes, int]]:
-        """The pieces of it.
-
-        Raises:
-            CommandError: where it comes from failed, or it was passed on before.
-        """
-        if self._begun:
-            raise CommandError(f"{self._place}: what it sent cannot be passed on twice; try again")
-        self._begun = True
-        done, held = 0, b""
-        with one_line(self._place):
-            for chunk in self._pulled.body:
-                if held:
-                    yield held, 0
-                held = chunk
-                done += len(chunk)
-                self._progress(done, done, self._pulled.result.size)
-        yield held, self._pulled.result.segments

@@ -20,6 +20,7 @@ from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
 from smartserver.client.url import parse
@@ -180,7 +181,7 @@ class Operations:
 
     def _deletion_refused(self) -> AccessDenied | None:
         """Why no branch may be deleted; asked without deleting one."""
-        asked = self._remote.push([RefUpdate(BRANCH, None)], Nothing(), check_only=True)[0]
+        asked = self._remote.push(PushRequest([RefUpdate(BRANCH, None)], check_only=True)).refs[0]
         return asked.error if isinstance(asked.error, AccessDenied) else None
 
     def _measure(
@@ -239,7 +240,8 @@ class Operations:
         self._expect(not list(pulled.body), "fetch nothing")
 
     def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> Updated:
-        done = self._remote.push([update], source, NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"}))[0]
+        new = NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"})
+        done = self._remote.push(PushRequest([update], source, new)).refs[0]
         self._expect(done.outcome is expected, f"{update.ref.decode()}: {done.outcome.value}, {done.error}")
         return done
 

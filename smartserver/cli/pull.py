@@ -34,12 +34,15 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
             raise CommandError(between_servers(source, target))
         raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
     # Loaded late, as in `push`.
-    from smartserver.cli.copying import Side, bring, repository_at
+    from smartserver.cli.copying import between, on_terminal, report, repository_at
+    from smartserver.client.copy import Side, pull
 
     with (
         one_line(target),
         repository_at(target, flags) as here,
         one_line(source),
         repository_at(source, flags) as there,
+        between(source, target),
     ):
-        bring(Side(source, there), Side(target, here), refs, force=force)
+        done = pull(Side(source, there), Side(target, here), refs, on_terminal("pull"), force=force)
+    report(*done)

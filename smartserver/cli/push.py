@@ -6,7 +6,7 @@ import contextlib
 
 import click
 
-from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.errors import CommandError
 from smartserver.cli.place import between_servers, is_url, repository_in
 
 
@@ -38,24 +38,21 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
             raise CommandError(between_servers(source, target))
         raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
     # Loaded late: the store and both ends of a connection cost 100 ms, which a mistyped option should not.
-    from smartserver.cli.copying import Stored, of_snapshot, on_terminal, report, repository_at, sent_from
+    from smartserver.cli.copying import Stored, between, of_snapshot, on_terminal, report, repository_at
+    from smartserver.client.copy import copy
     from smartserver.client.updates import NewRepository
     from smartserver.errors import NoSuchRepository
 
     with repository_in(source, flags) as repository:
-        stored = Stored(repository, source)
-        root = stored.snapshot.root
-        copied = of_snapshot(stored.snapshot).only(refs)
-    with one_line(target), repository_at(target, flags) as remote:
-        if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
-            with contextlib.suppress(NoSuchRepository):
-                remote.learn_refs()
-        remote.sent = on_terminal("push")
-        with sent_from(source):
-            pushed = remote.push_all(
-                copied.ref_updates(force=force),
-                copied.map_updates(remote.knowledge, force=force),
-                stored,
-                NewRepository(root.vcs, root.kinds, dict(root.settings)),
-            )
-    report(pushed, copied.differing(remote.knowledge))
+        stored = Stored(repository)
+        root, whole = stored.snapshot.root, of_snapshot(stored.snapshot)
+    with between(source, target):
+        copied = whole.only(refs)
+        with repository_at(target, flags) as remote:
+            if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
+                with contextlib.suppress(NoSuchRepository):
+                    remote.learn_refs()
+            remote.sent = on_terminal("push")
+            new = NewRepository(root.vcs, root.kinds, dict(root.settings))
+            done = copy(copied, stored, new, remote, force=force)
+    report(*done)

@@ -38,19 +38,19 @@ def pages() -> dict[str, str]:
 
 
 def verbs() -> str:
-    """The verbs: arguments, result, effect, errors, body and budget."""
+    """The verbs: arguments, result, effect, errors and body."""
     lines = [
         "# Verbs\n",
         MADE,
         "A request is a list of calls on one repository, answered in one round trip (`../spec/wire.md`). Arguments and",
         "results are msgpack arrays in the order given here; fields are only ever appended.\n",
-        "| verb | effect | body | round trips | what it does |",
-        "|---|---|---|---|---|",
+        "| verb | effect | body | what it does |",
+        "|---|---|---|---|",
     ]
     declared = every_verb()
     lines += [
         f"| [`{verb.name}`](#{verb.name.lower().replace('.', '')}) | {verb.effect.value} | {verb.body.value} "
-        f"| {verb.round_trips} | {verb.summary} |"
+        f"| {verb.summary} |"
         for verb in declared
     ]
     for verb in declared:
@@ -66,7 +66,6 @@ def _verb(verb: AnyVerb) -> Iterator[str]:
         yield from (line.strip() for line in verb.description.splitlines())
     yield ""
     facts = [f"effect: {verb.effect.value}", f"permission: {verb.permission.value}", f"body: {verb.body.value}"]
-    facts += [f"round trips: {verb.round_trips}", f"since: {verb.since}"]
     if verb.own_verdict:
         facts.append("has its own verdict in a request that is not atomic")
     yield "; ".join(facts) + "."

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from smartserver.client.request import BodySource
+from smartserver.client.medium import ConnectionLost, MediumError
+from smartserver.client.request import BodySource, NotOurProtocol
 from smartserver.records.model import Announced, Plan
 from smartserver.records.segment import encode_graph
+from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
+from transports.errors import CodedError
 
 PIECE = 32 * 1024
 """Bytes of an upload between two looks for a refusal."""
@@ -43,6 +47,59 @@ class Nothing:
     def without_bases(self, keys: object) -> Nothing:
         """The same."""
         return self
+
+
+class SourceFailed(Exception):
+    """What a push reads failed: `why`. The client that sends it must not take that for the end of its connection."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+@contextmanager
+def of_source() -> Iterator[None]:
+    """Raise what fails in the block as `SourceFailed`."""
+    try:
+        yield
+    except (CodedError, MediumError, ProtocolError, NotOurProtocol) as wrong:
+        raise SourceFailed(wrong) from wrong
+
+
+class Passed(Nothing):
+    """A body that comes from another server, as the source and the plan of a push; it is passed on once, as it comes,
+    and nobody knows its graph."""
+
+    def __init__(self, body: Iterator[bytes], count: int, size: int, sent: Sent) -> None:
+        self.count = count
+        """Segments in it."""
+        self._body = body
+        self._size = size
+        self._sent = sent
+        self._begun = False
+
+    def plan(self, tips: object, haves: object) -> Passed:
+        """What came."""
+        return self
+
+    def __call__(self) -> Iterator[tuple[bytes, int]]:
+        """The pieces of it; a `BodySource`.
+
+        Raises:
+            SourceFailed: where it comes from failed, or it was passed on before.
+        """
+        if self._begun:
+            raise SourceFailed(ConnectionLost("what it sent cannot be passed on twice; try again"))
+        self._begun = True
+        done, held = 0, b""
+        with of_source():
+            for chunk in self._body:
+                if held:
+                    yield held, 0
+                held = chunk
+                done += len(chunk)
+                self._sent(done, done, self._size)
+        yield held, self.count
 
 
 def announcing(plan: Plan) -> BodySource:

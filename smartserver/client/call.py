@@ -20,9 +20,6 @@ from smartserver.wire.messages import RequestFlag
 from smartserver.wire.observer import Observer
 from transports.errors import CodedError
 
-EVERY_CLIENT: list[Callable[[], Observer]] = []
-"""Each makes an observer for every client of this process that is made from now on: tests ban in all of them."""
-
 RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
 
@@ -47,7 +44,7 @@ class Client:
         self._connect = connect
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
         self._least_age = 1 if copied else 0
-        self._observers = (*observers, *(make() for make in EVERY_CLIENT))
+        self._observers = tuple(observers)
         self._agent = agent
         self._above = above
         self.progress = progress

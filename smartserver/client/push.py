@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from smartserver.client.body import announcing, reported, sending
+from smartserver.client.body import Nothing, Passed, announcing, reported, sending
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
@@ -67,36 +67,36 @@ class PushSource(Protocol):
         """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
+class PushRequest(msgspec.Struct, frozen=True):
+    """What a push is to do."""
+
+    updates: Sequence[RefUpdate]
+    source: PushSource = Nothing()
+    new: NewRepository | None = None
+    """As what the repository is made where there is none; None: it is not."""
+    maps: Sequence[MapUpdateRequest] = ()
+    """Changed after the refs."""
+    atomic: bool = False
+    check_only: bool = False
+    bulk: bool = False
+    """Whether it goes as a bulk stream, where that is shorter."""
+    is_likely: bool = False
+    """Whether the remote is likely to be there and to have a part of it: where nothing is known of it, the client asks
+    what it has before a long push."""
+    replan: Callable[[], Changes] | None = None
+    """Says what is to be changed where the remote turned out to be another than it was taken for."""
+
+
 class Push:
     """One push; `run` makes it."""
 
-    def __init__(
-        self,
-        remote: RemoteRepository,
-        updates: Sequence[RefUpdate],
-        maps: Sequence[MapUpdateRequest],
-        source: PushSource,
-        new: NewRepository | None,
-        *,
-        atomic: bool,
-        check_only: bool,
-        bulk: bool,
-        anew: Callable[[], Changes] | None,
-        is_likely: bool = False,
-    ) -> None:
-        """The arguments are those of `RemoteRepository.push_all`."""
+    def __init__(self, remote: RemoteRepository, request: PushRequest) -> None:
         self._remote = remote
-        self._updates = updates
-        self._maps = maps
-        self._source = source
-        self._new = new
-        self._atomic = atomic
-        self._check_only = check_only
-        self._bulk = bulk
-        """Whether it goes as a bulk stream, where that is shorter; no more once one was too much."""
-        self._anew = anew
+        self._request = request
+        self._bulk = request.bulk
+        """No more once a bulk stream was too much."""
         known = remote.knowledge
-        self._is_likely = is_likely and not known.met
+        self._is_likely = request.is_likely and not known.met
         self._haves = known.tips()
         """What the remote is taken to hold."""
         self._creating = self._to_be_made()
@@ -111,7 +111,7 @@ class Push:
             CodedError: the whole push was refused.
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
         """
-        if not self._updates and not self._maps:
+        if not self._request.updates and not self._request.maps and self._creating is None:
             return Pushed([], [])
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
@@ -123,11 +123,12 @@ class Push:
             try:
                 answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
+                left = 0 if isinstance(plan, Passed) else left
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
-                    return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in self._updates], [])
+                    updates = self._request.updates
+                    return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], [])
                 if left and self._learns(refusal, outgoing.flags, is_first=left == PLANS - 1):
-                    if self._anew is not None:
-                        self._updates, self._maps = self._anew()
+                    self._replan()
                     continue
                 return self._refused(refusal, outgoing)
             return self._done(answer)
@@ -135,64 +136,69 @@ class Push:
 
     def _to_be_made(self) -> NewRepository | None:
         # Where another system was seen, making it is what the server refuses by name.
-        return self._new if self._new is None or self._remote.knowledge.vcs != self._new.vcs else None
+        new = self._request.new
+        return new if new is None or self._remote.knowledge.vcs != new.vcs else None
 
     def _meets(self, plan: Plan) -> bool:
         """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
-        from smartserver.verbs.repository_missing import MissingRequest, MissingResult, repository_missing
-
         self._is_likely = False
         asked = [each.revision for each in _spread(plan.graph)]
         try:
-            (result,) = self._remote.ask((repository_missing, MissingRequest(haves=asked, most=0))).results
+            pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
         except CodedError:
             return False  # Which the push is going to be told, too.
-        if not isinstance(result, MissingResult):
-            return False
-        common = int.from_bytes(result.common, "little")
+        common = int.from_bytes(pulled.result.common, "little")
         self._haves = [*self._remote.knowledge.tips(), *(each for at, each in enumerate(asked) if common >> at & 1)]
         self._creating = self._to_be_made()
-        if self._anew is not None:
-            self._updates, self._maps = self._anew()
+        self._replan()
         return True
 
+    def _replan(self) -> None:
+        if self._request.replan is not None:
+            updates, maps = self._request.replan()
+            self._request = msgspec.structs.replace(self._request, updates=updates, maps=maps)
+
     def _plan(self) -> Plan:
-        plan = self._source.plan([update.tip for update in self._updates if update.tip is not None], self._haves)
+        tips = [update.tip for update in self._request.updates if update.tip is not None]
+        plan = self._request.source.plan(tips, self._haves)
         if self._unusable:
             plan = plan.without_bases(self._unusable)
         return plan
 
     def _outgoing(self, plan: Plan, *, announced: bool) -> Outgoing:
         calls: list[tuple[AnyVerb, Arguments]] = []
-        flags = RequestFlag.ATOMIC if self._atomic else RequestFlag.NONE
+        flags = RequestFlag.ATOMIC if self._request.atomic else RequestFlag.NONE
         if self._creating is not None:
             kinds = [KindField(kind.name, kind.check, kind.base) for kind in self._creating.kinds]
             calls.append((repository_create, CreateRequest(self._creating.vcs, kinds, self._creating.settings)))
-        body: BodySource | None = None
-        if plan.graph:
+        of_body, body = self._body(plan, announced=announced)
+        if body is not None:
             calls.append((repository_insert_pack, InsertPackRequest()))
-            flags |= RequestFlag.BODY
-            if self._check_only:
-                flags |= RequestFlag.GRAPH_FIRST
-                body = announcing(plan)
-            else:
-                of_body, body = sending(plan, bulk=self._bulk, announced=announced)
-                body = reported(body, len(plan.graph), self._remote.sent)
-                flags |= of_body
-        if self._check_only:
+            flags |= RequestFlag.BODY | of_body
+        if self._request.check_only:
             flags |= RequestFlag.CHECK_ONLY
-        calls += [call_of(update) for update in self._updates]
-        if self._maps:
+        calls += [call_of(update) for update in self._request.updates]
+        if self._request.maps:
             from smartserver.verbs.map_update import map_update  # Which some systems never need.
 
-            calls += [(map_update, update) for update in self._maps]
+            calls += [(map_update, update) for update in self._request.maps]
         return self._remote.outgoing(calls, flags, body, at=self._creating is not None)
+
+    def _body(self, plan: Plan, *, announced: bool) -> tuple[RequestFlag, BodySource | None]:
+        if isinstance(plan, Passed):
+            return RequestFlag.NONE, plan if plan.count else None
+        if not plan.graph:
+            return RequestFlag.NONE, None
+        if self._request.check_only:
+            return RequestFlag.GRAPH_FIRST, announcing(plan)
+        form, body = sending(plan, bulk=self._bulk, announced=announced)
+        return form, reported(body, len(plan.graph), self._remote.sent)
 
     # -- where it was refused
 
     def _is_settled(self) -> bool:
         """Whether all that is asked for is there already."""
-        return not self._maps and all(self._is_there(update) for update in self._updates)
+        return not self._request.maps and all(self._is_there(update) for update in self._request.updates)
 
     def _is_there(self, update: RefUpdate) -> bool:
         name = self._remote.name_of(update.ref)
@@ -204,10 +210,10 @@ class Push:
 
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
         """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
-        error, known = refusal.error, self._remote.knowledge
-        if self._new is not None and self._creating is None and known.vcs and known.vcs != self._new.vcs:
+        error, known, new = refusal.error, self._remote.knowledge, self._request.new
+        if new is not None and self._creating is None and known.vcs and known.vcs != new.vcs:
             # It was made anew, for another system: whatever the body met there, making it is refused by that name.
-            self._creating = self._new
+            self._creating = new
         elif isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
             self._creating = None
@@ -215,9 +221,9 @@ class Push:
             self._bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
         elif isinstance(error, MissingBase):
             self._unusable.update(error.keys)
-        elif _names(refusal, NoSuchRepository) and self._new is not None and self._creating is None:
+        elif _names(refusal, NoSuchRepository) and new is not None and self._creating is None:
             known.forget()
-            self._haves, self._creating = [], self._new
+            self._haves, self._creating = [], new
         elif is_first and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
             # The remote was made anew or restored: only what it says it has now counts. Where that is what it was taken
             # to have, the same plan would be refused once more.
@@ -234,45 +240,43 @@ class Push:
         Raises:
             CodedError: the whole push was refused.
         """
+        updates, maps = self._request.updates, self._request.maps
         if len(refusal.outcomes) != len(outgoing.calls):
-            if len(outgoing.calls) > 1 or isinstance(refusal.error, OutcomeUnknown):
+            if len(outgoing.calls) > 1 or self._creating is not None or isinstance(refusal.error, OutcomeUnknown):
                 raise refusal.error
             errors: Sequence[CodedError | None] = [refusal.error]
         else:
-            errors = refusal.outcomes[-len(self._updates) - len(self._maps) :]
+            errors = refusal.outcomes[-len(updates) - len(maps) :]
         causes = [error or NotDone() for error in errors]
-        of_refs, of_maps = causes[: len(self._updates)], causes[len(self._updates) :]
+        of_refs, of_maps = causes[: len(updates)], causes[len(updates) :]
         return Pushed(
-            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(self._updates, of_refs, strict=True)],
-            [MapUpdated(each, [], error) for each, error in zip(self._maps, of_maps, strict=True)],
+            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(updates, of_refs, strict=True)],
+            [MapUpdated(each, [], error) for each, error in zip(maps, of_maps, strict=True)],
         )
 
     # -- where it was answered
 
     def _done(self, answer: Answer) -> Pushed:
-        of_maps = len(answer.results) - len(self._maps)
-        mapped = [map_updated(*each) for each in zip(self._maps, answer.results[of_maps:], strict=True)]
-        of_refs = answer.results[of_maps - len(self._updates) : of_maps]
-        done = [updated(*each) for each in zip(self._updates, of_refs, strict=True)]
+        updates, maps = self._request.updates, self._request.maps
+        of_maps = len(answer.results) - len(maps)
+        mapped = [map_updated(*each) for each in zip(maps, answer.results[of_maps:], strict=True)]
+        of_refs = answer.results[of_maps - len(updates) : of_maps]
+        done = [updated(*each) for each in zip(updates, of_refs, strict=True)]
         lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
         later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
         revisions, created = brought(answer.results)
-        if not lacking or len(lacking) + len(later) == len(self._updates) + len(self._maps):
+        if not lacking or len(lacking) + len(later) == len(updates) + len(maps):
             return Pushed(done, mapped, revisions, created)
         # Made anew, and something could be done there all the same: what is known now plans the rest.
-        rest = Push(
-            self._remote,
-            [self._updates[number] for number in lacking],
-            [self._maps[number] for number in later],
-            self._source,
-            self._new,
-            atomic=self._atomic,
-            check_only=self._check_only,
+        rest = msgspec.structs.replace(
+            self._request,
+            updates=[updates[number] for number in lacking],
+            maps=[maps[number] for number in later],
             bulk=self._bulk,
-            anew=None,
+            replan=None,
         )
         try:
-            again = rest.run()
+            again = Push(self._remote, rest).run()
         except OutcomeUnknown as unknown:
             again = Pushed(
                 [msgspec.structs.replace(done[number], error=unknown) for number in lacking],

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
@@ -13,9 +13,9 @@ from smartserver.client.body import Sent, unpacked
 from smartserver.client.call import Client
 from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.push import Changes, Push, PushSource
+from smartserver.client.push import Push, PushRequest
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
-from smartserver.client.updates import NewRepository, Pushed, RefUpdate, Updated
+from smartserver.client.updates import Pushed
 from smartserver.errors import OutcomeUnknown, WrongVcs
 from smartserver.records.model import RevisionId
 from smartserver.records.system import system_of
@@ -35,9 +35,6 @@ from smartserver.verbs.repository_stats import StatsRequest, StatsResult, reposi
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import Advice, RequestFlag, State
 from transports.errors import CodedError
-
-if TYPE_CHECKING:
-    from smartserver.verbs.map_update import MapUpdateRequest
 
 
 class Pulled(msgspec.Struct, frozen=True):
@@ -171,62 +168,15 @@ class RemoteRepository:
 
     # -- push
 
-    def push(
-        self,
-        updates: Sequence[RefUpdate],
-        source: PushSource,
-        new: NewRepository | None = None,
-        *,
-        atomic: bool = False,
-        check_only: bool = False,
-        bulk: bool = False,
-    ) -> list[Updated]:
-        """Move refs and bring what they need, in one request; `new` allows the repository to be made.
-
-        `bulk`: as a bulk stream, where that is shorter.
+    def push(self, request: PushRequest) -> Pushed:
+        """Bring what refs need, move them and change maps, in one request.
 
         Raises:
             CodedError: the whole push was refused.
             OutcomeUnknown: as `Client.request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
-        pushed = self.push_all(updates, (), source, new, atomic=atomic, check_only=check_only, bulk=bulk)
-        return pushed.refs
-
-    def push_all(
-        self,
-        updates: Sequence[RefUpdate],
-        maps: Sequence[MapUpdateRequest],
-        source: PushSource,
-        new: NewRepository | None = None,
-        *,
-        atomic: bool = False,
-        check_only: bool = False,
-        bulk: bool = False,
-        anew: Callable[[], Changes] | None = None,
-        is_likely: bool = False,
-    ) -> Pushed:
-        """As `push`, and change maps after the refs. `anew`: says what is to be changed where the remote turned out
-        to be another than it was taken for. `is_likely`: the remote is likely to be there and to have a part of it, so
-        that what it has is asked before a long push, where nothing is known of it.
-
-        Raises:
-            CodedError: the whole push was refused.
-            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `push`.
-        """
-        push = Push(
-            self,
-            updates,
-            maps,
-            source,
-            new,
-            atomic=atomic,
-            check_only=check_only,
-            bulk=bulk,
-            anew=anew,
-            is_likely=is_likely,
-        )
-        return push.run()
+        return Push(self, request).run()
 
     # -- what a push is made of
 

@@ -10,6 +10,7 @@ import msgspec
 
 from smartserver.errors import NotDone
 from smartserver.records.model import Kind, RevisionId
+from smartserver.verbs.branch_create import BranchCreateRequest, BranchCreateResult, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.branch_set_last_revision import (
     SetLastRevisionRequest,
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class RefUpdate(msgspec.Struct, frozen=True):
-    """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation."""
+    """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation.
+    With `create` MUST no rule counts: the ref is made, or it is so already."""
 
     ref: bytes
     tip: RevisionId | None
@@ -92,8 +94,11 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
     """The call that asks for an update of a ref."""
     if update.tip is None:
         return branch_delete, BranchDeleteRequest(update.ref, update.expected)
+    if update.create is Create.MUST:
+        return branch_create, BranchCreateRequest(update.ref, update.tip, update.attributes)
+    create = update.create is Create.YES
     return branch_set_last_revision, SetLastRevisionRequest(
-        update.ref, update.tip, update.rule, update.create, update.expected or b"", update.attributes
+        update.ref, update.tip, update.rule, create, update.expected or b"", update.attributes
     )
 
 
@@ -108,7 +113,9 @@ def updated(update: RefUpdate, result: Result | CodedError) -> Updated:
     if isinstance(result, CodedError):
         return Updated(update, Outcome.REFUSED, error=result)
     old = b""
-    if isinstance(result, (SetLastRevisionResult, BranchDeleteResult)) and result.old:
+    if isinstance(result, BranchCreateResult) and not result.created:
+        old = update.tip or b""
+    elif isinstance(result, (SetLastRevisionResult, BranchDeleteResult)) and result.old:
         old = result.old[0]
     return Updated(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
 

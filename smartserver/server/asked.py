@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from msgspec import Raw
@@ -15,12 +16,12 @@ from smartserver.server.dispatch import CallContext, NoRepository, Prepared
 from smartserver.server.site import Found, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.document import Root
-from smartserver.store.model import Changes, Listed, PackReport, Seen, Transaction
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.model import Changes, Listed, PackReport, Seen, Transaction, VerifyReport
+from smartserver.store.repository import Committed
 from smartserver.store.states import Look
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report
-from smartserver.verbs.declare import Permission
+from smartserver.verbs.declare import Permission, ServerFacts
 from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, raw
 from transports.errors import CodedError
 
@@ -113,29 +114,11 @@ class Asked:
 
     def context(self, transaction: Transaction, *, early: bool = False) -> CallContext:
         """What the verbs get. `early`: the body is still on its way."""
-        found = self.find()
-        return CallContext(
-            transaction,
-            self.access,
-            self.site.facts,
-            self.prepared.message.path,
-            found.repository.path,
-            flags=self.prepared.flags,
-            mutates=self.prepared.mutates,
-            early=early,
-            may_create=self.site.may_create,
-            verify=lambda: found.repository.verify(self._verified),
-            pack=lambda: self._pack(found.repository),
-            listing=self._listed,
-            go_on=self.allowance,
-        )
+        return CallContext(transaction, self, early=early)
 
     def site_wide(self) -> CallContext:
         """What verbs get that concern the server alone."""
-        path = self.prepared.message.path
-        return CallContext(
-            cast("Transaction", NoRepository(path)), self.access, self.site.facts, path, listing=self._listed
-        )
+        return CallContext(cast("Transaction", NoRepository(self.prepared.message.path)), self)
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""
@@ -188,20 +171,39 @@ class Asked:
         except CodedError:
             return None
 
-    def _listed(self, after: str, most: int) -> Sequence[Listed]:
+    # -- what verbs ask for, by way of their context
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What this server is."""
+        return self.site.facts
+
+    @property
+    def may_create(self) -> bool:
+        """Whether the server makes repositories."""
+        return self.site.may_create
+
+    @property
+    def place(self) -> str:
+        """The path of the repository, be it there or to be made."""
+        return self.find().repository.path
+
+    def listing(self, after: str, most: int) -> Sequence[Listed]:
+        """The repositories at or below the path."""
         return self.site.listing(self.prepared.message.path, after, most, self.allowance)
 
-    def _pack(self, repository: PackRepository) -> PackReport:
+    def verify(self) -> VerifyReport:
+        """Check the whole repository."""
+        return self.find().repository.verify(partial(self._tell, "verify"))
+
+    def pack(self) -> PackReport:
         """Join packs, and delete what was dropped a day ago where nobody does that unasked."""
-        report = repository.repack(self._packed)
+        repository = self.find().repository
+        report = repository.repack(partial(self._tell, "pack"))
         if not self.site.tidies:
             repository.collect_garbage_files()
         return report
 
-    def _packed(self, done: int, total: int) -> None:
+    def _tell(self, phase: str, done: int, total: int) -> None:
         self.allowance()
-        self.progress("pack", done, total)
-
-    def _verified(self, done: int, total: int) -> None:
-        self.allowance()
-        self.progress("verify", done, total)
+        self.progress(phase, done, total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from smartserver.errors import (
     Unsupported,
 )
 from smartserver.server.access import Access
+from smartserver.store.allowance import Allowance
 from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Files, Permission, Result, ServerFacts
 from smartserver.verbs.fields import HERE
@@ -188,44 +189,49 @@ class NoRepository:
         raise NoSuchRepository(self.path)
 
 
+class Served(Protocol):
+    """The request whose calls are run (`server.asked.Asked`)."""
+
+    prepared: Prepared
+    access: Access
+    allowance: Allowance
+
+    @property
+    def facts(self) -> ServerFacts:
+        """What this server is."""
+
+    @property
+    def place(self) -> str:
+        """The path of the repository, be it there or to be made."""
+
+    @property
+    def may_create(self) -> bool:
+        """Whether the server makes repositories."""
+
+    def verify(self) -> VerifyReport:
+        """Check the whole repository."""
+
+    def pack(self) -> PackReport:
+        """Join the repository's packs."""
+
+    def listing(self, after: str, most: int) -> Sequence[Listed]:
+        """The repositories at or below the path."""
+
+
 class CallContext:
     """What the verbs of one request share; implements `verbs.declare.Context`."""
 
     def __init__(
-        self,
-        transaction: Transaction,
-        access: Access,
-        server: ServerFacts,
-        path: str,
-        place: str = "",
-        *,
-        flags: RequestFlag = RequestFlag.NONE,
-        mutates: bool = False,
-        early: bool = False,
-        may_create: bool = True,
-        verify: Callable[[], VerifyReport] | None = None,
-        pack: Callable[[], PackReport] | None = None,
-        listing: Callable[[str, int], Sequence[Listed]] | None = None,
-        files: Files | None = None,
-        go_on: Callable[[], None] = lambda: None,
+        self, transaction: Transaction, asked: Served, *, early: bool = False, files: Files | None = None
     ) -> None:
-        """`place`: the path of the repository, be it there or to be made. `go_on` is called before each call is run,
-        and ends the request by what it raises."""
+        """`early`: the body is still on its way."""
         self._transaction = transaction
-        self._access = access
-        self._server = server
-        self._path = path
-        self._place = place
-        self._below = bool(flags & RequestFlag.BELOW)
-        self._mutates = mutates
+        self._asked = asked
+        self._path = asked.prepared.message.path
+        self._below = bool(asked.prepared.flags & RequestFlag.BELOW)
         self._branch: tuple[bytes, str] | None = None
         self._early = early
-        self._may_create = may_create
-        self._verify = verify
-        self._pack = pack
-        self._listing = listing
         self._files = files
-        self._go_on = go_on
         self.results = 0
         """Bytes of the results so far, of the one that is being made too."""
         self.plan: PullPlan | ContentPlan | None = None
@@ -238,7 +244,7 @@ class CallContext:
     @property
     def server(self) -> ServerFacts:
         """What this server is."""
-        return self._server
+        return self._asked.facts
 
     @property
     def early(self) -> bool:
@@ -253,7 +259,7 @@ class CallContext:
     @property
     def at(self) -> str:
         """The longest prefix of the path that is a repository, one that this request makes included."""
-        return self._place if self._transaction.exists else ""
+        return self._asked.place if self._transaction.exists else ""
 
     @property
     def branch(self) -> bytes:
@@ -277,7 +283,7 @@ class CallContext:
         Raises:
             CodedError: what it declares.
         """
-        self._go_on()
+        self._asked.allowance()  # Which ends a request that nobody waits for.
         if self._below:
             arguments = with_branch(arguments, lambda: self.branch)
         result: Result = verb.function(self, arguments)
@@ -298,10 +304,10 @@ class CallContext:
         if not self._below:
             return b"", ""
         if self._branch is None:
-            parts = self._path.strip("/")[len(self._place) :].strip("/").split("/")
+            parts = self._path.strip("/")[len(self._asked.place) :].strip("/").split("/")
             whole = "/".join(parts).encode() or HERE
             self._branch = whole, ""
-            for count in () if self._mutates else range(len(parts), -1, -1):
+            for count in () if self._asked.prepared.mutates else range(len(parts), -1, -1):
                 ref = "/".join(parts[:count]).encode() or HERE
                 if self._transaction.ref(ref) is not None:
                     self._branch = ref, "/".join(parts[count:])
@@ -316,12 +322,12 @@ class CallContext:
         """
         if permission is Permission.CREATE and not ref:
             path = self._transaction.path
-            if not self._may_create:
+            if not self._asked.may_create:
                 raise AccessDenied("create the repository", "this server makes none (`serve --no-create`)", path)
             if not path:
                 # It would be around every other one there could ever be.
                 raise AccessDenied("create a repository", "it needs a name below the served folder")
-        self._access.require(permission, ref)
+        self._asked.access.require(permission, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:
         """Remember what to send after the reply."""
@@ -329,19 +335,15 @@ class CallContext:
 
     def verify(self) -> VerifyReport:
         """Check the whole repository."""
-        if self._verify is None:
-            raise NoSuchRepository(self._transaction.path)
-        return self._verify()
+        return self._asked.verify()
 
     def pack(self) -> PackReport:
         """Join the repository's packs."""
-        if self._pack is None:
-            raise NoSuchRepository(self._transaction.path)
-        return self._pack()
+        return self._asked.pack()
 
     def listing(self, after: str, most: int) -> Sequence[Listed]:
         """The repositories at or below the path."""
-        return self._listing(after, most) if self._listing is not None else ()
+        return self._asked.listing(after, most)
 
 
 def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:

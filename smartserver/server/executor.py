@@ -1,9 +1,8 @@
-"""Where the store's work runs: threads under Twisted, at once in the simulator; and one step after another."""
+"""Where the store's work runs: threads under Twisted, at once in the simulator."""
 
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -63,53 +62,3 @@ class InlineExecutor:
     def soon(self, call: Callable[[], None]) -> None:
         """Do it now."""
         call()
-
-
-class Strand:
-    """Steps of one request, in order and never two at once, on any executor."""
-
-    def __init__(self, executor: Executor, client: Client = NOBODY, rests: Callable[[], None] = lambda: None) -> None:
-        """`client`: whose request it is. `rests` is called each time no step is left."""
-        self._executor = executor
-        self._client = client
-        self._rests = rests
-        self._steps: deque[Callable[[], None]] = deque()
-        self._busy = False
-        self._draining = False
-
-    @property
-    def idle(self) -> bool:
-        """Whether no step runs or waits."""
-        return not self._busy and not self._steps
-
-    def submit(self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK) -> None:
-        """Run a step after those before it."""
-
-        def start() -> None:
-            def finished(result: T) -> None:
-                self._busy = False
-                done(result)
-                self._drain()
-
-            self._executor.run(work, finished, lane, self._client)
-
-        self._steps.append(start)
-        self._drain()
-
-    def clear(self) -> None:
-        """Forget the steps that were not begun."""
-        self._steps.clear()
-
-    def _drain(self) -> None:
-        # An executor may finish a step before `run` returns; the loop keeps that from becoming recursion.
-        if self._draining:
-            return
-        self._draining = True
-        try:
-            while self._steps and not self._busy:
-                self._busy = True
-                self._steps.popleft()()
-        finally:
-            self._draining = False
-        if self.idle:
-            self._rests()

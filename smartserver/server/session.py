@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from smartserver.server.access import Access
 from smartserver.server.dispatch import fault
-from smartserver.server.exchange import Exchange
 from smartserver.server.executor import Executor
 from smartserver.server.fair import Client
 from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
+from smartserver.server.request import ServedRequest
 from smartserver.server.site import Site
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import RemoteProtocolError
@@ -87,10 +86,10 @@ class Session:
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)
-        self._exchanges: dict[int, Exchange] = {}
-        self._working: set[Exchange] = set()
+        self._requests: dict[int, ServedRequest] = {}
+        self._working: set[ServedRequest] = set()
         """Requests for which something is done, or waits to be, though they were answered or cancelled."""
-        self._bodies: deque[Exchange] = deque()
+        self._bodies: deque[ServedRequest] = deque()
         self._backlog = 0
         self._paused = False
         self._writable = True
@@ -150,7 +149,7 @@ class Session:
     @property
     def idle(self) -> bool:
         """Whether no request is open."""
-        return not self._exchanges
+        return not self._requests
 
     @property
     def receiving(self) -> bool:
@@ -179,7 +178,7 @@ class Session:
     @property
     def discarding(self) -> int:
         """The refused request whose upload still comes; 0 where there is none."""
-        return next((each for each in self._owed if each not in self._exchanges), 0)
+        return next((each for each in self._owed if each not in self._requests), 0)
 
     def refuse(self, why: CodedError) -> None:
         """Say that this connection is one too many, and answer its first request with that.
@@ -219,7 +218,7 @@ class Session:
             log.info("%s: goes on sending what was refused: %s", self.peer or "a client", why)
             self.go_away(f"the upload was refused: {why}")
 
-    # -- from exchanges
+    # -- from requests
 
     def send(self, event: Event) -> None:
         """Send one event unless the connection is gone.
@@ -248,29 +247,29 @@ class Session:
         """Whether a body may go on."""
         return self._writable and not self._closing
 
-    def finished(self, exchange: Exchange) -> None:
+    def finished(self, request: ServedRequest) -> None:
         """A request has its final answer."""
-        self._exchanges.pop(exchange.id, None)
-        self._working.add(exchange)
+        self._requests.pop(request.id, None)
+        self._working.add(request)
         self._pace_reading()
-        if exchange in self._bodies:
-            sending = self._bodies[0] is exchange
-            self._bodies.remove(exchange)
+        if request in self._bodies:
+            sending = self._bodies[0] is request
+            self._bodies.remove(request)
             if sending and self._bodies:
                 self._bodies[0].start_body()
-        if self._leaving and not self._exchanges:
+        if self._leaving and not self._requests:
             self._close()
 
-    def ended(self, exchange: Exchange) -> None:
+    def ended(self, request: ServedRequest) -> None:
         """Nothing is done for a request any more."""
-        self._working.discard(exchange)
+        self._working.discard(request)
         self._pace_reading()
 
-    def want_body(self, exchange: Exchange) -> None:
+    def want_body(self, request: ServedRequest) -> None:
         """Queue an answer with a body: one at a time on a connection."""
-        self._bodies.append(exchange)
-        if self._bodies[0] is exchange:
-            exchange.start_body()
+        self._bodies.append(request)
+        if self._bodies[0] is request:
+            request.start_body()
 
     def backlog(self, change: int) -> None:
         """Account for bytes received and not yet checked."""
@@ -300,6 +299,8 @@ class Session:
             self._handle(event)
 
     def _handle(self, event: Event) -> None:
+        # A refused request is over for this side while its client still sends: the core discards until END or CANCEL.
+        request = self._requests.get(getattr(event, "id", 0))
         match event:
             case Request():
                 self.asked = True
@@ -308,20 +309,22 @@ class Session:
                     self.send(ErrorEvent(event.id, encode(Failure(fault(self._refusal)))))
                     self._close()
                     return
-                exchange = self._exchanges.get(event.id)
-                if exchange is None:
-                    exchange = self._exchanges[event.id] = Exchange(self, event.id)
-                exchange.request(event)
+                if request is None:
+                    request = self._requests[event.id] = ServedRequest(self, event.id)
+                request.request(event)
             case Body():
-                if event.id not in self._exchanges:
+                if request is None:
                     self._discard(len(event.chunk))
-                self._exchanges_do(event.id, lambda exchange: exchange.body(event.chunk))
+                else:
+                    request.body(event.chunk)
             case End():
                 self._paid(event.id)
-                self._exchanges_do(event.id, lambda exchange: exchange.end(event.segments, event.size))
+                if request is not None:
+                    request.end(event.segments, event.size)
             case Cancel():
                 self._paid(event.id)
-                self._exchanges_do(event.id, lambda exchange: exchange.cancel())
+                if request is not None:
+                    request.cancel()
             case Ping():
                 self.send(Pong(event.payload))
             case VersionMismatch():
@@ -333,12 +336,6 @@ class Session:
                 self._leave()
             case _:
                 pass
-
-    def _exchanges_do(self, request_id: int, action: Callable[[Exchange], None]) -> None:
-        # A refused request is over for this side while its client still sends: the core discards until END or CANCEL.
-        exchange = self._exchanges.get(request_id)
-        if exchange is not None:
-            action(exchange)
 
     def _owes(self, event: Request) -> None:
         """Note whether more of a request is to come.
@@ -367,7 +364,7 @@ class Session:
     def _leave(self) -> None:
         """Close once no request is open, those that crossed a GOAWAY included."""
         self._leaving = True
-        if not self._exchanges:
+        if not self._requests:
             self._close()
 
     def _close(self) -> None:
@@ -382,8 +379,8 @@ class Session:
 
     def _abandon(self) -> None:
         """Let go of what is open, unless it is past its commit."""
-        exchanges, self._exchanges = self._exchanges, {}
-        for exchange in exchanges.values():
-            exchange.lost()
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.lost()
         self._bodies.clear()
         self._owed.clear()

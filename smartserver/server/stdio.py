@@ -31,7 +31,7 @@ class StdioProtocol(SessionProtocol):
     def writeConnectionLost(self) -> None:
         """Nothing more can be said: everything was and this side closed, or nobody reads it any more."""
         super().writeConnectionLost()
-        if not self.closing:
+        if not self.patience.closing:
             self._end()
 
     def lose(self) -> None:
@@ -42,7 +42,7 @@ class StdioProtocol(SessionProtocol):
 
     def abort(self) -> None:
         """Close both directions at once; `connectionLost` follows."""
-        self.closing = True
+        self.patience.closing = True
         self._end()
 
     def _writer(self) -> Writer | None:

@@ -15,12 +15,11 @@ from typing import IO, cast
 
 import msgspec
 
-from smartserver.errors import Cancelled, LimitExceeded, NotDone, OutcomeUnknown, Unsupported
-from smartserver.server.access import Access
-from smartserver.server.dispatch import CallContext, NoRepository, Prepared, Refused, declared, fault, internal
+from smartserver.errors import LimitExceeded, NotDone, OutcomeUnknown, Unsupported
+from smartserver.server.asked import Asked
+from smartserver.server.dispatch import CallContext, NoRepository, declared, fault, internal
 from smartserver.server.jailed import JailedTransport
 from smartserver.server.open_files import OpenFiles
-from smartserver.server.site import Site
 from smartserver.server.work import Answer, log_bug
 from smartserver.store.model import Transaction
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
@@ -41,13 +40,11 @@ _encode = msgspec.msgpack.Encoder().encode
 class VfsWork:
     """The steps of such a request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
-    def __init__(self, site: Site, access: Access, prepared: Prepared, opened: OpenFiles) -> None:
+    def __init__(self, asked: Asked, opened: OpenFiles) -> None:
         """`opened`: the files that are open for the connection's answers."""
-        self._site = site
+        self._asked = asked
         self._opened = opened
-        self._access = access
-        self._prepared = prepared
-        self._cancelled = False
+        self._prepared = asked.prepared
         self._body: IO[bytes] | None = None
 
     @property
@@ -62,44 +59,43 @@ class VfsWork:
 
     def cancel(self) -> None:
         """Begin no further call; from any thread."""
-        self._cancelled = True
+        self._asked.allowance.cancelled = True
 
     def answer(self) -> Answer:
         """Carry out a request that has no body."""
-        try:
-            return self._answer(self._admitted(), None)
-        except Refused as refused:
-            return _refusal(refused.fault)
+        return self._answer(self._admitted(), None)
 
-    def take(self, chunk: bytes) -> Answer | None:
-        """Keep a chunk of the body; an answer is a refusal, and the rest of the body is not wanted."""
+    def take(self, chunk: bytes) -> None:
+        """Keep a chunk of the body.
+
+        Raises:
+            CodedError: the rest of the body is not wanted.
+        """
         try:
             if self._body is None:
                 self._admitted()
                 self._body = cast("IO[bytes]", tempfile.SpooledTemporaryFile(HELD))  # noqa: SIM115  # See `abandon`.
             if self._body.tell() + len(chunk) > self._prepared.brought:
-                raise Refused(_odd(self._prepared.brought, self._body.tell() + len(chunk)))
+                raise _odd(self._prepared.brought, self._body.tell() + len(chunk))
             self._body.write(chunk)
-        except Refused as refused:
-            self.abandon()
-            return _refusal(refused.fault)
         except OSError as wrong:
-            self.abandon()
-            return _refusal(TransportFailed("", f"the server cannot keep the body of the request: {wrong.strerror}"))
-        return None
+            raise TransportFailed("", f"the server cannot keep the body of the request: {wrong.strerror}") from wrong
 
     def finish(self, segments: int, size: int) -> Answer:
         """Carry out a request whose body is whole."""
         try:
             tree = self._admitted()
             if self._body is None or self._body.tell() != self._prepared.brought:
-                raise Refused(_odd(self._prepared.brought, size))
+                raise _odd(self._prepared.brought, size)
             self._body.seek(0)
             return self._answer(tree, self._body)
-        except Refused as refused:
-            return _refusal(refused.fault)
         finally:
             self.abandon()
+
+    def refusal(self, wrong: Exception) -> Answer:
+        """What the client is told of what a step raised; a bug is told as one."""
+        self.abandon()
+        return Answer(Failure(fault(wrong if isinstance(wrong, CodedError) else internal(wrong, log_bug))))
 
     def abandon(self) -> None:
         """Forget the body."""
@@ -107,38 +103,30 @@ class VfsWork:
         if body is not None:
             body.close()
 
-    def in_words(self, error: CodedError) -> CodedError:
-        """An error of the store as it is sent."""
-        return error
-
     def _admitted(self) -> JailedTransport:
         """The files, before anything is done.
 
         Raises:
-            Refused: the server or the user may not, or it may have been carried out already.
+            CodedError: the server or the user may not, or it may have been carried out already.
         """
-        if self._cancelled:
-            raise Refused(Cancelled())
-        try:
-            tree = self._site.files(self._prepared.message.path)
-            self._access.require(Permission.READ)
-            for permission in {verb.permission for verb, _ in self._prepared.calls}:
-                self._access.require(permission)
-            self._access.require(Permission.VFS)
-        except CodedError as wrong:
-            raise Refused(wrong) from None
+        asked = self._asked
+        asked.allowance()
+        tree = asked.site.files(self._prepared.message.path)
+        asked.access.require(Permission.READ)
+        for permission in {verb.permission for verb, _ in self._prepared.calls}:
+            asked.access.require(permission)
+        asked.access.require(Permission.VFS)
         if self.mutates and self._prepared.message.age:
-            raise Refused(OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out"))
+            raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
         return tree
 
     def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> Answer:
         files = RequestFiles(tree, body, self._opened)
-        nowhere = cast("Transaction", NoRepository(tree.describe()))
-        context = CallContext(nowhere, self._access, self._site.facts, self._prepared.message.path, files=files)
+        context = CallContext(cast("Transaction", NoRepository(tree.describe())), self._asked, files=files)
         outcomes: list[Outcome] = []
         size = 0
         for verb, arguments in self._prepared.calls:
-            if self._cancelled:
+            if self._asked.allowance.cancelled:
                 break
             outcome = _done(context, verb, arguments)
             size += len(bytes(outcome.result))
@@ -166,10 +154,6 @@ def _fault(verb: AnyVerb, wrong: Exception) -> Fault:
         return fault(declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong, log_bug))
     except Exception as undeclared:
         return fault(internal(undeclared, log_bug))
-
-
-def _refusal(error: CodedError) -> Answer:
-    return Answer(Failure(fault(error)))
 
 
 def _odd(expected: int, found: int) -> Unsupported:

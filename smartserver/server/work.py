@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,19 +12,17 @@ import msgspec
 from smartserver.errors import CorruptRecord
 from smartserver.records.model import Announced
 from smartserver.records.varint import Malformed
-from smartserver.server.access import Access
 from smartserver.server.advice import faults_of, of_faults
 from smartserver.server.asked import Asked
-from smartserver.server.dispatch import Prepared, Refused, decide, fault, internal
+from smartserver.server.dispatch import Refused, decide, fault, internal
 from smartserver.server.executor import Lane
 from smartserver.server.receiving import Receiving
-from smartserver.server.site import Site
 from smartserver.server.words import in_words
 from smartserver.store.index_build import Pace
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.store.upload import Report, Upload
+from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.messages import Advice, Failure, Outcome, Reply, RequestFlag
 from transports.errors import CodedError
@@ -60,14 +58,14 @@ class Answer:
 
 
 class RequestWork:
-    """The steps of one request: `answer`, or `take` for each chunk of its body and then `finish`."""
+    """The steps of one request: `answer`, or `take` for each chunk of its body and then `finish`. `refusal` makes an
+    answer of what goes wrong in them."""
 
-    def __init__(self, site: Site, access: Access, prepared: Prepared, progress: Report, size: int = 0) -> None:
-        """`size`: bytes of the request, its body apart."""
-        self._prepared = prepared
-        self._asked = Asked(site, access, prepared, progress)
-        self._asked.allowance.came(size)
-        self._receiving = Receiving(self._asked)
+    def __init__(self, asked: Asked) -> None:
+        self._prepared = asked.prepared
+        self._asked = asked
+        self._receiving = Receiving(asked)
+        self.take = self._receiving.take
 
     @property
     def mutates(self) -> bool:
@@ -83,23 +81,23 @@ class RequestWork:
         """Make no change that is not made yet, and read and verify no further; from any thread."""
         self._asked.allowance.cancelled = True
 
-    # -- steps
+    # -- steps; what they raise is for `refusal`
 
     def answer(self) -> Answer:
         """Carry out a request that has no body."""
-        return self._guarded(self._change if self._prepared.mutates else self._read)
-
-    def take(self, chunk: bytes) -> Answer | None:
-        """Check a chunk of the body; an answer is a refusal, and the rest of the body is not wanted."""
-        try:
-            self._receiving.take(chunk)
-        except Exception as wrong:  # The boundary of a request: nothing a peer sends may end the server.
-            return self._refusal(wrong)
-        return None
+        return self._change() if self._prepared.mutates else self._read()
 
     def finish(self, segments: int, size: int) -> Answer:
         """Make the change a whole body asks for."""
-        return self._guarded(lambda: self._finish(segments, size))
+        asked = self._asked
+        asked.allowance()
+        if self._prepared.flags & RequestFlag.CHECK_ONLY:
+            return self._check(self._receiving.graph())
+        first = asked.earlier()
+        if first is not None:
+            self.abandon()
+            return self._committed(first)
+        return self._commit(self._receiving.finish(segments, size))
 
     def abandon(self) -> None:
         """Forget the body: the client cancelled or is gone."""
@@ -128,16 +126,6 @@ class RequestWork:
 
     def _change(self) -> Answer:
         return self._check(()) if self._prepared.flags & RequestFlag.CHECK_ONLY else self._commit(None)
-
-    def _finish(self, segments: int, size: int) -> Answer:
-        self._asked.allowance()
-        if self._prepared.flags & RequestFlag.CHECK_ONLY:
-            return self._check(self._receiving.graph())
-        first = self._asked.earlier()
-        if first is not None:
-            self.abandon()
-            return self._committed(first)
-        return self._commit(self._receiving.finish(segments, size))
 
     def _check(self, graph: Sequence[Announced]) -> Answer:
         asked = self._asked
@@ -176,15 +164,8 @@ class RequestWork:
 
     # -- refusals
 
-    def _guarded(self, step: Callable[[], Answer]) -> Answer:
-        """The answer of a step, or the refusal it ended in."""
-        try:
-            return step()
-        except Exception as wrong:  # As in `take`.
-            return self._refusal(wrong)
-
-    def _refusal(self, wrong: Exception) -> Answer:
-        """What the client is told of it; a bug is told as one, and must not end the server."""
+    def refusal(self, wrong: Exception) -> Answer:
+        """What the client is told of what a step raised; a bug is told as one."""
         error: CodedError
         outcomes: list[Outcome] = []
         match wrong:
@@ -199,14 +180,10 @@ class RequestWork:
         self.abandon()
         asked = self._asked
         try:
-            error = self.in_words(error)
+            error = in_words(error, asked.found, asked.site.name)
         except CodedError as also:  # What it looks at for that cannot be had.
             error = also
         return Answer(Failure(fault(error), outcomes, asked.state_after(error), capabilities=asked.capabilities()))
-
-    def in_words(self, error: CodedError) -> CodedError:
-        """An error of the store as it is sent."""
-        return in_words(error, self._asked.found, self._asked.site.name)
 
 
 def tidy(repository: PackRepository, pace: Pace) -> None:

@@ -29,7 +29,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import Banned, InvalidPath, NestedRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, decode_root, encode_root
 from smartserver.store.format import (
@@ -113,7 +113,7 @@ class Creation:
             around.look()
         finally:
             if around.claimed and not around.free:
-                with contextlib.suppress(TransportError, Banned):
+                with contextlib.suppress(CodedError):
                     self._file.above.remove_directory(around.claim)
         return around.free
 
@@ -279,13 +279,14 @@ class Creation:
         try:
             with self._parent_missing():
                 above.perform([*unmade, *first, *puts, *syncs, *name])
-        except Banned:
-            self.leave()  # After the rename there is nothing of that name.
-            raise
         except TransportError as wrong:
             self._explain(wrong, content)
             self._refused = True
             return False
+        except CodedError as wrong:
+            if not isinstance(wrong, OutcomeUnknown):  # The request was refused, and no step of it done.
+                self.leave()
+            raise
         self._made, self._beside = [], ""
         if unmade:
             _sweep_beside(above, self._left, path)
@@ -342,7 +343,7 @@ class Creation:
     def leave(self) -> None:
         """Take away what was begun beside the place; nothing where it has its name."""
         beside, self._beside = self._beside, ""
-        with contextlib.suppress(TransportError, Banned):
+        with contextlib.suppress(CodedError):
             if beside:
                 remove_tree(self._file.above, beside)
 

@@ -19,11 +19,19 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from smartserver.errors import Banned
+from smartserver.errors import OutcomeUnknown
 from smartserver.store.format import LOCK, ROOT
 from transports import steps
 from transports.base import Transport
-from transports.errors import DirectoryNotEmpty, Locked, NoSuchFile, NotADirectory, TransportError, TransportFailed
+from transports.errors import (
+    CodedError,
+    DirectoryNotEmpty,
+    Locked,
+    NoSuchFile,
+    NotADirectory,
+    TransportError,
+    TransportFailed,
+)
 from transports.steps import Step
 
 HELD = f"{LOCK}/held"
@@ -142,7 +150,7 @@ class LockFolder:
             Locked: another writer held it all the time.
             NoSuchFile, NotADirectory: there is no such folder.
             TransportError: the store failed; the lock is not held.
-            Banned: as `_let_go`, whatever was done while it was held.
+            CodedError: as `_let_go`, whatever was done while it was held.
         """
         for left in list(self._kept):
             self._let_go(left)
@@ -152,8 +160,6 @@ class LockFolder:
         finally:
             try:
                 self._let_go(nonce)
-            except Banned:
-                raise
             except BaseException:  # Interrupted in here: who ends now would leave it held.
                 self._let_go(nonce)
                 raise
@@ -265,7 +271,7 @@ class LockFolder:
         writer of this process tries again.
 
         Raises:
-            Banned: a rule bans some of that; the lock is free where that may be.
+            CodedError: the request for that was refused; the lock is free where the rename alone is not.
         """
         own, mine = self._below + f"{LOCK}/{nonce}", f"{self._held}/{nonce}"
         self._kept.add(nonce)  # First: who is interrupted in here may have the lock still.
@@ -275,9 +281,10 @@ class LockFolder:
                 try:
                     tidying = [steps.RemoveDirectory(self._held), steps.Delete(f"{own}/{WHO}")]
                     self._above.perform([free, *tidying, steps.RemoveDirectory(own)])
-                except Banned:  # All of them at once, though it need not be the first that a rule bans.
+                except (TransportError, OutcomeUnknown):
+                    raise
+                except CodedError:  # The request was refused, and no step of it done.
                     self._above.perform([free])
-                    self._kept.discard(nonce)
                     raise
                 self._kept.discard(nonce)
                 return

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.records.model import Announced, Key, Kind, Parent, RefValue, RevisionId
+from smartserver.records.model import Announced, Key, Kind, RefValue, RevisionId
 
 
 class What(enum.StrEnum):
@@ -247,37 +247,11 @@ class Transaction(Protocol):
         wants: Sequence[RevisionId],
         haves: Sequence[RevisionId],
         absent: Sequence[RevisionId] = (),
-        after: RevisionId | None = None,
     ) -> PullPlan:
         """The segments reachable from `wants` and not from `haves`.
 
         `absent`: ids the puller lacks although it has their children; they and what only they reach do not count as
-        had. `after`: the last whole segment of an earlier, interrupted pull with the same arguments.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: a want or `after` is not stored.
-        """
-
-    def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
-        """The parents of a stored revision, absent ones included; None where it is not stored.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
-
-    def missing(
-        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
-    ) -> tuple[int, list[RevisionId]]:
-        """How many revisions `wants` reach and `haves` do not, and the newest of them, parents first, at most `most`.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: a want is not stored.
-        """
-
-    def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
-        """For each of `revisions` whether it is stored, and one of `wants` or an ancestor of one.
+        had.
 
         Raises:
             NoSuchRepository: there is none.

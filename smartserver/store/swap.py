@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smartserver.errors import Banned, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.far import is_far
@@ -143,30 +143,22 @@ class RootFile:
             CorruptFile: the root is damaged.
             Unsupported: its format or a feature is not one this release writes.
             Locked: another writer holds the lock and does not let go of it; nothing changed.
-            Banned: a rule bans what this takes; it says so where the root was replaced.
         """
         if self._read_format() is None:
             raise NoSuchRepository(self.path)
         if first and not is_far(self.above):
             self.above.perform(first)  # Others of this process need not wait for that.
             first = ()
-        swap: Swap | None = None
-        try:
-            with contextlib.ExitStack() as until:
-                try:
-                    held = until.enter_context(self.locked(first, needed))
-                except (NoSuchFile, NotADirectory):
-                    raise NoSuchRepository(self.path) from None
-                root = self._decode(held.root)
-                if root is None:
-                    raise NoSuchRepository(self.path)
-                check_writable(root)
-                swap = Swap(self, held, root)
-                yield swap
-        except Banned as wrong:
-            if swap is not None and swap.current is not root:
-                wrong.why = "the change was made before that"
-            raise
+        with contextlib.ExitStack() as until:
+            try:
+                held = until.enter_context(self.locked(first, needed))
+            except (NoSuchFile, NotADirectory):
+                raise NoSuchRepository(self.path) from None
+            root = self._decode(held.root)
+            if root is None:
+                raise NoSuchRepository(self.path)
+            check_writable(root)
+            yield Swap(self, held, root)
 
     def sweep(self, *, half_made: bool = False) -> list[str]:
         """Delete temporary files that crashed writers left in the repository's folder; their names. `half_made`: it is

@@ -23,7 +23,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.content import Content
-from smartserver.records.model import Announced, Kind, Parent, RefValue, RevisionId
+from smartserver.records.model import Announced, Kind, RefValue, RevisionId
 from smartserver.records.system import System, every_system, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
@@ -315,7 +315,6 @@ class RepositoryTransaction:
         wants: Sequence[RevisionId],
         haves: Sequence[RevisionId],
         absent: Sequence[RevisionId] = (),
-        after: RevisionId | None = None,
     ) -> PullPlan:
         if self.created is not None:
             raise NoSuchRepository(self._path)
@@ -325,34 +324,8 @@ class RepositoryTransaction:
         had = [ordinal for ordinal in found if ordinal is not None]
         cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
         ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut, self._charge)
-        if after is not None:
-            start = self._stored_ordinal(after)
-            ordinals = [ordinal for ordinal in ordinals if ordinal > start]
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
-
-    def parents(self, revision: RevisionId) -> tuple[Parent, ...] | None:
-        ordinal = self._stored.ordinal(revision)
-        if ordinal is None:
-            return None
-        parents = self._present().parents(ordinal)
-        self.allowance.charge(1 + len(parents))
-        return parents
-
-    def missing(
-        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], most: int
-    ) -> tuple[int, list[RevisionId]]:
-        graph = self._present().graph
-        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
-        found = graph.missing([self._stored_ordinal(want) for want in wants], had, (), self._charge)
-        return len(found), [graph.revision(ordinal) for ordinal in found[max(0, len(found) - most) :]]
-
-    def reached(self, revisions: Sequence[RevisionId], wants: Sequence[RevisionId]) -> list[bool]:
-        graph = self._present().graph
-        found = [graph.ordinal(revision) for revision in revisions]
-        stored = [ordinal for ordinal in found if ordinal is not None]
-        beyond = set(graph.missing(stored, [self._stored_ordinal(want) for want in wants], (), self._charge))
-        return [ordinal is not None and ordinal not in beyond for ordinal in found]
 
     def stats(self) -> RepositoryStats:
         snapshot = self._present()

@@ -9,7 +9,7 @@ kills those that still run. A worker that ends early leaves its shares to its pa
 raises or reports what there is to say.
 
 A worker's memory has a bound: `INTERPRETER`, `TEXTS` of texts twice, 20 MB of references, `MARKS` of ancestors, one
-segment with its largest text, and its cache of index blocks. `server.held` shows the sum to the administrator.
+segment with its largest text, and its cache of index blocks. `doc/howto/run_a_server.md` shows the sum.
 """
 
 from __future__ import annotations

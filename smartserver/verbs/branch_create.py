@@ -31,7 +31,7 @@ class BranchCreateResult(Result, frozen=True, array_like=True):
 def branch_create(context: Context, request: BranchCreateRequest) -> BranchCreateResult:
     """Make a ref with its content, tip and attributes at once: nothing empty or half-made is ever visible.
 
-    The same as `Branch.set_last_revision` with `create` = `must`.
+    One that is there already, with that tip and those attributes, is success; any other is refused.
     """
     old = move(context, request.ref, Tip(request.tip, request.attributes), create=Create.MUST)
     return BranchCreateResult(old is None)

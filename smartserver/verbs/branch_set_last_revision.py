@@ -20,12 +20,14 @@ from smartserver.verbs.rules import Create, Rule, move
 
 
 class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`expected` is read by the rule `lease` only; empty: the ref is expected not to exist."""
+    """`create`: whether an absent ref is made. `expected` is read by the rule `lease` only; empty: the ref is expected
+    not to exist.
+    """
 
     ref: RefName
     tip: Id
     rule: Rule = Rule.FF
-    create: Create = Create.YES
+    create: bool = True
     expected: Expected = b""
     attributes: Small = b""
 
@@ -56,8 +58,8 @@ def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) 
 
     Rules: `ff` (the new tip descends from the present one, or from its target where it is an annotated tag), `force`,
     `lease` (the ref is still at `expected`), `new` (the ref is absent or there already). Equal to the new value is
-    success before any rule. `create`: `yes`, `no` (the ref must exist), `must` (it must not).
+    success before any rule. Without `create` the ref must exist; `Branch.create` makes one that must not.
     """
     tip = Tip(request.tip, request.attributes)
-    old = move(context, request.ref, tip, request.rule, request.create, request.expected)
+    old = move(context, request.ref, tip, request.rule, Create.YES if request.create else Create.NO, request.expected)
     return SetLastRevisionResult([each.id for each in old or ()])

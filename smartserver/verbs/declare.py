@@ -162,8 +162,6 @@ class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
     effect: Effect
     body: Body
     is_vfs: bool
-    round_trips: int
-    since: str
     errors: tuple[type[CodedError], ...]
     own_verdict: bool
     """In a request that is not atomic, refused by itself; when every such call is refused nothing changes."""
@@ -200,8 +198,6 @@ def verb(
     effect: Effect = Effect.MUTATE,
     body: Body = Body.NONE,
     is_vfs: bool = False,
-    round_trips: int = 1,
-    since: str = "0.1",
     errors: Sequence[type[CodedError]] = (),
     own_verdict: bool = False,
     site_wide: bool = False,
@@ -234,8 +230,6 @@ def verb(
             effect=effect,
             body=body,
             is_vfs=is_vfs,
-            round_trips=round_trips,
-            since=since,
             errors=tuple(errors),
             own_verdict=own_verdict,
             site_wide=site_wide,

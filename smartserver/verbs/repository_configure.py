@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import AccessDenied, InvalidName, LimitExceeded, NoSuchRepository, StaleEntry
+from smartserver.errors import AccessDenied, InvalidName, LimitExceeded, NoSuchRepository
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import Small, Word
 
@@ -20,10 +20,9 @@ what they take is lacking to everybody's pushes."""
 
 
 class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings`: new values, None: none. `expected`: what settings must be for any of it to be done, None: absent."""
+    """`settings`: new values, None: none."""
 
     settings: Annotated[dict[Word, Small | None], msgspec.Meta(max_length=MAX_SETTINGS)]
-    expected: Annotated[dict[Word, Small | None], msgspec.Meta(max_length=MAX_SETTINGS)] = {}
 
 
 class ConfigureResult(Result, frozen=True, array_like=True):
@@ -35,7 +34,7 @@ class ConfigureResult(Result, frozen=True, array_like=True):
 @verb(
     "Repository.configure",
     own_verdict=True,
-    errors=(AccessDenied, InvalidName, LimitExceeded, NoSuchRepository, StaleEntry),
+    errors=(AccessDenied, InvalidName, LimitExceeded, NoSuchRepository),
 )
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
     """Set and remove settings of a repository, such as `HEAD`.
@@ -45,9 +44,6 @@ def repository_configure(context: Context, request: ConfigureRequest) -> Configu
     transaction = context.transaction
     present = dict(transaction.settings)
     context.require(Permission.FORCE)
-    for name, expected in request.expected.items():
-        if present.get(name) != expected:
-            raise StaleEntry("settings", name.encode())
     left = {name: value for name, value in {**present, **request.settings}.items() if value is not None}
     if len(left) > max(MAX_SETTINGS, len(present)):
         raise LimitExceeded("settings of a repository", len(left), MAX_SETTINGS)

@@ -111,10 +111,9 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     a ref's name (`HEAD`); None: all. `ids` are wanted besides. `follow`: refs under these prefixes are wanted too if
     what they point at comes anyway or is had, or is a label on that (annotated tags).
 
-    `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `after`: the last whole
-    segment of an interrupted pull of `history` with the same arguments. `chosen` may go with `what` = `revisions` and
-    `tree`, and with `history` if it says `newest` or `tag` alone; `trees` goes with `tree`, always; `inside` may take
-    the place of both. `bulk`: the body of `history` is a bulk stream, too.
+    `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `chosen` may
+    go with `what` = `revisions` and `tree`, and with `history` if it says `newest` or `tag` alone; `trees` goes with
+    `tree`, always; `inside` may take the place of both. `bulk`: the body of `history` is a bulk stream, too.
     """
 
     what: What = What.HISTORY
@@ -122,7 +121,6 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     refs: Annotated[list[RefName], msgspec.Meta(max_length=65536)] | None = None
     ids: Annotated[list[Id], msgspec.Meta(max_length=65536)] = []
     absent: Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)] = []
-    after: Id | None = None
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
     chosen: ChosenField | None = None
     trees: TreesField | None = None
@@ -302,8 +300,6 @@ def _check(request: PullRequest) -> None:
         )
     if request.bulk and less:
         raise Unsupported(f"a pull of {what} with `bulk`", "`bulk` with `history`: these are bulk streams anyway")
-    if request.after is not None and less:
-        raise Unsupported(f"a pull of {what} that goes on with an earlier one", "`after` with `history`")
 
 
 @verb(
@@ -342,7 +338,7 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
         (newest,) = heads = _heads(
             transaction, request.refs, request.chosen, wants, _Numbered(transaction, wants).revision
         )
-    plan = transaction.plan_pull(heads, request.haves, request.absent, request.after)
+    plan = transaction.plan_pull(heads, request.haves, request.absent)
     context.stream(msgspec.structs.replace(plan, bulk=request.bulk))
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
     common = bits.to_bytes((len(plan.common) + 7) // 8, "little")

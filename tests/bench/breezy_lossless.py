@@ -19,6 +19,7 @@ from breezy.errors import BzrError
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import Medium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.plugins.breezy.commit import of_repository
@@ -126,7 +127,7 @@ class Part:
         source = of_repository(BrzRepository(self._original.repository))
         for part in grown:
             updates = [RefUpdate(b"head-" + tip, tip, attributes=b"1") for tip in self._original.heads(part)]
-            for done in self._remote.push(updates, source, NewRepository(VCS, KINDS), bulk=True):
+            for done in self._remote.push(PushRequest(updates, source, NewRepository(VCS, KINDS), bulk=True)).refs:
                 if done.error is not None:
                     raise done.error
             self.tally = self.tally.more(Tally(requests=1))

@@ -23,6 +23,7 @@ from smartserver.cli.servers import Say, Server, Workspace, run
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.client.url import parse
@@ -88,7 +89,7 @@ class _Ours:
         location = parse(self.url)
         for at in range(0, len(updates), _PER_REQUEST):
             remote = RemoteRepository(self._client, location.path, Knowledge(self._folder, location.key))
-            for done in remote.push(updates[at : at + _PER_REQUEST], NOTHING):
+            for done in remote.push(PushRequest(updates[at : at + _PER_REQUEST], NOTHING)).refs:
                 if done.outcome is Outcome.REFUSED:
                     raise CommandError(f"{done.update.ref.decode()}: {done.error}")
 

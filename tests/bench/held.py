@@ -15,6 +15,7 @@ from smartserver.cli.operations import BRANCH, KINDS, VCS, Commits
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.client.url import parse
@@ -41,7 +42,7 @@ def pushes(url: str, content: int, count: int, pause: float) -> list[tuple[str, 
             rule = Rule.FF if commit.parents else Rule.FORCE
             new = NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"})
             begun = time.monotonic()
-            (done,) = remote.push([RefUpdate(BRANCH, commit.id, rule)], commit, new)
+            (done,) = remote.push(PushRequest([RefUpdate(BRANCH, commit.id, rule)], commit, new)).refs
             seconds = time.monotonic() - begun
             if done.outcome is not Outcome.DONE:
                 raise CommandError(f"a push was refused: {done.error}")

@@ -23,6 +23,7 @@ from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.client.url import parse
@@ -90,7 +91,7 @@ class Pusher:
         # HEAD names no branch that is pushed, so that all of them can go.
         new = NewRepository(self._local.vcs, self._local.kinds, {"HEAD": b"refs/heads/none"})
         start = time.perf_counter()
-        done = self._remote.push([RefUpdate(ref.encode(), tip, rule)], source, new)[0]
+        done = self._remote.push(PushRequest([RefUpdate(ref.encode(), tip, rule)], source, new)).refs[0]
         seconds = time.perf_counter() - start
         refused = str(done.error) if done.outcome is Outcome.REFUSED else ""
         return Pushed(tip.hex(), ref, seconds, refused)

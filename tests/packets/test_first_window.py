@@ -19,6 +19,7 @@ from smartserver.cli.operations import BRANCH, KINDS, VCS, Commits
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.client.vfs_transport import VfsTransport, from_url
@@ -126,7 +127,7 @@ def test_a_push_that_fits(stage: Stage) -> None:
         commit = commits.next(size)
         rule = Rule.FF if commit.parents else Rule.FORCE
         new = NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"})
-        (done,) = remote.push([RefUpdate(BRANCH, commit.id, rule)], commit, new)
+        (done,) = remote.push(PushRequest([RefUpdate(BRANCH, commit.id, rule)], commit, new)).refs
         assert done.outcome is Outcome.DONE
 
     with Client(lambda: TcpMedium(address, 4156), agent="test") as client:

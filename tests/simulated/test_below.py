@@ -11,7 +11,9 @@ from simulated_joint import HistorySource, Joint
 
 from netem.simulated import SimulatedNetwork
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Refusal
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchBranch, NoSuchRepository
 from smartserver.verbs.branch_set_last_revision import (
@@ -20,7 +22,7 @@ from smartserver.verbs.branch_set_last_revision import (
     branch_set_last_revision,
 )
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.repository_missing import MissingRequest, MissingResult, repository_missing
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -48,7 +50,7 @@ class Work:
         return RemoteRepository(self.client, path, Knowledge(str(self.folder), f"hpss://h/{path}", path), below=True)
 
     def push(self, path: str, tip: bytes | None, new: NewRepository | None = NEW) -> Outcome:
-        return self.remote(path).push([RefUpdate(HERE, tip)], self.source, new)[0].outcome
+        return self.remote(path).push(PushRequest([RefUpdate(HERE, tip)], self.source, new)).refs[0].outcome
 
     def trips(self) -> float:
         rounds = self.joint.network.counts().rounds
@@ -147,7 +149,7 @@ def test_one_that_is_made_above_meanwhile(work: Work, monkeypatch: pytest.Monkey
             other = work.joint.client()
             knowledge = Knowledge(None, "hpss://h/group", "group")
             push = [RefUpdate(HERE, work.line[1])]
-            RemoteRepository(other, "group", knowledge, below=True).push(push, work.source, NEW)
+            RemoteRepository(other, "group", knowledge, below=True).push(PushRequest(push, work.source, NEW))
         return found
 
     monkeypatch.setattr(type(site), "find_below", lambda self, path: find_late(path))
@@ -160,21 +162,26 @@ def test_any_calls_in_one_request(work: Work) -> None:
     work.push("project/trunk", work.line[3])
     work.trips()
     remote = work.remote("project/trunk/a")
-    missing, stats = remote.ask(
-        (repository_missing, MissingRequest([HERE], haves=[work.line[1]])), (repository_stats, StatsRequest())
-    ).results
-    assert isinstance(missing, MissingResult)
+    answer = remote.ask(
+        (repository_pull, PullRequest(refs=[HERE], haves=[work.line[1]])), (repository_stats, StatsRequest())
+    )
+    pulled, stats = answer.results
+    assert isinstance(pulled, PullResult)
     assert isinstance(stats, StatsResult)
-    assert ([each.id for each in missing.revisions], stats.revisions) == (work.line[2:4], 4)
+    assert (pulled.segments, sum(map(len, answer.body)) == pulled.size, stats.revisions) == (2, True, 4)
     assert (remote.knowledge.branch, remote.knowledge.inner) == (b"trunk", "a")
     trunk = work.remote("project/trunk")
     (moved,) = trunk.ask((branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], Rule.FORCE))).results
     assert moved == SetLastRevisionResult([work.line[3]])
     assert trunk.knowledge.refs()[b"trunk"][0].id == work.line[1]
     work.push("project", None)
-    with pytest.raises(NoSuchBranch) as none:
-        work.remote("project/other").ask((repository_missing, MissingRequest([HERE])))
-    assert none.value.ref == b"other"
+    other = work.remote("project/other")
+    call = branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], create=False)
+    with pytest.raises(Refusal) as refused:
+        other.exchange(other.outgoing([call]))
+    none = refused.value.outcomes[-1]
+    assert isinstance(none, NoSuchBranch)
+    assert none.ref == b"other"
     assert work.trips() == 4
 
 

@@ -15,6 +15,7 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
 from smartserver.client.medium import ConnectionLost
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
@@ -68,7 +69,11 @@ class Stage:
             self.push(self.tip)
 
     def push(self, tip: bytes) -> Outcome:
-        return self.remote.push([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW, bulk=self.bulk)[0].outcome
+        return (
+            self.remote.push(PushRequest([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW, bulk=self.bulk))
+            .refs[0]
+            .outcome
+        )
 
     def pull(self) -> None:
         """Bring what the local store lacks, and move its branch."""

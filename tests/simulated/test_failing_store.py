@@ -9,6 +9,7 @@ from simulated_joint import NEW, HistorySource, Joint
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
+from smartserver.client.push import PushRequest
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.repository import PackRepository
@@ -26,12 +27,15 @@ def test_each_call_of_a_push_fails_in_turn(mode: FaultMode) -> None:
         storage = MemoryTransport()
         joint = Joint(SimulatedNetwork(Link(0.1)), storage)
         source = HistorySource(history)
-        joint.remote().push([RefUpdate(MAIN, line[3])], source, NEW)
+        joint.remote().push(PushRequest([RefUpdate(MAIN, line[3])], source, NEW))
         faulty = FaultyTransport(storage, fail_at=number, mode=mode)
         broken = Joint(SimulatedNetwork(Link(0.1)), faulty)
         done = refused = False
         try:
-            done = broken.remote().push([RefUpdate(MAIN, line[5])], source, NEW)[0].outcome is Outcome.DONE
+            done = (
+                broken.remote().push(PushRequest([RefUpdate(MAIN, line[5])], source, NEW)).refs[0].outcome
+                is Outcome.DONE
+            )
         except OutcomeUnknown:
             unknown += 1
         except TransportError:
@@ -46,6 +50,6 @@ def test_each_call_of_a_push_fails_in_turn(mode: FaultMode) -> None:
         assert not done or tip == line[5]
         assert not refused or tip == line[3]
         # And the next push works.
-        assert joint.remote().push([RefUpdate(MAIN, line[5])], source, NEW)[0].outcome in Outcome
+        assert joint.remote().push(PushRequest([RefUpdate(MAIN, line[5])], source, NEW)).refs[0].outcome in Outcome
         assert repository.verify().problems == ()
     assert unknown, "no call failed after the root was renamed"

@@ -13,6 +13,7 @@ from simulated_joint import LOW_WATER_MARK, NEW, HistorySource, Joint
 from netem.link import Link
 from netem.simulated import SimulatedStream
 from smartserver.client.call import Client
+from smartserver.client.push import PushRequest
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.store.segment_reader import SegmentReader
@@ -52,7 +53,10 @@ def stocked(joint: Joint, history: History) -> Iterator[tuple[Joint, Client]]:
     with joint.client() as client:
         source = HistorySource(history)
         remote = joint.remote(PATH, client)
-        assert remote.push([RefUpdate(MAIN, list(history.parents)[-1])], source, NEW)[0].outcome is Outcome.DONE
+        assert (
+            remote.push(PushRequest([RefUpdate(MAIN, list(history.parents)[-1])], source, NEW)).refs[0].outcome
+            is Outcome.DONE
+        )
         yield joint, client
 
 
@@ -114,11 +118,11 @@ def test_a_client_that_does_not_read_costs_one_piece(
     source = HistorySource(history)
     other = joint.remote("other", client)
     first = next(iter(history.parents))
-    other.push([RefUpdate(MAIN, first)], source, NEW)
+    other.push(PushRequest([RefUpdate(MAIN, first)], source, NEW))
     joint.network.take()
     for number in range(20):
         ref = b"refs/heads/%d" % number
-        assert other.push([RefUpdate(ref, first)], source, NEW)[0].outcome is Outcome.DONE
+        assert other.push(PushRequest([RefUpdate(ref, first)], source, NEW)).refs[0].outcome is Outcome.DONE
     assert joint.network.counts().application_rounds == 20
     assert sum(reads) == held
 
@@ -194,7 +198,7 @@ def test_an_upload_nobody_may_make_is_stopped(joint: Joint, history: History) ->
     """A reader that pushes 12 MB sends no more than its first pieces."""
     with joint.client() as owner:
         first = [RefUpdate(MAIN, next(iter(history.parents)))]
-        joint.remote(PATH, owner).push(first, HistorySource(history), NEW)
+        joint.remote(PATH, owner).push(PushRequest(first, HistorySource(history), NEW))
     before = joint.tree()
     joint.access = anonymous(Anonymous.READ, local=True)
     joint.network.link = Link(0.1, rate=1_000_000)
@@ -203,7 +207,7 @@ def test_an_upload_nobody_may_make_is_stopped(joint: Joint, history: History) ->
         remote = joint.remote(PATH, client)
         remote.learn_refs()
         with pytest.raises(Exception, match="read-only"):
-            remote.push([RefUpdate(MAIN, list(history.parents)[-1])], HistorySource(history), NEW)
+            remote.push(PushRequest([RefUpdate(MAIN, list(history.parents)[-1])], HistorySource(history), NEW))
         assert joint.network.counts().bytes_up < 700_000
         client.call(server_ping, PingRequest())
         assert joint.network.counts().connections == 1
@@ -219,7 +223,10 @@ def test_bodies_both_ways_end_whatever_the_windows(seed: int, joint: Joint) -> N
     tip = history.commit({"noise": chance.randbytes(1_500_000)})
     with joint.client() as owner:
         first = [RefUpdate(MAIN, tip)]
-        assert joint.remote(PATH, owner).push(first, HistorySource(history), NEW)[0].outcome is Outcome.DONE
+        assert (
+            joint.remote(PATH, owner).push(PushRequest(first, HistorySource(history), NEW)).refs[0].outcome
+            is Outcome.DONE
+        )
     joint.network.link = Link(0.1, window=chance.choice([8192, 65_536, 1 << 20]), buffer=chance.choice([8192, 1 << 18]))
     raw = Raw(joint)
     other = History()

@@ -10,6 +10,7 @@ from simulated_joint import Joint
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptRecord, InvalidName, MissingReference, Unsupported, WrongVcs
@@ -35,18 +36,18 @@ def test_all_that_a_server_does(client: Client) -> None:
 
 def test_its_references_are_proved(client: Client) -> None:
     with pytest.raises(MissingReference):
-        remote(client).push([RefUpdate(BRANCH, Slates(3).notes[-1])], Slates(3, forgets=1), NEW)
+        remote(client).push(PushRequest([RefUpdate(BRANCH, Slates(3).notes[-1])], Slates(3, forgets=1), NEW))
 
 
 def test_its_keys_are_proved(client: Client) -> None:
     wrong = Slates(1)
     wrong.texts = {place: text.replace(b"page=0", b"page=00") for place, text in wrong.texts.items()}
     with pytest.raises(CorruptRecord, match="the text hashes to 6e6f746520"):
-        remote(client).push([RefUpdate(BRANCH, wrong.notes[0])], wrong, NEW)
+        remote(client).push(PushRequest([RefUpdate(BRANCH, wrong.notes[0])], wrong, NEW))
 
 
 def test_its_refs_are_checked(client: Client) -> None:
-    (done,) = remote(client).push([RefUpdate(b"a/b", Slates(1).notes[0])], Slates(1), NEW)
+    (done,) = remote(client).push(PushRequest([RefUpdate(b"a/b", Slates(1).notes[0])], Slates(1), NEW)).refs
     assert isinstance(done.error, InvalidName)
     assert "letters are all that a slate takes" in str(done.error)
 
@@ -60,7 +61,7 @@ def test_it_has_no_trees(client: Client) -> None:
 def test_other_kinds_are_refused(client: Client) -> None:
     other = NewRepository(SLATE.name, (Kind("note", "md5", True),))
     with pytest.raises(WrongVcs, match=r"note \(slate-key"):
-        remote(client).push([RefUpdate(BRANCH, Slates(1).notes[0])], Slates(1), other)
+        remote(client).push(PushRequest([RefUpdate(BRANCH, Slates(1).notes[0])], Slates(1), other))
 
 
 def test_one_that_is_not_registered_is_refused_by_name(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +72,6 @@ def test_one_that_is_not_registered_is_refused_by_name(joint: Joint, monkeypatch
         monkeypatch.delitem(SYSTEMS, SLATE.name)
         with refused:
             client_of_another = RemoteRepository(client, "other", Knowledge(None, "other"))
-            client_of_another.push([RefUpdate(BRANCH, Slates(1).notes[0])], Slates(1), NEW)
+            client_of_another.push(PushRequest([RefUpdate(BRANCH, Slates(1).notes[0])], Slates(1), NEW))
     with refused:
         PackRepository(joint.storage, "slates").snapshot()

@@ -16,6 +16,7 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.retry import PAUSES
@@ -125,7 +126,7 @@ class Stage:
         return stage
 
     def push(self, tip: bytes, ref: bytes = MAIN, *, others: int = 0) -> Outcome:
-        return self.remote.push([RefUpdate(ref, tip)], self.source, NEW)[0].outcome
+        return self.remote.push(PushRequest([RefUpdate(ref, tip)], self.source, NEW)).refs[0].outcome
 
     @property
     def tip(self) -> bytes:
@@ -201,7 +202,7 @@ def test_others_push_between_a_push_and_its_repetition() -> None:
     stage = Stage.make()
     with stage.joint.client() as other:
         theirs = stage.joint.remote(PATH, other)
-        theirs.push([RefUpdate(TOPIC, SIDE[0])], stage.source, NEW)
+        theirs.push(PushRequest([RefUpdate(TOPIC, SIDE[0])], stage.source, NEW))
         # Requests of this client are answered 1.5 s after it begins to connect; it repeats at 2.2 s.
         stage.joint.network.links.append(cut_down(0))
         force = SetLastRevisionRequest(MAIN, SIDE[0], Rule.FORCE)
@@ -235,7 +236,7 @@ def test_made_anew_between_a_push_and_its_repetition(tip: bytes) -> None:
 
     stage.joint.network.clock.call_later(2.1, make_anew)
     with pytest.raises(OutcomeUnknown, match="the log does not reach back"):
-        stage.remote.push([RefUpdate(TOPIC, tip)], stage.source, NEW)
+        stage.remote.push(PushRequest([RefUpdate(TOPIC, tip)], stage.source, NEW))
     assert stage.joint.refs(PATH) == {}
     stage.settle()
 
@@ -244,7 +245,7 @@ def test_a_lease_that_was_refused_is_decided_anew() -> None:
     stage = Stage.make()
     stage.joint.network.links.append(cut_down(40))
     update = RefUpdate(MAIN, SIDE[0], Rule.LEASE, expected=LINE[2])
-    (done,) = stage.remote.push([update], stage.source, NEW)
+    (done,) = stage.remote.push(PushRequest([update], stage.source, NEW)).refs
     assert done.error is not None
     assert done.error.code == "stale-lease"
     assert stage.tip == LINE[1]
@@ -408,12 +409,12 @@ def test_a_packet_with_a_request_that_arrives_twice(copied: bool) -> None:
     first = bytearray()
     stage.joint.network.links.append(Link(1.0, up=[Noted(first)]))
     force = [RefUpdate(TOPIC, LINE[1], Rule.FORCE)]
-    remote.push(force, stage.source, NEW)
+    remote.push(PushRequest(force, stage.source, NEW))
     client.close()
     assert len(first) <= FIRST_PACKET
     others = stage.joint.client()
     theirs = stage.joint.remote(PATH, others)
-    theirs.push([RefUpdate(TOPIC, None)], stage.source, NEW)
+    theirs.push(PushRequest([RefUpdate(TOPIC, None)], stage.source, NEW))
 
     def arrives_again() -> None:
         medium = stage.joint.connect()
@@ -424,8 +425,8 @@ def test_a_packet_with_a_request_that_arrives_twice(copied: bool) -> None:
     arrives_again()
     assert TOPIC not in stage.joint.refs(PATH)
     while stage.joint.site.find(PATH).repository.snapshot().view.root.log_files == ():
-        theirs.push([RefUpdate(OTHER, LINE[0], Rule.FORCE)], stage.source, NEW)
-        theirs.push([RefUpdate(OTHER, None)], stage.source, NEW)
+        theirs.push(PushRequest([RefUpdate(OTHER, LINE[0], Rule.FORCE)], stage.source, NEW))
+        theirs.push(PushRequest([RefUpdate(OTHER, None)], stage.source, NEW))
     arrives_again()
     assert (TOPIC in stage.joint.refs(PATH)) is not copied
     others.close()
@@ -451,7 +452,7 @@ def test_a_request_is_repeated_with_its_body() -> None:
 def test_refusals_are_not_repeated() -> None:
     stage = Stage.make()
     stage.joint.network.take()
-    (done,) = stage.remote.push([RefUpdate(MAIN, SIDE[0])], stage.source, NEW)
+    (done,) = stage.remote.push(PushRequest([RefUpdate(MAIN, SIDE[0])], stage.source, NEW)).refs
     assert done.outcome is Outcome.REFUSED
     assert not isinstance(done.error, (NotDone, Cancelled))
     assert stage.joint.network.take().rounds == 2

@@ -12,6 +12,7 @@ from simulated_joint import HistorySource, Joint
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, Pushed, RefUpdate
 from smartserver.errors import AccessDenied, DivergedBranches, NoSuchBranch, NotDone, StaleEntry
@@ -44,7 +45,7 @@ class Work:
     def push(
         self, refs: list[RefUpdate], maps: list[MapUpdateRequest], user: str = "joe", *, atomic: bool = False
     ) -> Pushed:
-        return self.remote(user).push_all(refs, maps, self.source, NEW, atomic=atomic)
+        return self.remote(user).push(PushRequest(refs, self.source, NEW, maps=maps, atomic=atomic))
 
 
 @pytest.fixture
@@ -151,11 +152,13 @@ def test_what_belongs_to_a_branch_goes_with_it(work: Work) -> None:
 def test_whose_branch_the_path_names(work: Work) -> None:
     for path in ("shared", "shared/trunk"):
         remote = work.remote(path=path, below=True)
-        pushed = remote.push_all(
-            [RefUpdate(HERE, work.line[2], attributes=b"3")],
-            [tags(EntryChange(b"v1", b"x"), of=HERE)],
-            work.source,
-            NEW,
+        pushed = remote.push(
+            PushRequest(
+                [RefUpdate(HERE, work.line[2], attributes=b"3")],
+                work.source,
+                NEW,
+                maps=[tags(EntryChange(b"v1", b"x"), of=HERE)],
+            )
         )
         assert pushed.maps[0].entries == [DONE]
     known = work.remote(path="shared/trunk", below=True).knowledge
@@ -169,13 +172,13 @@ def test_a_repository_made_anew_takes_the_rest_at_the_second_try(work: Work) -> 
     work.push([RefUpdate(MAIN, work.line[0])], [])
     remote = work.remote()
     there = state_of(work.joint.site.find("project").repository.changes_since(None))
-    work.joint.remote("other", work.client).push([RefUpdate(MAIN, work.line[5])], work.source, NEW)
+    work.joint.remote("other", work.client).push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
     remote.knowledge.learn(state_of(work.joint.site.find("other").repository.changes_since(None)))
     assert there.refs
     work.network.take()
     updates = [RefUpdate(b"refs/heads/a", work.line[0]), RefUpdate(b"refs/heads/b", work.line[4])]
     maps = [tags(EntryChange(b"v", b"x"), of=b"refs/heads/a"), tags(EntryChange(b"v", b"x"), of=b"refs/heads/b")]
-    pushed = remote.push_all(updates, maps, work.source, NEW)
+    pushed = remote.push(PushRequest(updates, work.source, NEW, maps=maps))
     assert [each.outcome for each in pushed.refs] == [Outcome.DONE] * 2
     assert [each.entries for each in pushed.maps] == [[DONE]] * 2
     assert work.network.counts().rounds == 2

@@ -13,6 +13,7 @@ from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Answer, Outgoing
 from smartserver.client.updates import Outcome, RefUpdate, Updated
@@ -62,7 +63,7 @@ class Work:
         self.side = self.history.line(2, self.line[1], "side")
 
     def push(self, *updates: RefUpdate, atomic: bool = False, check_only: bool = False) -> list[Updated]:
-        return self.remote.push(updates, self.source, NEW, atomic=atomic, check_only=check_only)
+        return self.remote.push(PushRequest(updates, self.source, NEW, atomic=atomic, check_only=check_only)).refs
 
     def refs(self, path: str = PATH) -> dict[bytes, bytes]:
         repository = self.joint.site.find(path).repository
@@ -186,7 +187,7 @@ def test_atomic_is_all_or_nothing(work: Work) -> None:
 def test_a_refused_first_push_makes_no_repository(work: Work) -> None:
     before = work.joint.tree()
     remote = work.joint.remote("new/deep/one", work.client)
-    (done,) = remote.push([RefUpdate(MAIN, work.line[2], create=Create.NO)], work.source, NEW)
+    (done,) = remote.push(PushRequest([RefUpdate(MAIN, work.line[2], create=Create.NO)], work.source, NEW)).refs
     assert isinstance(done.error, NoSuchBranch)
     assert work.joint.tree() == before
     assert not remote.knowledge.met
@@ -195,7 +196,7 @@ def test_a_refused_first_push_makes_no_repository(work: Work) -> None:
 def test_a_push_without_leave_to_create(work: Work) -> None:
     remote = work.joint.remote("new", work.client)
     with pytest.raises(NoSuchRepository):
-        remote.push([RefUpdate(MAIN, work.line[2])], work.source)
+        remote.push(PushRequest([RefUpdate(MAIN, work.line[2])], work.source))
 
 
 def test_nothing_to_push_is_no_request(work: Work) -> None:
@@ -209,8 +210,10 @@ def test_a_dry_run_says_what_would_be(work: Work) -> None:
     done = work.push(RefUpdate(MAIN, work.line[5]), RefUpdate(TOPIC, work.line[5]), check_only=True)
     assert [each.outcome for each in done] == [DONE, REFUSED]
     assert work.joint.tree() == before
-    (done_anew,) = work.joint.remote("new", work.client).push(
-        [RefUpdate(MAIN, work.line[5])], work.source, NEW, check_only=True
+    (done_anew,) = (
+        work.joint.remote("new", work.client)
+        .push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW, check_only=True))
+        .refs
     )
     assert done_anew.outcome is DONE
     assert work.joint.tree() == before
@@ -223,7 +226,7 @@ def test_a_repository_made_anew(work: Work) -> None:
     """Everything remembered of it is wrong: the refusal says what is there, and one more trip does."""
     work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
     other = work.joint.remote(PATH, work.client)
-    other.push([RefUpdate(OTHER, work.line[0])], work.source, NEW)
+    other.push(PushRequest([RefUpdate(OTHER, work.line[0])], work.source, NEW))
     work.joint.network.take()
     (done,) = work.push(RefUpdate(MAIN, work.line[5]))
     assert done.outcome is DONE
@@ -252,7 +255,7 @@ def test_a_repository_made_anew_where_something_can_be_done(work: Work) -> None:
     """The answer is no refusal, for one of the refs needs nothing; the other is planned again."""
     work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
     other = work.joint.remote(PATH, work.client)
-    other.push([RefUpdate(OTHER, work.line[0])], work.source, NEW)
+    other.push(PushRequest([RefUpdate(OTHER, work.line[0])], work.source, NEW))
     work.joint.network.take()
     tag, same = work.push(RefUpdate(TAG, work.line[3]), RefUpdate(OTHER, work.line[0]))
     assert (tag.outcome, same.outcome) == (DONE, UNCHANGED)
@@ -279,7 +282,7 @@ def test_parents_that_are_nowhere(work: Work) -> None:
 
     before = work.joint.tree()
     with pytest.raises(MissingParents) as caught:
-        work.remote.push([RefUpdate(MAIN, work.line[5])], Short(work.history), NEW)
+        work.remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], Short(work.history), NEW))
     assert caught.value.revisions == [work.line[4]]
     assert work.joint.tree() == before
 
@@ -343,7 +346,7 @@ def test_what_is_there_already_is_settled_by_the_refusal(work: Work, tmp_path: P
         def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:  # type: ignore[override]
             return Padded(super().plan(tips, haves))
 
-    (done,) = newcomer.push([RefUpdate(MAIN, tip)], Noisy(work.history), NEW)
+    (done,) = newcomer.push(PushRequest([RefUpdate(MAIN, tip)], Noisy(work.history), NEW)).refs
     assert done.outcome is UNCHANGED
     assert work.joint.network.counts().rounds == 1
     assert Knowledge(str(tmp_path), "hpss://x/").ref(MAIN) == known.ref(MAIN) is not None
@@ -371,18 +374,18 @@ def test_a_repository_of_another_system(work: Work) -> None:
     hg = type(NEW)("hg", (Kind("revision", "blake2b-128", True),), {})
     remote = work.joint.remote(PATH, work.client)
     with pytest.raises(WrongVcs) as caught:
-        remote.push([RefUpdate(MAIN, work.line[5])], work.source, hg)
+        remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, hg))
     assert (caught.value.vcs, caught.value.asked) == ("git sha1", "hg")
     assert not remote.knowledge.met
 
 
 def test_what_was_brought_is_told(work: Work) -> None:
-    pushed = work.remote.push_all([RefUpdate(MAIN, work.line[5])], [], work.source, NEW)
+    pushed = work.remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
     assert (pushed.revisions, pushed.created) == (2, False)
-    again = work.remote.push_all([RefUpdate(MAIN, work.line[1])], [], work.source, NEW)
+    again = work.remote.push(PushRequest([RefUpdate(MAIN, work.line[1])], work.source, NEW))
     assert (again.revisions, again.created, again.refs[0].outcome) == (0, False, Outcome.REFUSED)
     remote = work.joint.remote("another", work.client)
-    made = remote.push_all([RefUpdate(MAIN, work.line[5])], [], work.source, NEW)
+    made = remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
     assert (made.revisions, made.created) == (6, True)
 
 
@@ -424,7 +427,7 @@ def test_a_push_goes_as_a_bulk_stream_where_that_is_shorter(work: Work, monkeypa
     bulk = RequestFlag.BULK
     for tip, flags in ((alike[-1], bulk), (noise[0], RequestFlag.NONE), (much, bulk | RequestFlag.GRAPH_FIRST)):
         missing = work.history.ancestors([tip]) - work.history.ancestors([work.refs()[MAIN]])
-        (done,) = work.remote.push([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)
+        (done,) = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)).refs
         assert done.outcome is DONE
         assert work.refs()[MAIN] == tip
         assert sent[-1][0] & (bulk | RequestFlag.GRAPH_FIRST) == flags
@@ -446,7 +449,7 @@ def test_what_is_there_many_times_over_goes_as_it_lies(work: Work, monkeypatch: 
     tip = work.history.commit({f"{n}/logo": b"%d " % n + picture for n in range(200)}, [work.line[3]])
     assert len(work.history.segment(tip)) > (2 * len(picture) + BULK_ALLOWANCE) * MAX_BULK_RATIO
     for _ in range(2):
-        (done,) = work.remote.push([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)
+        (done,) = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)).refs
         assert done.error is None
     assert work.refs()[MAIN] == tip
     assert flags == [RequestFlag.BULK, RequestFlag.NONE, RequestFlag.NONE]
@@ -470,7 +473,7 @@ def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(
     monkeypatch.setattr(work.client, "request", noted)
     other = work.history.line(1, None, "elsewhere")
     tip = work.history.commit({"noise": random.Random(4).randbytes(80_000)}, other)
-    (done,) = work.remote.push([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)
+    (done,) = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)).refs
     assert isinstance(done.error, DivergedBranches)
     assert graphs == [encode_graph([work.history.announced(each) for each in (*other, tip)])]
 

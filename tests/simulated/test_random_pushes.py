@@ -16,6 +16,7 @@ from netem.effects import Cut
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.medium import MediumError
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
@@ -55,11 +56,13 @@ def expected(state: Mapping[bytes, bytes], update: RefUpdate) -> tuple[Outcome, 
         return (Outcome.REFUSED, "head-branch") if update.ref == MAIN else (Outcome.DONE, "")
     if old == update.tip:
         return Outcome.UNCHANGED, ""
-    if update.rule is Rule.LEASE and (old or b"") != (update.expected or b""):
+    if old is not None and update.create is Create.MUST:
+        return Outcome.REFUSED, "branch-exists"
+    if update.create is not Create.MUST and update.rule is Rule.LEASE and (old or b"") != (update.expected or b""):
         return Outcome.REFUSED, "stale-lease"
     if old is None:
         return (Outcome.REFUSED, "no-such-branch") if update.create is Create.NO else (Outcome.DONE, "")
-    if update.create is Create.MUST or update.rule is Rule.NEW:
+    if update.rule is Rule.NEW:
         return Outcome.REFUSED, "branch-exists"
     if update.rule is Rule.FF and old not in HISTORY.ancestors([update.tip]):
         return Outcome.REFUSED, "diverged"
@@ -112,7 +115,7 @@ class Pushes(RuleBasedStateMachine):
             after = before
             verdicts = [(Outcome.REFUSED, code if code else "not-done") for _, code in verdicts]
         try:
-            done = self.remotes[user].push(listed, self.source, NEW, atomic=atomic)
+            done = self.remotes[user].push(PushRequest(listed, self.source, NEW, atomic=atomic)).refs
         except OutcomeUnknown:
             assert self.joint.refs(PATH) in (before, after)
             self.refs = self.joint.refs(PATH)
@@ -154,7 +157,7 @@ class Pushes(RuleBasedStateMachine):
     def dry_run(self, user: int, listed: list[RefUpdate]) -> None:
         before = self.joint.refs(PATH)
         with contextlib.suppress(MediumError):
-            self.remotes[user].push(listed, self.source, NEW, check_only=True)
+            self.remotes[user].push(PushRequest(listed, self.source, NEW, check_only=True))
         assert self.joint.refs(PATH) == before
 
     @rule(user=users)

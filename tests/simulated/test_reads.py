@@ -18,6 +18,7 @@ from smartserver.client.call import Client
 from smartserver.client.content import Part
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import Content, RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchRepository, NoSuchRevisionNumber, Unsupported
@@ -233,7 +234,7 @@ def test_of_git_it_is_refused_by_name(stage: Stage) -> None:
     history = History()
     line = history.line(2)
     remote = RemoteRepository(stage.client, "gits", Knowledge(None, "hpss://h/gits", "gits"))
-    remote.push([RefUpdate(MAIN, line[1])], HistorySource(history), NewRepository(GIT, KINDS))
+    remote.push(PushRequest([RefUpdate(MAIN, line[1])], HistorySource(history), NewRepository(GIT, KINDS)))
     with pytest.raises(Unsupported, match="git sha1"):
         remote.read(refs=[MAIN])
     with pytest.raises(Unsupported, match="git sha1"):

@@ -13,6 +13,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer
 from smartserver.client.medium import ConnectionLost, Medium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchRepository
@@ -39,7 +40,7 @@ def test_it_is_as_a_server(remote: RemoteRepository, monkeypatch: pytest.MonkeyP
         remote.learn_refs()
     history = History()
     line = history.line(400)
-    done = remote.push([RefUpdate(MAIN, line[-1])], HistorySource(history), NewRepository(GIT, KINDS))
+    done = remote.push(PushRequest([RefUpdate(MAIN, line[-1])], HistorySource(history), NewRepository(GIT, KINDS))).refs
     assert [each.outcome for each in done] == [Outcome.DONE]
     pulled = remote.pull()
     assert sum(map(len, pulled.body)) == pulled.result.size

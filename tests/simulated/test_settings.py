@@ -9,10 +9,11 @@ from builders import MAIN, SETTINGS, History
 from simulated_joint import NEW, HistorySource, Joint
 
 from smartserver.client.call import Client
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.client.updates import RefUpdate
-from smartserver.errors import HeadBranch, StaleEntry
+from smartserver.errors import HeadBranch
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_configure import ConfigureRequest, ConfigureResult, repository_configure
@@ -35,7 +36,7 @@ def remote(joint: Joint, client: Client) -> RemoteRepository:
     line = history.line(3)
     remote = joint.remote(PATH, client)
     updates = [RefUpdate(MAIN, line[1]), RefUpdate(TOPIC, line[2])]
-    assert [each.error for each in remote.push(updates, HistorySource(history), NEW)] == [None, None]
+    assert [each.error for each in remote.push(PushRequest(updates, HistorySource(history), NEW)).refs] == [None, None]
     assert remote.knowledge.settings == SETTINGS == {"HEAD": MAIN}
     return remote
 
@@ -91,7 +92,7 @@ def test_whoever_knew_the_settings_learns_of_a_change(joint: Joint, client: Clie
             assert each.knowledge.settings == settings
     assert joint.refs().keys() == {MAIN, TOPIC}
     # Nothing is kept of it now.
-    remote.push([RefUpdate(MAIN, None)], HistorySource(History()))
+    remote.push(PushRequest([RefUpdate(MAIN, None)], HistorySource(History())))
     assert joint.refs().keys() == {TOPIC}
 
 
@@ -105,15 +106,3 @@ def test_a_repeat_is_told_what_the_first_was(joint: Joint, client: Client, remot
     remote.learn_refs()
     assert remote.knowledge.settings == {"HEAD": UNBORN}
     assert first.old == again.old == SETTINGS
-
-
-def test_of_two_who_expected_the_same_one_is_refused(joint: Joint, client: Client, remote: RemoteRepository) -> None:
-    for head, refused in ((TOPIC, False), (UNBORN, True)):
-        request = ConfigureRequest({"HEAD": head}, expected=dict(SETTINGS))
-        if refused:
-            with pytest.raises(StaleEntry):
-                client.call(repository_configure, request, PATH)
-        else:
-            client.call(repository_configure, request, PATH)
-    remote.learn_refs()
-    assert remote.knowledge.settings == {"HEAD": TOPIC}

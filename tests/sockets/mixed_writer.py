@@ -20,6 +20,7 @@ from pushing import NEW, Source
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import connect, parse_place
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.server.access import invoking_user
@@ -72,7 +73,7 @@ def main() -> None:
     with connected(way, url, *rest or [""]) as remote:
         for number in range(int(first), int(last)):
             update = RefUpdate(f"refs/heads/{name}".encode(), line[number])
-            (done,) = remote.push([update], Source(history), NEW)
+            (done,) = remote.push(PushRequest([update], Source(history), NEW)).refs
             assert done.outcome in (Outcome.DONE, Outcome.UNCHANGED), done
             print(number, flush=True)
 

@@ -10,6 +10,7 @@ from builders import GIT, KINDS, SETTINGS, History
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate, Updated
 from smartserver.records.model import Announced, Key, RevisionId
@@ -62,7 +63,7 @@ def connected(port: int, path: str = "p", folder: str | None = None) -> Iterator
 
 def push(remote: RemoteRepository, source: Source, ref: bytes, tip: bytes) -> Updated:
     """Move one ref forward."""
-    (done,) = remote.push([RefUpdate(ref, tip)], source, NEW)
+    (done,) = remote.push(PushRequest([RefUpdate(ref, tip)], source, NEW)).refs
     return done
 
 

@@ -40,7 +40,7 @@ from smartserver.client.medium import MediumError  # noqa: E402
 from smartserver.client.updates import Outcome  # noqa: E402
 from smartserver.errors import OutcomeUnknown  # noqa: E402
 from smartserver.store.repository import PackRepository  # noqa: E402
-from smartserver.verbs.repository_missing import MissingRequest, repository_missing  # noqa: E402
+from smartserver.verbs.repository_pull import PullRequest, repository_pull  # noqa: E402
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify  # noqa: E402
 from smartserver.verbs.server_ping import PingRequest, server_ping  # noqa: E402
 from smartserver.wire.connection import Connection, Role  # noqa: E402
@@ -216,14 +216,14 @@ def strangers(ports: list[int], seconds: float) -> None:
     end = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     verify = encode(message((repository_verify, VerifyRequest()), path=NAME))
-    missing = encode(message((repository_missing, MissingRequest(refs=[MAIN])), path=NAME))
+    pull = encode(message((repository_pull, PullRequest(refs=[MAIN])), path=NAME))
 
     def storm() -> None:
         client = Connection(Role.CLIENT)
         with socket.create_connection(("127.0.0.1", random.choice(ports)), 5) as connection:
             connection.settimeout(5)
             for number in range(1, MAX_OPEN_REQUESTS + 1):
-                connection.sendall(client.send(Request(number, verify if number % 2 else missing)))
+                connection.sendall(client.send(Request(number, verify if number % 2 else pull)))
                 connection.sendall(client.send(Cancel(number)))
                 counts["cancelled"] += 1
 

@@ -1,4 +1,4 @@
-"""server.held: what connections of a hostile client make a real server hold, against the table it promises."""
+"""What connections of a hostile client make a real server hold, against the table it promises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+import held_memory as held
 import pytest
 from builders import KINDS
 from dialogs import message
@@ -18,11 +19,10 @@ from smartserver.records.limits import MAX_ANNOUNCED, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import encode_segment
 from smartserver.records.varint import encode as varint
-from smartserver.server import held
 from smartserver.server.session import CANCELLED_HIGH
 from smartserver.vcs.git.system import BLOB, git_key
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, repository_get_parent_map
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
@@ -133,12 +133,12 @@ def test_the_largest_request(tmp_path: Path) -> None:
 
 def test_requests_that_are_cancelled_at_once(tmp_path: Path) -> None:
     """Each is answered; what the server holds of them is bounded, however many they are."""
-    ids = GetParentMapRequest([hashlib.sha1(b"%d" % number).digest() for number in range(4096)])
+    ids = PullRequest(ids=[hashlib.sha1(b"%d" % number).digest() for number in range(4096)])
     with Server(tmp_path) as server:
         before = peak(server)
         client = Hostile(server)
         for _ in range(10 * CANCELLED_HIGH):
-            number = client.ask((repository_verify, VerifyRequest()), (repository_get_parent_map, ids))
+            number = client.ask((repository_verify, VerifyRequest()), (repository_pull, ids))
             client.say(Cancel(number))
             if number % 64 == 0:
                 client.answer(number)

@@ -24,6 +24,7 @@ from serving import PATIENCE, Server, lanes
 from sshd import Sshd
 
 from smartserver.cli.main import group
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import RefUpdate
 from smartserver.store import swap
@@ -139,7 +140,7 @@ def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path, load: Load) -> 
 def push(remote: RemoteRepository, name: str, count: int) -> None:
     history = History()
     line = history.line(count, name=name)
-    remote.push([RefUpdate(f"refs/heads/{name}".encode(), line[-1])], Source(history), NEW)
+    remote.push(PushRequest([RefUpdate(f"refs/heads/{name}".encode(), line[-1])], Source(history), NEW))
 
 
 HOLD = """

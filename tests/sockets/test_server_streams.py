@@ -22,6 +22,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.store.repack import FEW_PACKS, MOST_PACKS
@@ -142,7 +143,7 @@ def test_many_connections_at_once(server: Server) -> None:
     with contextlib.ExitStack() as stack:
         remotes = [stack.enter_context(connected(server.port)) for _ in range(40)]
         for number, remote in enumerate(remotes):
-            (done,) = remote.push([RefUpdate(b"refs/heads/%d" % number, tip)], Source(history), NEW)
+            (done,) = remote.push(PushRequest([RefUpdate(b"refs/heads/%d" % number, tip)], Source(history), NEW)).refs
             assert done.outcome is Outcome.DONE
         for remote in remotes:
             assert len(b"".join(remote.pull().body)) == sum(len(history.segment(each)) for each in history.parents)
@@ -168,7 +169,7 @@ def test_ipv6(tmp_path: Path) -> None:
             first, second = history.line(1)[0], history.line(1, None, "other")[0]
             assert push(remote, Source(history), MAIN, first).outcome is Outcome.DONE
             # Loopback: a client on this machine may force.
-            (done,) = remote.push([RefUpdate(MAIN, second, Rule.FORCE)], Source(history), NEW)
+            (done,) = remote.push(PushRequest([RefUpdate(MAIN, second, Rule.FORCE)], Source(history), NEW)).refs
             assert done.outcome is Outcome.DONE
     finally:
         process.terminate()
@@ -198,7 +199,9 @@ def test_a_pipe_to_a_served_folder_may_do_what_its_user_may(tmp_path: Path) -> N
         remote = RemoteRepository(client, "p", Knowledge(None, "x"))
         assert push(remote, Source(history), MAIN, noise).outcome is Outcome.DONE
         updates = [RefUpdate(MAIN, line[0], Rule.FORCE), RefUpdate(b"refs/heads/x", noise)]
-        assert [done.outcome for done in remote.push(updates, Source(history), NEW)] == [Outcome.DONE] * 2
+        assert [done.outcome for done in remote.push(PushRequest(updates, Source(history), NEW)).refs] == [
+            Outcome.DONE
+        ] * 2
         assert push_none(remote, history) is Outcome.DONE
         assert remote.pull(ids=[line[3]], refs=[]).result.segments == 4
     assert pipes[0]._process.wait(PATIENCE) == 0
@@ -224,7 +227,7 @@ def test_packs_are_joined_by_a_server_of_one_push_after_its_client_left(tmp_path
 
 
 def push_none(remote: RemoteRepository, history: History) -> Outcome:
-    (done,) = remote.push([RefUpdate(b"refs/heads/x", None)], Source(history), NEW)
+    (done,) = remote.push(PushRequest([RefUpdate(b"refs/heads/x", None)], Source(history), NEW)).refs
     return done.outcome
 
 

@@ -58,7 +58,7 @@ def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
     To make what is there already, attributes included, is success; so it is made with others first.
     """
     return [
-        RefUpdate(HERE, tip, Rule.FORCE, Create.MUST, attributes=UNMADE),
+        RefUpdate(HERE, tip, create=Create.MUST, attributes=UNMADE),
         RefUpdate(HERE, tip, Rule.FF, Create.NO, attributes=attributes),
     ]
 

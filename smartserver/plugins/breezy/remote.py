@@ -14,7 +14,7 @@ from breezy.repository import Repository
 from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
-from smartserver.client.push import Changes, PushSource
+from smartserver.client.push import Changes, PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Pushed, RefUpdate
 from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
@@ -343,13 +343,22 @@ class Remote:
         *,
         is_likely: bool = False,
     ) -> Pushed:
-        """Send a change, all of it or nothing; to be called in `words`. `anew`, `is_likely`: as in
-        `RemoteRepository.push_all`.
+        """Send a change, all of it or nothing; to be called in `words`. `anew`, `is_likely`: as
+        `replan` and `is_likely` of `PushRequest`.
         """
         self.server.settle()
         with moving("Sending revisions") as self.repository.sent:
-            return self.repository.push_all(
-                updates, maps, source or Nothing(), new, atomic=True, bulk=True, anew=anew, is_likely=is_likely
+            return self.repository.push(
+                PushRequest(
+                    updates,
+                    source or Nothing(),
+                    new,
+                    maps,
+                    atomic=True,
+                    bulk=True,
+                    is_likely=is_likely,
+                    replan=anew,
+                )
             )
 
     def change(

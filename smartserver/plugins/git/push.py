@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from smartserver.client.plain import plain
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
@@ -54,7 +55,8 @@ def push(
         return lines
     new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
     try:
-        done = repository.push(updates, _Source(local), new, atomic=options.atomic, check_only=options.dry_run)
+        request = PushRequest(updates, _Source(local), new, atomic=options.atomic, check_only=options.dry_run)
+        done = repository.push(request).refs
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
     return lines + [line for updated in done for line in _report(location, repository.knowledge, local, updated)]

@@ -25,6 +25,7 @@ from uuid import uuid4
 from smartserver.cli.git_remote_run import serve
 from smartserver.cli.session import client_for
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import RefUpdate
 from smartserver.plugins.git.fetch import Fetch
@@ -134,7 +135,7 @@ class Bridge:
                     for name, key in wanted.items()
                     if present.get(name) != key
                 ]
-                done = remote.push(updates, Source(local))
+                done = remote.push(PushRequest(updates, Source(local))).refs
                 self._set_head(remote, head)
         failed = [f"{each.update.ref!r}: {each.error}" for each in done if each.error]
         if failed:

@@ -1,4 +1,4 @@
-"""smartserver.cli.push, smartserver.cli.pull, smartserver.cli.copying: one repository of ours copied into another."""
+"""cli.push, cli.pull, cli.copying, client.copy: one repository of ours copied into another."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
 from stored import pack_of, stored
 
-from smartserver.cli.copying import OFTEN, QUIET, Passed, Shown, Side, _parts, bring, report
+from smartserver.cli.copying import OFTEN, QUIET, Shown, _parts, between, report
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace
 from smartserver.client import link
+from smartserver.client.body import Passed, SourceFailed
 from smartserver.client.call import Client
+from smartserver.client.copy import Side, pull
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import Pulled, RemoteRepository
@@ -35,7 +37,6 @@ from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.verbs.repository_pull import PullResult
 from transports.errors import TransportFailed
 from transports.local import LocalTransport
 
@@ -149,6 +150,21 @@ def test_of_what_is_refused_nothing_is_counted(
     assert why(partly).startswith("refs/heads/main: ")
     assert partly.stdout == "2 revisions, 1 ref\n    refs/heads/other\n"
     assert refs(there) == {**refs(folder), OTHER: line[0]}
+
+
+def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
+    def create(transaction: RepositoryTransaction) -> bytes:
+        transaction.create("git sha1", KINDS, {"HEAD": MAIN})
+        return b""
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    PackRepository(LocalTransport(empty)).commit(os.urandom(16), 0, "tester", create)
+    for command in ("push", "pull"):
+        there = tmp_path / command
+        assert run(command, str(empty), str(there)).stdout == "0 revisions, 0 refs (a new repository)\n"
+        assert opened(there).view.refs() == {}
+        assert run(command, str(empty), str(there)).stdout == "nothing new\n"
 
 
 def test_what_was_made_is_said_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
@@ -371,26 +387,25 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
         there = RemoteRepository(client, "", Knowledge(None, "far"))
         here = RemoteRepository(other, "mine", Knowledge(None, "near"))
         there.learn_refs()
-        pull = there.pull
+        pulls = there.pull
 
         def then_break(*arguments: Any, **options: Any) -> Pulled:
-            pulled = pull(*arguments, **options)
+            pulled = pulls(*arguments, **options)
             media[-1].left = 100
             return pulled
 
         there.pull = then_break  # type: ignore[method-assign]
-        with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"):
-            bring(Side("far", there), Side("near", here), (), force=False)
+        with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"), between("far", "near"):
+            pull(Side("far", there), Side("near", here), (), Shown("pull", False), force=False)
         with pytest.raises(NoSuchRepository):
             here.learn_refs()
     assert len(media) == 1
 
 
 def test_what_came_is_passed_on_once() -> None:
-    pulled = Pulled(PullResult(segments=2, size=4), iter([b"ab", b"cd"]))
-    passed = Passed("far", pulled, Shown("pull", False))
+    passed = Passed(iter([b"ab", b"cd"]), 2, 4, Shown("pull", False))
     assert list(passed()) == [(b"ab", 0), (b"cd", 2)]
-    with pytest.raises(CommandError, match=r"^far: what it sent cannot be passed on twice"):
+    with pytest.raises(SourceFailed, match=r"^what it sent cannot be passed on twice"):
         list(passed())
 
 

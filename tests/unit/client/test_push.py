@@ -28,7 +28,7 @@ from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
 from smartserver.client import body as client_body
 from smartserver.client.body import Nothing
 from smartserver.client.medium import CannotConnect
-from smartserver.client.push import PLANS
+from smartserver.client.push import PLANS, PushRequest
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import (
     AccessDenied,
@@ -53,7 +53,7 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
-from smartserver.verbs.repository_missing import MissingResult
+from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.limits import BULK_BYTES, GRAPH_FIRST_THRESHOLD
@@ -66,7 +66,7 @@ from transports.errors import CodedError
 def test_what_is_known_is_not_sent_and_nothing_is_made() -> None:
     server, source = Server([saying(done(SetLastRevisionResult([TIP])))]), Source()
     there = remote(server, state(TIP))
-    (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    (updated,) = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
     assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
     assert source.haves == [[TIP]]
     assert requests(server) == [["Branch.set_last_revision"]]
@@ -76,13 +76,13 @@ def test_what_is_sent_is_reported_in_bytes() -> None:
     there = remote(Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))]), state(OLD))
     told: list[tuple[int, int, int]] = []
     there.sent = lambda *sent: told.append(sent)
-    there.push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    there.push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
     assert told == [(len(b"segment of " + TIP), 1, 1)]
 
 
 def test_known_revisions_are_planned_around() -> None:
     server, source = Server([saying((KnownRevisions([TIP]), state(OLD)), MOVED)]), Source()
-    (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
+    (updated,) = remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
     assert (updated.outcome, updated.old) == (Outcome.DONE, OLD)
     assert source.haves == [[], [TIP, OLD]]
     assert requests(server) == [
@@ -96,7 +96,7 @@ def test_the_last_plan_announces_nothing_so_that_nobody_can_defeat_each(monkeypa
     monkeypatch.setattr(client_body, "GRAPH_FIRST_THRESHOLD", 0)
     known = (KnownRevisions([OTHER]), state(OLD))
     server = Server([saying(known, known, known, done(InsertPackResult(1), SetLastRevisionResult([OLD])))])
-    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    (updated,) = remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW)).refs
     assert updated.outcome is Outcome.DONE
     heard = [event for connection in server.connections for event in connection.heard]
     flags = [msgspec.msgpack.decode(event.payload)[4] for event in heard if isinstance(event, Request)]
@@ -105,7 +105,7 @@ def test_the_last_plan_announces_nothing_so_that_nobody_can_defeat_each(monkeypa
 
 def test_known_revisions_that_are_already_the_tip_settle_it() -> None:
     server, source = Server([saying((KnownRevisions([TIP]), state(TIP)))]), Source()
-    (updated,) = remote(server).push([RefUpdate(MAIN, TIP)], source, NEW)
+    (updated,) = remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
     assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
     assert len(requests(server)) == 1
 
@@ -116,14 +116,18 @@ def test_an_absent_ref_that_is_to_be_deleted_at_a_tip_is_not_settled() -> None:
         WireOutcome(Status.REFUSED, fault=fault_of(StaleLease(TOPIC, OLD, b""))),
     ]
     server = Server([saying((KnownRevisions([TIP]), state(TIP)), encode(ReplyMessage(outcomes)))])
-    updated = remote(server).push([RefUpdate(MAIN, TIP), RefUpdate(TOPIC, None, expected=OLD)], Source(), NEW)
+    updated = (
+        remote(server)
+        .push(PushRequest([RefUpdate(MAIN, TIP), RefUpdate(TOPIC, None, expected=OLD)], Source(), NEW))
+        .refs
+    )
     assert [each.outcome for each in updated] == [Outcome.UNCHANGED, Outcome.REFUSED]
 
 
 def test_a_missing_base_is_left_out() -> None:
     moved = done(InsertPackResult(1), SetLastRevisionResult([OLD]))
     server = Server([saying(MissingBase([OTHER]), moved)])
-    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+    (updated,) = remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW)).refs
     assert updated.outcome is Outcome.DONE
     bodies = [b"".join(chunks) for chunks in _bodies(server)]
     assert bodies == [b"segment of " + TIP, b"segment of " + TIP + OTHER]
@@ -144,14 +148,14 @@ def test_missing_parents_make_only_the_present_refs_count_and_once() -> None:
     server, source = Server([saying((error, state(OTHER, 7)), (error, state(OTHER, 7)))]), Source()
     there = remote(server, state(OLD))
     with pytest.raises(MissingParents):
-        there.push([RefUpdate(MAIN, TIP)], source, NEW)
+        there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW))
     assert source.haves == [[OLD], [OTHER]]
 
 
 def test_a_repository_that_is_gone_is_made_anew() -> None:
     server, source = Server([saying(NoSuchRepository("project"), MADE)]), Source()
     there = remote(server, state(TIP))
-    (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW)
+    (updated,) = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
     assert updated.outcome is Outcome.DONE
     assert source.haves == [[TIP], []]
     assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
@@ -161,7 +165,7 @@ def test_a_repository_made_anew_for_another_system_refuses_to_be_made() -> None:
     there_now = msgspec.structs.replace(state(OTHER, 7), vcs="bzr 2a", incarnation=bytes(16))
     server = Server([saying((CorruptRecord(b"", b"", "malformed"), there_now), WrongVcs("project", "bzr 2a", NEW.vcs))])
     with pytest.raises(WrongVcs):
-        remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+        remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
     assert [each[0] for each in requests(server)] == ["Repository.insert_pack", "Repository.create"]
 
 
@@ -173,7 +177,7 @@ def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:
         assert there.knowledge.refs() == {}, "it is known what there is"
         return [RefUpdate(TOPIC, TIP)], []
 
-    pushed = there.push_all([RefUpdate(MAIN, TIP)], [], source, NEW, anew=anew)
+    pushed = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW, replan=anew))
     assert [each.update.ref for each in pushed.refs] == [TOPIC]
 
 
@@ -196,29 +200,29 @@ def long(monkeypatch: pytest.MonkeyPatch) -> LongSource:
 
 def test_what_is_there_is_asked_before_a_long_push_to_where_something_is_likely(long: LongSource) -> None:
     """Of the newest ones each is asked for, then some."""
-    there = done(MissingResult([], 0, bytes([0b1000]), b""), state=state(OTHER))
+    there = done(PullResult(common=bytes([0b1000])), state=state(OTHER))
     moved = done(InsertPackResult(1), SetLastRevisionResult([OTHER]))
     server = Server([saying(there, moved)])
-    (pushed,) = remote(server).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True).refs
+    (pushed,) = remote(server).push(PushRequest([RefUpdate(MAIN, LONG[-1])], long, NEW, is_likely=True)).refs
     assert pushed.outcome is Outcome.DONE
-    assert requests(server) == [["Repository.missing"], ["Repository.insert_pack", "Branch.set_last_revision"]]
+    assert requests(server) == [["Repository.pull"], ["Repository.insert_pack", "Branch.set_last_revision"]]
     assert long.haves == [[], [OTHER, LONG[-4]]]
 
 
 @pytest.mark.parametrize("answer", [NoSuchRepository("project"), AccessDenied("project", "no")])
 def test_a_repository_that_was_likely_and_is_not_there_is_made(answer: CodedError, long: LongSource) -> None:
     server = Server([saying(answer, MADE)])
-    (pushed,) = remote(server).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True).refs
+    (pushed,) = remote(server).push(PushRequest([RefUpdate(MAIN, LONG[-1])], long, NEW, is_likely=True)).refs
     assert pushed.outcome is Outcome.DONE
-    assert [each[0] for each in requests(server)] == ["Repository.missing", "Repository.create"]
+    assert [each[0] for each in requests(server)] == ["Repository.pull", "Repository.create"]
 
 
 def test_nothing_is_asked_before_a_short_push_or_one_to_a_repository_that_is_known(long: LongSource) -> None:
     server = Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))])
-    remote(server, state(OLD)).push_all([RefUpdate(MAIN, LONG[-1])], [], long, NEW, is_likely=True)
+    remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, LONG[-1])], long, NEW, is_likely=True))
     short = Server([saying(done(CreateResult(True), SetLastRevisionResult([])))])
-    remote(short).push_all([RefUpdate(MAIN, None)], [], Nothing(), NEW, is_likely=True)
-    assert ["Repository.missing"] not in [*requests(server), *requests(short)]
+    remote(short).push(PushRequest([RefUpdate(MAIN, None)], Nothing(), NEW, is_likely=True))
+    assert ["Repository.pull"] not in [*requests(server), *requests(short)]
 
 
 @pytest.mark.parametrize(
@@ -233,9 +237,9 @@ def test_only_a_stream_that_becomes_too_long_is_sent_again_as_it_lies(
     there = remote(server, state(OLD))
     if sent == 1:
         with pytest.raises(LimitExceeded):
-            there.push([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk)
+            there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk))
     else:
-        (updated,) = there.push([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk)
+        (updated,) = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk)).refs
         assert updated.outcome is Outcome.DONE
     assert len(requests(server)) == sent
 
@@ -243,7 +247,7 @@ def test_only_a_stream_that_becomes_too_long_is_sent_again_as_it_lies(
 def test_it_is_given_up_in_the_end() -> None:
     server, source = Server([saying(*[MissingBase([OTHER])] * PLANS)]), Source()
     with pytest.raises(MissingBase):
-        remote(server, state(OLD)).push([RefUpdate(MAIN, TIP)], source, NEW)
+        remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW))
     assert len(source.haves) == PLANS
 
 
@@ -255,7 +259,7 @@ def test_each_update_has_its_own_outcome() -> None:
     ]
     server = Server([saying(encode(ReplyMessage(outcomes)))])
     updates = [RefUpdate(ref, None) for ref in (MAIN, TOPIC, b"refs/tags/a")]
-    first, second, third = remote(server, state(OLD)).push(updates, Source())
+    first, second, third = remote(server, state(OLD)).push(PushRequest(updates, Source())).refs
     assert (first.outcome, first.old) == (Outcome.DONE, OLD)
     assert second.outcome is Outcome.REFUSED
     assert isinstance(second.error, NoSuchBranch)
@@ -294,7 +298,7 @@ def test_what_was_done_is_told_though_the_rest_fails(then: Answering | Exception
 
     server = Server([first, then])
     updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, TIP), RefUpdate(LATE, TIP)]
-    deleted, *moved = remote(server, state(TIP)).push(updates, Source(), NEW)
+    deleted, *moved = remote(server, state(TIP)).push(PushRequest(updates, Source(), NEW)).refs
     assert (deleted.outcome, deleted.old) == (Outcome.DONE, OLD)
     assert [each.outcome for each in moved] == [Outcome.REFUSED] * 2
     assert [type(each.error) for each in moved] == [error] * 2
@@ -310,7 +314,7 @@ def test_when_all_are_refused_those_that_were_not_tried_are_not_done() -> None:
 
     server = Server([answering])
     updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, None)]
-    first, second = remote(server, state(OLD)).push(updates, Source(), atomic=True)
+    first, second = remote(server, state(OLD)).push(PushRequest(updates, Source(), atomic=True)).refs
     assert isinstance(first.error, NoSuchBranch)
     assert isinstance(second.error, NotDone)
     assert server.connections[0].request.flags == int(RequestFlag.ATOMIC)
@@ -318,7 +322,7 @@ def test_when_all_are_refused_those_that_were_not_tried_are_not_done() -> None:
 
 def test_one_refused_update_has_the_error_of_the_request() -> None:
     server = Server([saying(AccessDenied("push", "read only"))])
-    (updated,) = remote(server, state(OLD)).push([RefUpdate(MAIN, None)], Source())
+    (updated,) = remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, None)], Source())).refs
     assert updated.outcome is Outcome.REFUSED
     assert isinstance(updated.error, AccessDenied)
 
@@ -326,14 +330,14 @@ def test_one_refused_update_has_the_error_of_the_request() -> None:
 def test_a_request_refused_as_a_whole_is_raised() -> None:
     server = Server([saying(AccessDenied("push", "read only"))])
     with pytest.raises(AccessDenied):
-        remote(server, state(OLD)).push([RefUpdate(MAIN, None), RefUpdate(TOPIC, None)], Source())
+        remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, None), RefUpdate(TOPIC, None)], Source()))
 
 
 def test_nothing_is_learnt_of_a_repository_of_another_system() -> None:
     server = Server([saying((WrongVcs("project", "brz", "git sha1"), state(OTHER)))])
     there = remote(server)
     with pytest.raises(WrongVcs):
-        there.push([RefUpdate(MAIN, TIP)], Source(), NEW)
+        there.push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
     assert not there.knowledge.met
 
 
@@ -344,7 +348,7 @@ def test_a_push_that_may_have_been_made_says_so() -> None:
 
     server = Server([dying])
     with pytest.raises(OutcomeUnknown):
-        remote(server).push([RefUpdate(MAIN, TIP)], Source(), NEW)
+        remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
 
 
 def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() -> None:
@@ -359,4 +363,4 @@ def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() ->
     for check_only, error in ((False, OutcomeUnknown), (True, RemoteProtocolError)):
         there = remote(Server([answering]), state(OLD))
         with pytest.raises(error, match="expected tips of"):
-            there.push([RefUpdate(MAIN, None)], Source(), check_only=check_only)
+            there.push(PushRequest([RefUpdate(MAIN, None)], Source(), check_only=check_only))

@@ -10,8 +10,9 @@ from git_local import FakeLocal
 
 from smartserver.client.body import Sent
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import Pulled, RemoteRepository
-from smartserver.client.updates import Outcome, RefUpdate, Updated
+from smartserver.client.updates import Outcome, Pushed, RefUpdate, Updated
 from smartserver.client.url import Location
 from smartserver.errors import (
     NoSuchRepository,
@@ -72,16 +73,16 @@ class FakeRemote:
             raise self._pull
         return self._pull
 
-    def push(self, updates: Sequence[RefUpdate], source: object, new: object, **flags: bool) -> list[Updated]:
-        self.asked.append(flags)
+    def push(self, request: PushRequest) -> Pushed:
+        self.asked.append({"atomic": request.atomic, "check_only": request.check_only})
         self.sent(36_000_000, 0, 1)
         self.sent(72_000_000, 1, 1)
-        self.pushed = list(updates)
+        self.pushed = list(request.updates)
         if isinstance(self._answers, Exception):
             raise self._answers
         if self._answers is not None:
-            return list(self._answers)
-        return [Updated(update, Outcome.DONE) for update in updates]
+            return Pushed(list(self._answers), [])
+        return Pushed([Updated(update, Outcome.DONE) for update in request.updates], [])
 
 
 class Conversation:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import FakeLocal, key
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.updates import RefUpdate, Updated
+from smartserver.client.push import PushRequest
+from smartserver.client.updates import Pushed
 from smartserver.errors import (
     WrongVcs,
 )
@@ -197,10 +197,10 @@ def test_a_mirror_tells_of_refs_it_did_not_know() -> None:
     )
     push = remote.push
 
-    def changed_meanwhile(updates: Sequence[RefUpdate], source: object, new: object, **flags: bool) -> list[Updated]:
+    def changed_meanwhile(request: PushRequest) -> Pushed:
         remote._refs = {MAIN: key(1), b"refs/heads/theirs": key(2)}
         remote._learn()
-        return push(updates, source, new, **flags)
+        return push(request)
 
     remote.push = changed_meanwhile  # type: ignore[method-assign]
     assert conversation.run() == ["? refs/heads/main", "", "ok refs/heads/main", ""]

@@ -1,23 +1,18 @@
-"""server.executor, server.threads: steps in order, never two at once, on any executor."""
+"""server.executor, server.threads: work elsewhere, whose end is told where it was asked for."""
 
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
-from dialogs import Lanes, SteppedExecutor
 
 from smartserver.server import threads
-from smartserver.server.executor import NOBODY, InlineExecutor, Lane, Strand
+from smartserver.server.executor import InlineExecutor, Lane
 from smartserver.server.fair import Client
 from smartserver.server.threads import THREADS, ThreadExecutor
-
-T = TypeVar("T")
 
 
 def test_inline_is_at_once() -> None:
@@ -26,87 +21,6 @@ def test_inline_is_at_once() -> None:
     executor.run(lambda: 3, told.append)
     executor.soon(lambda: told.append(4))
     assert told == [3, 4]
-
-
-def test_steps_run_in_order_and_one_at_a_time() -> None:
-    executor = SteppedExecutor()
-    strand = Strand(executor)
-    told: list[object] = []
-    for number in range(3):
-        strand.submit(lambda number=number: number, told.append)  # type: ignore[misc]
-        assert len(executor.waiting) == 1
-    executor.run_all()
-    assert told == [0, 1, 2]
-
-
-def test_two_strands_do_not_wait_for_each_other() -> None:
-    executor = SteppedExecutor()
-    told: list[str] = []
-    for name in "ab":
-        strand = Strand(executor)
-        strand.submit(lambda: None, lambda _, name=name: told.append(name))  # type: ignore[misc]
-        strand.submit(lambda: None, lambda _, name=name: told.append(name))  # type: ignore[misc]
-    assert len(executor.waiting) == 2
-    executor.run_all()
-    assert told == ["a", "b", "a", "b"]
-
-
-def test_a_step_begins_after_what_was_said_of_the_one_before() -> None:
-    strand = Strand(InlineExecutor())
-    told: list[str] = []
-
-    def first(_: None) -> None:
-        told.append("first is done")
-        strand.submit(lambda: told.append("second"), lambda _: told.append("second is done"))
-        told.append("first has said so")
-
-    strand.submit(lambda: told.append("first"), first)
-    assert told == ["first", "first is done", "first has said so", "second", "second is done"]
-
-
-def test_many_steps_at_once_do_not_nest() -> None:
-    """An executor that finishes before `run` returns costs no stack, however many steps follow each other."""
-    count = 10 * sys.getrecursionlimit()
-    strand = Strand(InlineExecutor())
-    told: list[int] = []
-
-    def each(number: int) -> None:
-        told.append(number)
-        if number + 1 < count:
-            strand.submit(lambda: number + 1, each)
-
-    strand.submit(lambda: 0, each)
-    assert told == list(range(count))
-
-
-def test_many_waiting_steps_do_not_nest() -> None:
-    """Nor do those that wait behind a slow one, when what follows is done at once."""
-    slow, inline = SteppedExecutor(), InlineExecutor()
-    told: list[int] = []
-
-    class Mixed(SteppedExecutor):
-        """Only its first work has to wait."""
-
-        def run(
-            self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
-        ) -> None:
-            (inline if slow.waiting or told else slow).run(work, done)
-
-    strand = Strand(Mixed())
-    for number in range(10 * sys.getrecursionlimit()):
-        strand.submit(lambda number=number: number, told.append)  # type: ignore[misc]
-    assert told == []
-    slow.run_all()
-    assert told == list(range(10 * sys.getrecursionlimit()))
-
-
-def test_the_lane_is_passed_on() -> None:
-    executor = Lanes()
-    strand = Strand(executor)
-    strand.submit(lambda: None, lambda _: None)
-    strand.submit(lambda: None, lambda _: None, Lane.LONG)
-    executor.run_all()
-    assert executor.lanes == [Lane.QUICK, Lane.LONG]
 
 
 # -- threads

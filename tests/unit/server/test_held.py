@@ -3,14 +3,13 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
+import held_memory as held
 import msgspec
+from held_memory import RESULT_TIMES, TABLE
 
 from smartserver.records import limits
-from smartserver.records.model import Parent
-from smartserver.server import held
-from smartserver.server.held import RESULT_TIMES, TABLE
 from smartserver.store import blocks, verify_workers
-from smartserver.verbs.repository_get_parent_map import ParentField
+from smartserver.verbs.map_update import EntryOutcome, Verdict
 
 
 def test_the_documentation_shows_the_table() -> None:
@@ -32,9 +31,7 @@ def test_the_table_has_the_processes_of_a_verification() -> None:
 def test_a_result_takes_some_times_its_bytes() -> None:
     tracemalloc.start()
     try:
-        parents = [Parent(number.to_bytes(20, "big")) for number in range(20_000)]
-        fields = [ParentField(parent.id, parent.absent) for parent in parents]
-        encoded = msgspec.msgpack.encode(fields)
+        encoded = msgspec.msgpack.encode([EntryOutcome(Verdict.DONE) for _ in range(20_000)])
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -23,6 +23,7 @@ from smartserver.errors import (
 )
 from smartserver.server import dispatch
 from smartserver.server.access import Access, invoking_user
+from smartserver.server.asked import Asked
 from smartserver.server.dispatch import (
     CallContext,
     NoRepository,
@@ -35,17 +36,18 @@ from smartserver.server.dispatch import (
     internal,
     prepare,
 )
-from smartserver.store.model import Transaction, VerifyReport
+from smartserver.server.site import Site
+from smartserver.store.model import Transaction
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, ServerFacts, verb
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, verb
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
-from smartserver.verbs.rules import Create, Rule
+from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.messages import Call, Request, RequestFlag, Status, named
 from transports.errors import NoSpace
@@ -54,7 +56,6 @@ PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
 INSERT: tuple[AnyVerb, Arguments] = (repository_insert_pack, InsertPackRequest())
 PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
 VERIFY: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
-FACTS = ServerFacts("1.2", ("Server.ping",))
 
 
 def refusal(request: Request) -> str:
@@ -163,11 +164,15 @@ def context(
     served: Served, access: Access | None = None, *, early: bool = False, may_create: bool = True
 ) -> CallContext:
     transaction = served.repository().begin(numbered(1), "tester")
-    user = access or invoking_user("tester")
-    return CallContext(transaction, user, FACTS, PATH, PATH, early=early, may_create=may_create)
+    return CallContext(transaction, asked_for(served, access, may_create=may_create), early=early)
 
 
-def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: Create = Create.YES) -> tuple[AnyVerb, Arguments]:
+def asked_for(served: Served, access: Access | None = None, path: str = PATH, *, may_create: bool = True) -> Asked:
+    site = Site(served.transport, may_create=may_create)
+    return Asked(site, access or invoking_user("tester"), prepare(message(PING, path=path)), lambda *_: None)
+
+
+def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -> tuple[AnyVerb, Arguments]:
     return branch_set_last_revision, SetLastRevisionRequest(ref, tip, rule, create)
 
 
@@ -179,7 +184,7 @@ def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
     calls = [
         set_ref(b"refs/heads/one", line[1]),
         set_ref(MAIN, line[1]),
-        set_ref(b"refs/heads/two", line[2], create=Create.NO),
+        set_ref(b"refs/heads/two", line[2], create=False),
     ]
     outcomes = decide(prepare(message(*calls)), context(served))
     assert [outcome.status for outcome in outcomes] == [Status.DONE, Status.REFUSED, Status.REFUSED]
@@ -191,7 +196,7 @@ def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
 def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
     calls = [
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[1])),
-        set_ref(b"refs/heads/one", line[2], create=Create.NO),
+        set_ref(b"refs/heads/one", line[2], create=False),
         (branch_delete, BranchDeleteRequest(b"refs/heads/one", line[2])),
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[0])),
     ]
@@ -200,7 +205,7 @@ def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None
 
 def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
     with pytest.raises(Refused) as caught:
-        run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=Create.NO))
+        run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=False))
     assert caught.value.fault.code == "refused"
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
 
@@ -303,15 +308,11 @@ def test_a_fault_is_code_and_arguments() -> None:
 
 def test_the_context(served: Served) -> None:
     made = context(served, early=True)
-    assert (made.path, made.at, made.server, made.early) == (PATH, PATH, FACTS, True)
+    assert (made.path, made.at, made.server, made.early) == (PATH, PATH, served.site.facts, True)
     assert made.transaction.exists
+    assert made.verify().problems == ()
     with pytest.raises(NoSuchRepository):
-        made.verify()
-    report = VerifyReport(1, 2, 3, 4, ())
-    with_verify = CallContext(
-        made.transaction, invoking_user("x"), FACTS, "project/x", "project", verify=lambda: report
-    )
-    assert with_verify.verify() is report
+        CallContext(made.transaction, asked_for(served, path="nowhere")).verify()
     plan = made.transaction.plan_pull([], [])
     made.stream(plan)
     assert made.plan is plan
@@ -327,7 +328,7 @@ def test_a_server_that_makes_no_repositories(served: Served) -> None:
 
 def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> None:
     transaction = served.repository("").begin(numbered(1), "tester")
-    made = CallContext(transaction, invoking_user("tester"), FACTS, "", "")
+    made = CallContext(transaction, asked_for(served, path=""))
     with pytest.raises(AccessDenied, match="it needs a name below"):
         made.require(Permission.CREATE)
     made.require(Permission.CREATE, b"refs/heads/x")

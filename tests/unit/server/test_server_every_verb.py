@@ -20,10 +20,8 @@ from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, 
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
 from smartserver.verbs.repository_configure import ConfigureRequest
 from smartserver.verbs.repository_delete import DeleteRequest
-from smartserver.verbs.repository_get_parent_map import GetParentMapRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest
 from smartserver.verbs.repository_list import ListRequest
-from smartserver.verbs.repository_missing import MissingRequest
 from smartserver.verbs.repository_open import OpenRequest
 from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest
@@ -62,10 +60,8 @@ CASES = {
     "Repository.configure": Case(lambda line: ConfigureRequest({"description": b"x"}), R, W, F),
     "Repository.create": Case(lambda line: CREATE, R, W, C, path="another"),
     "Repository.delete": Case(lambda line: DeleteRequest(), R, W, D),
-    "Repository.get_parent_map": Case(lambda line: GetParentMapRequest([line[1]]), R),
     "Repository.insert_pack": Case(lambda line: InsertPackRequest(), R, W),
     "Repository.list": Case(lambda line: ListRequest(refs=True), R),
-    "Repository.missing": Case(lambda line: MissingRequest([MAIN], mine=line), R),
     "Repository.open": Case(lambda line: OpenRequest(), R, path="project/below"),
     "Repository.pack": Case(lambda line: PackRequest(), R, W),
     "Repository.pull": Case(lambda line: PullRequest(), R),

@@ -7,7 +7,8 @@ from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, code, set_ref
 
-from smartserver.server import exchange, progress
+from smartserver.server import progress
+from smartserver.server.request import ServedRequest
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import Body, End, Error, Progress, Reply, Request
 from smartserver.wire.messages import RequestFlag, decode_progress, encode
@@ -34,7 +35,7 @@ def test_progress_is_said_twice_a_second(served: Served) -> None:
     dialog = Dialog(served.site)
     dialog.begin(message(INSERT, flags=RequestFlag.BODY))
     said: list[Progress] = []
-    (made,) = dialog.session._exchanges.values()
+    (made,) = dialog.session._requests.values()
     dialog.session.send = said.append  # type: ignore[method-assign, assignment]
     for done in range(10):
         made._progress.tell("upkeep", done, 10)
@@ -58,7 +59,7 @@ def test_the_end_of_what_was_said_is_said(served: Served) -> None:
     dialog = Dialog(served.site)
     dialog.begin(message(INSERT, flags=RequestFlag.BODY))
     said: list[Progress] = []
-    (made,) = dialog.session._exchanges.values()
+    (made,) = dialog.session._requests.values()
     dialog.session.send = said.append  # type: ignore[method-assign, assignment]
     for phase, done, total in [("a", 1, 9), ("a", 2, 9), ("a", 9, 9), ("a", 9, 9), ("b", 9, 9), ("c", 0, 0)]:
         made._progress.tell(phase, done, total)
@@ -127,7 +128,7 @@ def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: li
 
 def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
     dialog = Dialog(served.site)
-    made = exchange.Exchange(dialog.session, 1)
+    made = ServedRequest(dialog.session, 1)
     dialog.send(Request(1, encode(message(PING, path=""))))
     before = len(dialog.heard)
     made._answered = True

@@ -1,4 +1,4 @@
-"""server.session, server.exchange: the requests of one connection, one by one and several at once."""
+"""server.session, server.request: the requests of one connection, one by one and several at once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from dialogs import CREATE, Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import CorruptFile
-from smartserver.server import exchange, progress, session
+from smartserver.server import progress, request, session
 from smartserver.server.work import RequestWork
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import HEADER
+from smartserver.store.upload import Upload
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import repository_create
@@ -109,7 +110,7 @@ def test_a_request_in_several_frames(dialog: Dialog) -> None:
 def test_a_request_over_the_limit_is_refused_when_it_is_over(
     dialog: Dialog, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "MAX_REQUEST", 2 * MAX_FRAME)
+    monkeypatch.setattr(request, "MAX_REQUEST", 2 * MAX_FRAME)
     assert not dialog.send(Request(1, bytes(2 * MAX_FRAME), more=True))
     assert not dialog.send(Request(1, bytes(MAX_FRAME), more=True))
     (error,) = dialog.send(Request(1, b"end"))
@@ -188,7 +189,7 @@ def test_a_pull_beside_an_upload(served: Served, line: list[bytes]) -> None:
 def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
     served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "PIECE", 300)
+    monkeypatch.setattr(request, "PIECE", 300)
     reads: list[int] = []
     read = SegmentReader.read
 
@@ -213,7 +214,7 @@ def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
 
 
 def test_writing_pauses_between_two_pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "PIECE", 300)
+    monkeypatch.setattr(request, "PIECE", 300)
     dialog = Dialog(served.site)
     write = dialog.write
 
@@ -259,7 +260,7 @@ def test_reading_pauses_while_requests_wait(served: Served, monkeypatch: pytest.
     """Whether it is their decoding that waits or their answers; only what is counted keeps them from filling memory."""
     monkeypatch.setattr(session, "BACKLOG_HIGH", 350_000)
     monkeypatch.setattr(session, "BACKLOG_LOW", 150_000)
-    monkeypatch.setattr(exchange, "LARGE_REQUEST", 0 if large else 1 << 20)
+    monkeypatch.setattr(request, "LARGE_REQUEST", 0 if large else 1 << 20)
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
     numbers = [dialog.begin(padded(PULL if number == 2 else PING)) for number in range(3)]
@@ -312,7 +313,7 @@ def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     body = served.history.body(line[4:6])
     dialog.send(Body(number, body[:-10]))
     assert served.files() != before
-    monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
+    monkeypatch.setattr(Upload, "write", lambda *_: 1 / 0)
     dialog.send(Body(number, body[-10:]))
     assert code(dialog.answer(number)) == "internal"
     assert dialog.session._backlog == 0
@@ -325,7 +326,7 @@ def test_a_bug_in_giving_up_is_said_once(
     dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    monkeypatch.setattr(RequestWork, "take", lambda *_: 1 / 0)
+    monkeypatch.setattr(Upload, "write", lambda *_: 1 / 0)
     monkeypatch.setattr(RequestWork, "abandon", lambda *_: 1 / 0)
     dialog.send(Body(number, b"x"))
     assert code(dialog.answer(number)) == "internal"
@@ -400,7 +401,7 @@ def test_a_verification_ends_with_the_wish_for_it(served: Served, monkeypatch: p
 def large(line: list[bytes], calls: int = 2000) -> list[tuple[AnyVerb, Arguments]]:
     """Many calls, that the request is decoded apart."""
     made = [set_ref(line[5])] * calls
-    assert len(encode(message(*made))) >= exchange.LARGE_REQUEST
+    assert len(encode(message(*made))) >= request.LARGE_REQUEST
     return made
 
 
@@ -419,7 +420,7 @@ def test_a_large_request_is_decoded_apart_and_in_order(served: Served, line: lis
 def test_a_large_request_that_is_none_is_refused(served: Served, line: list[bytes]) -> None:
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
-    dialog.send(Request(1, b"\xc1" * exchange.LARGE_REQUEST, body=True), Body(1, b"x"))
+    dialog.send(Request(1, b"\xc1" * request.LARGE_REQUEST, body=True), Body(1, b"x"))
     stepped.run_all()
     assert code(dialog.answer(1)) == "unsupported"
     dialog.send(End(1, 1, 1))
@@ -493,7 +494,7 @@ def test_a_body_that_breaks_off_says_what_was_read_of_it(
     served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reply went out before the body was read: what that cost is in the error, and in the log."""
-    monkeypatch.setattr(exchange, "PIECE", 100)
+    monkeypatch.setattr(request, "PIECE", 100)
     caplog.set_level("INFO", "smartserver")
     dialog = Dialog(served.site)
     pieces = iter([b"a", b"b"])

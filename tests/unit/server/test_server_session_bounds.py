@@ -1,4 +1,4 @@
-"""server.session, server.exchange: what is done for a connection counts until it has ended, cancelled or not."""
+"""server.session, server.request: what is done for a connection counts until it has ended, cancelled or not."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message
 from session_calls import INSERT, PING, code
 
-from smartserver.server import exchange
+from smartserver.server import request
 from smartserver.server.executor import NOBODY, Lane
 from smartserver.server.fair import Client
+from smartserver.server.receiving import Receiving
 from smartserver.server.session import CANCELLED_HIGH
 from smartserver.server.work import RequestWork
-from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, repository_get_parent_map
-from smartserver.verbs.repository_missing import MissingRequest, repository_missing
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import Body, Cancel
-from smartserver.wire.messages import RequestFlag
+from smartserver.wire.messages import Failure, Reply, RequestFlag
 
 T = TypeVar("T")
 
 VERIFY = (repository_verify, VerifyRequest())
+PULL = (repository_pull, PullRequest(refs=[MAIN]))
 
 
 class Noted(SteppedExecutor):
@@ -66,7 +68,7 @@ def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dial
     """Else two busy threads and requests that are cancelled at once make a server hold gigabytes."""
     asked = 0
     while dialog.reading:
-        number = dialog.begin(message(VERIFY, (repository_missing, MissingRequest(refs=[MAIN]))))
+        number = dialog.begin(message(VERIFY, PULL))
         dialog.send(Cancel(number))
         assert code(dialog.answer(number)) == "cancelled"
         asked += 1
@@ -104,7 +106,7 @@ def test_a_cancelled_request_that_waits_holds_nothing(
 def test_what_a_request_holds_counts_until_its_work_has_ended(dialog: Dialog, executor: Noted) -> None:
     number = dialog.begin(message(VERIFY, PING))
     counted = dialog.session._backlog
-    assert counted >= exchange.REQUEST_COST + 2 * exchange.CALL_COST
+    assert counted >= request.REQUEST_COST + 2 * request.CALL_COST
     dialog.send(Cancel(number))
     assert dialog.session._backlog == counted
     executor.run_all()
@@ -116,7 +118,7 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
 ) -> None:
     """Nor is the rest of a body looked at: one piece of it was given to a thread."""
     taken: list[bytes] = []
-    monkeypatch.setattr(RequestWork, "take", lambda work, chunk: taken.append(chunk))
+    monkeypatch.setattr(Receiving, "take", lambda receiving, chunk: taken.append(chunk))
     number = dialog.begin(message(INSERT, flags=RequestFlag.BODY))
     for _ in range(5):
         dialog.send(Body(number, b"x" * 100))
@@ -135,49 +137,22 @@ def test_all_work_of_a_connection_is_given_to_one_client(dialog: Dialog, executo
 
 
 def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, executor: Noted) -> None:
-    for calls in (1, exchange.MANY_CALLS, exchange.MANY_CALLS + 1):
-        dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * calls))
+    for calls in (1, request.MANY_CALLS, request.MANY_CALLS + 1):
+        dialog.begin(message(*[(repository_stats, StatsRequest())] * calls))
     executor.run_all()
     assert executor.lanes == [Lane.QUICK, Lane.QUICK, Lane.CONTENT]
 
 
-def test_hundreds_of_walks_over_the_graph_are_refused(
+def answer(dialog: Dialog, executor: Noted) -> Failure | Reply | None:
+    number = dialog.begin(message(PULL))
+    executor.run_all()
+    return dialog.answer(number)
+
+
+def test_a_walk_over_the_graph_that_is_too_long_is_refused(
     dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartserver.store.allowance.STEPS", 1000)
-    number = dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * 3))
-    executor.run_all()
-    assert code(dialog.answer(number)) == "ok"
-    number = dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * 700))
-    executor.run_all()
-    assert code(dialog.answer(number)) == "ok"  # 700 calls of 30 bytes may take as many steps.
-    monkeypatch.setattr("smartserver.store.allowance.STEPS_OF_BYTE", 0)
-    number = dialog.begin(message(*[(repository_missing, MissingRequest(refs=[MAIN]))] * 700))
-    executor.run_all()
-    assert code(dialog.answer(number)) == "limit-exceeded"
-
-
-def test_a_result_that_is_too_long_is_never_there_whole(
-    dialog: Dialog, executor: Noted, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from smartserver.store.transaction import RepositoryTransaction
-
-    asked: list[bytes] = []
-    parents = RepositoryTransaction.parents
-
-    def noted(transaction: RepositoryTransaction, revision: bytes) -> object:
-        asked.append(revision)
-        return parents(transaction, revision)
-
-    monkeypatch.setattr(RepositoryTransaction, "parents", noted)
-    monkeypatch.setattr("smartserver.server.dispatch.MAX_RESULTS", 60)
-    ids = [served.repository().snapshot().revision(ordinal) for ordinal in range(4)]
-    for call in (
-        (repository_get_parent_map, GetParentMapRequest(ids)),
-        (repository_missing, MissingRequest(refs=[MAIN])),
-    ):
-        asked.clear()
-        number = dialog.begin(message(call))
-        executor.run_all()
-        assert code(dialog.answer(number)) == "limit-exceeded"
-        assert len(asked) == 2
+    for limit in ("STEPS", "STEPS_OF_STORED", "STEPS_OF_BYTE"):
+        assert code(answer(dialog, executor)) == "ok"
+        monkeypatch.setattr(f"smartserver.store.allowance.{limit}", 0)
+    assert code(answer(dialog, executor)) == "limit-exceeded"

@@ -1,4 +1,4 @@
-"""server.session, server.exchange: what runs in which lane, so that nothing waits behind what may take long."""
+"""server.session, server.request: what runs in which lane, so that nothing waits behind what may take long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import Cancelled
 from smartserver.records.model import Tip
-from smartserver.server import exchange
+from smartserver.server import request
 from smartserver.server.dispatch import CallContext
 from smartserver.server.executor import Lane
 from smartserver.store.content import ContentReader
@@ -126,7 +126,7 @@ def test_what_is_given_up_waits_for_no_commit(joined: Dialog, lanes: Lanes, serv
 
 
 def test_a_large_request_is_decoded_apart(joined: Dialog, lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "LARGE_REQUEST", 1000)
+    monkeypatch.setattr(request, "LARGE_REQUEST", 1000)
     note = msgspec.Raw(msgspec.msgpack.encode("x" * 1000))
     number = joined.begin(msgspec.structs.replace(message(VERIFY), extras={"note": note}))
     lanes.run_all()

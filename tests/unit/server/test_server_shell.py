@@ -8,8 +8,9 @@ from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.task import Clock
 
 from smartserver.server.access import invoking_user
+from smartserver.server.outbox import SLICE
 from smartserver.server.sessions import Sessions
-from smartserver.server.shell import SLICE, SessionProtocol
+from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Ping, Reply
 from smartserver.wire.limits import UNREAD_BYTES
@@ -103,14 +104,14 @@ def test_answers_nobody_takes_have_a_bound(sessions: Sessions, caplog: pytest.Lo
     while carrier.calls == []:
         made.dataReceived(ping)
         ping = ping[-73 * 10_000 :]
-        assert sum(len(each) for each in made._unsent) < UNREAD_BYTES + SLICE
+        assert made.outbox.size < UNREAD_BYTES + SLICE
     assert carrier.calls == ["abort"]
     assert [each.message for each in caplog.records] == [
         "a peer: dropped: it takes no answers: expected no more than 4194304 bytes of them unread"
     ]
     made.dataReceived(ping)  # Until Twisted says that it is gone.
     made.connectionLost()
-    assert not made._unsent
+    assert not made.outbox
 
 
 def test_before_there_is_a_connection_nothing_happens(sessions: Sessions) -> None:

@@ -11,8 +11,10 @@ from dialogs import Served, message
 from twisted.internet.task import Clock
 
 from smartserver.server.limits import Limits
+from smartserver.server.outbox import SLICE
+from smartserver.server.patience import PROBE_INTERVAL
 from smartserver.server.sessions import Sessions
-from smartserver.server.shell import PROBE_INTERVAL, SLICE, SessionProtocol
+from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, Error, GoAway, Ping, Pong, Reply, Request
@@ -206,7 +208,7 @@ def test_a_clone_whose_reader_stopped_is_dropped(clock: Clock, caplog: pytest.Lo
 def test_a_clone_may_take_as_long_as_it_takes(clock: Clock) -> None:
     """Its time has no limit while the peer reads, however slowly."""
     made, carrier, _ = big_clone(clock)
-    while made._unsent:
+    while made.outbox:
         wait(clock, STALL_TIMEOUT - PING_INTERVAL)
         carrier.take()
     assert clock.seconds() > 4 * STALL_TIMEOUT
@@ -222,7 +224,7 @@ def test_a_clone_may_be_read_a_byte_at_a_time(clock: Clock) -> None:
         carrier.take(1)
     assert carrier.calls == []
     assert carrier.writes[-1] == SLICE
-    assert made._full
+    assert made.outbox.full
     wait(clock, STALL_TIMEOUT)
     assert carrier.calls == []  # The last byte was seen to be gone a little after it was.
     wait(clock, PING_INTERVAL)
@@ -251,7 +253,7 @@ def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(cl
         wait(clock, STALL_TIMEOUT - PING_INTERVAL)
         carrier.take()
     made.close()
-    while made._unsent:
+    while made.outbox:
         wait(clock, STALL_TIMEOUT - PING_INTERVAL)
         assert "abort" not in carrier.calls
         carrier.take()

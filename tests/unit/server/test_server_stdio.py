@@ -12,8 +12,9 @@ from twisted.internet.task import Clock
 
 from smartserver.server import stdio
 from smartserver.server.access import invoking_user
+from smartserver.server.outbox import SLICE
 from smartserver.server.sessions import Sessions
-from smartserver.server.shell import SLICE, SessionProtocol
+from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
 

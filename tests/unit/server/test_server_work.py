@@ -11,7 +11,7 @@ from session_calls import BODY, INSERT, PULL, done, known, refused, set_ref
 from smartserver.errors import CorruptFile
 from smartserver.server import tidying
 from smartserver.server.access import Anonymous, anonymous, invoking_user
-from smartserver.server.asked import state_of
+from smartserver.server.asked import Asked, state_of
 from smartserver.server.dispatch import prepare
 from smartserver.server.work import RequestWork, tidy
 from smartserver.store.index_build import Pace, unpaced
@@ -211,4 +211,4 @@ def test_a_repack_that_fails_is_logged(served: Served, caplog: pytest.LogCapture
 def test_a_request_in_short_for_a_log(served: Served, path: str, said: str) -> None:
     """The path of a request that is about no repository is empty."""
     prepared = prepare(message((server_info, InfoRequest()), path=path))
-    assert RequestWork(served.site, invoking_user("ann"), prepared, lambda *_: None).description == said
+    assert RequestWork(Asked(served.site, invoking_user("ann"), prepared, lambda *_: None)).description == said

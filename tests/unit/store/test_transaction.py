@@ -199,11 +199,6 @@ def test_a_pull_of_everything_and_of_a_part(repository: PackRepository, line: li
     assert begin(repository).plan_pull([line[3]], [line[3]]).ranges == ()
 
 
-def test_a_pull_goes_on_after_its_last_segment(repository: PackRepository, line: list[bytes]) -> None:
-    assert begin(repository).plan_pull([line[3]], [line[0]], after=line[1]).ranges == ((2, 4),)
-    assert begin(repository).plan_pull([line[3]], [line[0]], after=line[3]).segments == 0
-
-
 def test_absent_parents_of_the_puller_do_not_count_as_had(repository: PackRepository, line: list[bytes]) -> None:
     plan = begin(repository).plan_pull([line[3]], [line[2]], absent=[line[1], b"unknown"])
     assert plan.ranges == ((0, 2), (3, 4))
@@ -211,10 +206,9 @@ def test_absent_parents_of_the_puller_do_not_count_as_had(repository: PackReposi
 
 def test_a_pull_of_what_is_not_stored(repository: PackRepository, history: History, line: list[bytes]) -> None:
     transaction = begin(repository, history.announced(line[4]))
-    for wants, after in (([line[4]], None), ([line[3]], line[4])):
-        with pytest.raises(MissingRevision) as caught:
-            transaction.plan_pull(wants, [], after=after)
-        assert caught.value.revision == line[4]
+    with pytest.raises(MissingRevision) as caught:
+        transaction.plan_pull([line[4]], [])
+    assert caught.value.revision == line[4]
 
 
 def test_the_body_of_a_pull(repository: PackRepository, history: History, line: list[bytes]) -> None:

@@ -9,7 +9,7 @@ from verb_context import Project
 from smartserver.errors import BranchExists, DivergedBranches, NoSuchBranch, StaleLease
 from smartserver.records.model import Tip
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.rules import Create, Rule
+from smartserver.verbs.rules import Rule
 
 TOPIC = b"refs/heads/topic"
 
@@ -49,9 +49,9 @@ def test_every_argument_reaches_the_rules(project: Project, line: list[bytes]) -
     with pytest.raises(DivergedBranches):
         run(context, SetLastRevisionRequest(MAIN, line[0]))
     with pytest.raises(BranchExists):
-        run(context, SetLastRevisionRequest(MAIN, line[2], create=Create.MUST))
+        run(context, SetLastRevisionRequest(MAIN, line[2], Rule.NEW))
     with pytest.raises(NoSuchBranch):
-        run(context, SetLastRevisionRequest(TOPIC, line[2], create=Create.NO))
+        run(context, SetLastRevisionRequest(TOPIC, line[2], create=False))
     with pytest.raises(StaleLease):
         run(context, SetLastRevisionRequest(MAIN, line[0], Rule.LEASE, expected=line[2]))
     assert context.transaction.changes == {}

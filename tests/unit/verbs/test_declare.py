@@ -47,7 +47,7 @@ def test_what_is_left_out_is_the_strictest() -> None:
     assert (plain.is_vfs, plain.own_verdict, plain.site_wide, plain.finds_above, plain.long, plain.alone) == (
         False,
     ) * 6
-    assert (plain.round_trips, plain.since, plain.errors) == (1, "0.1", ())
+    assert plain.errors == ()
     assert plain.summary == "Say it again."
     assert plain.description.startswith("At length.")
     assert plain.description.endswith("And more.")
@@ -60,8 +60,6 @@ def test_what_is_said_is_kept() -> None:
         effect=Effect.READ,
         body=Body.DOWN,
         is_vfs=True,
-        round_trips=2,
-        since="0.2",
         errors=[NoSuchBranch],
         own_verdict=True,
         site_wide=True,
@@ -75,7 +73,7 @@ def test_what_is_said_is_kept() -> None:
 
     assert (full.effect, full.body, full.permission) == (Effect.READ, Body.DOWN, Permission.READ)
     assert (full.is_vfs, full.own_verdict, full.site_wide, full.finds_above, full.long, full.alone) == (True,) * 6
-    assert (full.round_trips, full.since, full.errors) == (2, "0.2", (NoSuchBranch,))
+    assert full.errors == (NoSuchBranch,)
     assert full.description == ""
 
 

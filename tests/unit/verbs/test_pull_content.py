@@ -287,8 +287,6 @@ def test_ids_that_are_not_known(trunk: Trunk, request_: PullRequest) -> None:
         (PullRequest(What.REFS, chosen=ChosenField(newest=1)), "refs with revisions chosen"),
         (PullRequest(What.REFS, chosen=ChosenField()), "refs with revisions chosen"),
         (PullRequest(What.HISTORY, inside=InsideField()), "history from inside"),
-        (PullRequest(What.REVISIONS, after=b"r"), "revisions that goes on"),
-        (PullRequest(What.TREE, trees=TreesField(), after=b"r"), "tree that goes on"),
     ],
 )
 def test_what_does_not_go_together(trunk: Trunk, request_: PullRequest, why: str) -> None:

@@ -135,7 +135,6 @@ def test_what_is_had_does_not_come(project: Tagged) -> None:
     assert project.pulled(PullRequest(refs=[MAIN], haves=[project.line[1]])) == {project.line[2]}
     shallow = PullRequest(refs=[MAIN], haves=[project.line[1]], absent=[project.line[0]])
     assert project.pulled(shallow) == {project.line[0], project.line[2]}
-    assert project.pulled(PullRequest(refs=[MAIN], after=project.line[0])) == set(project.line[1:3])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, request_id
 from verb_context import LISTED, NotedContext, Project
 
-from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository, StaleEntry
+from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository
 from smartserver.store.format import FAMILY
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import Permission
@@ -77,11 +77,11 @@ def test_deletion_needs_its_permission(project: Project) -> None:
 
 def test_settings_are_set_and_removed(project: Project) -> None:
     context = project.context()
-    request = ConfigureRequest({"HEAD": b"refs/heads/x", "description": b"of it", "absent": None}, {"HEAD": MAIN})
+    request = ConfigureRequest({"HEAD": b"refs/heads/x", "description": b"of it", "absent": None})
     assert repository_configure.function(context, request).old == SETTINGS
     assert context.transaction.setting_changes == {"HEAD": b"refs/heads/x", "description": b"of it"}
     assert context.transaction.settings == {"HEAD": b"refs/heads/x", "description": b"of it"}
-    back = ConfigureRequest({"HEAD": MAIN, "description": None}, {"description": b"of it", "absent": None})
+    back = ConfigureRequest({"HEAD": MAIN, "description": None})
     assert repository_configure.function(context, back).old == {"HEAD": b"refs/heads/x", "description": b"of it"}
     assert context.transaction.setting_changes == {}
 
@@ -94,14 +94,7 @@ def test_settings_need_the_permission_to_force(project: Project) -> None:
     assert context.transaction.setting_changes == {}
 
 
-def test_a_setting_that_is_not_what_was_expected(project: Project) -> None:
-    wrong: list[dict[str, bytes | None]] = [{"HEAD": b"x"}, {"HEAD": None}, {"absent": b""}]
-    for expected in wrong:
-        context = project.context()
-        with pytest.raises(StaleEntry) as stale:
-            repository_configure.function(context, ConfigureRequest({"a": b"b"}, expected))
-        assert (stale.value.map, stale.value.key) == ("settings", next(iter(expected)).encode())
-        assert context.transaction.setting_changes == {}
+def test_there_is_nothing_to_configure() -> None:
     with pytest.raises(NoSuchRepository):
         repository_configure.function(nowhere(), ConfigureRequest({}))
 

@@ -54,7 +54,7 @@ PUSH = RequestMessage(
     0,
     [
         Call("Repository.insert_pack", raw([])),
-        Call("Branch.set_last_revision", raw([MAIN, TIP, "ff", "yes", b"", b""])),
+        Call("Branch.set_last_revision", raw([MAIN, TIP, "ff", True, b"", b""])),
     ],
     int(RequestFlag.ATOMIC | RequestFlag.BODY),
     Known(INCARNATION, 7, OLDER_MARK),

@@ -15,10 +15,8 @@ from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
 from smartserver.verbs.repository_delete import DeleteRequest
-from smartserver.verbs.repository_get_parent_map import GetParentMapRequest, GetParentMapResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
 from smartserver.verbs.repository_list import ListRequest, ListResult
-from smartserver.verbs.repository_missing import MissingRequest
 from smartserver.verbs.repository_open import OpenRequest, OpenResult
 from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest, PullResult
@@ -47,11 +45,10 @@ REFS = ("Repository.pull", PullRequest(What.REFS))
 ANSWER = encode(ReplyMessage([]))
 SET_DONE = SetLastRevisionResult([])
 PULLED = PullResult()
-PARENTS = GetParentMapResult({})
 
 
-def parents_of(*revisions: bytes) -> tuple[str, GetParentMapRequest]:
-    return ("Repository.get_parent_map", GetParentMapRequest(list(revisions)))
+def pull_of(*revisions: bytes) -> tuple[str, PullRequest]:
+    return ("Repository.pull", PullRequest(refs=[], ids=list(revisions)))
 
 
 def pack(talk: Talk) -> None:
@@ -88,7 +85,7 @@ def reads_its_own_ref(talk: Talk) -> None:
 
 def reads_its_own_tip(talk: Talk) -> None:
     talk.done(SET, results=[SET_DONE], version=2)
-    talk.ask(parents_of(OTHER, TIP), known=2)
+    talk.ask(pull_of(OTHER, TIP), known=2)
 
 
 def reads_all_refs_after_a_change(talk: Talk) -> None:
@@ -106,7 +103,7 @@ def reads_what_others_wrote(talk: Talk) -> None:
     talk.done(("put", FileRequest("a/b", b"text")), results=[FileResult()])
     talk.done(("Repository.pull", PullRequest(refs=[b"topic"])), results=[PULLED], known=2)
     talk.done(("Repository.pull", PullRequest(haves=[TIP])), results=[PULLED], known=2)
-    talk.done(parents_of(OTHER), results=[PARENTS], known=2)
+    talk.done(pull_of(OTHER), results=[PULLED], known=2)
     talk.done(("get", FileRequest("a/c")), results=[FileResult()])
     talk.ask(("Repository.pull", PullRequest(refs=[b"main"])), path="another")
 
@@ -121,31 +118,31 @@ def reads_what_was_refused_and_what_it_has(talk: Talk) -> None:
     talk.done(SET, results=[None])
     talk.done(("Repository.pull", PullRequest(refs=[b"main"])), results=[PULLED])
     talk.done(SET, results=[SET_DONE], version=2)
-    talk.ask(("Repository.missing", MissingRequest(ids=[OTHER], haves=[TIP], mine=[TIP])), known=2)
+    talk.ask(("Repository.pull", PullRequest(refs=[], ids=[OTHER], haves=[TIP], absent=[TIP])), known=2)
 
 
 # -- duplicate
 
 
 def asks_the_same_twice(talk: Talk) -> None:
-    talk.done(parents_of(TIP), results=[PARENTS])
+    talk.done(pull_of(TIP), results=[PULLED])
     talk.done(STATS, results=[], known=1)
-    talk.ask(parents_of(TIP), known=1)
+    talk.ask(pull_of(TIP), known=1)
 
 
 def asks_the_same_in_one_request(talk: Talk) -> None:
-    talk.ask(parents_of(TIP), parents_of(TIP))
+    talk.ask(pull_of(TIP), pull_of(TIP))
 
 
 def asks_twice_with_reason(talk: Talk) -> None:
-    talk.done(parents_of(TIP), results=[PARENTS])
-    talk.done(OPEN, parents_of(OTHER), results=[OpenResult("", "", ""), PARENTS])
-    talk.done(OPEN, parents_of(TIP, OTHER), results=[OpenResult("", "", ""), PARENTS])
-    talk.done(parents_of(TIP), results=[PARENTS], path="another")
+    talk.done(pull_of(TIP), results=[PULLED])
+    talk.done(OPEN, pull_of(OTHER), results=[OpenResult("", "", ""), PULLED])
+    talk.done(OPEN, pull_of(TIP, OTHER), results=[OpenResult("", "", ""), PULLED])
+    talk.done(pull_of(TIP), results=[PULLED], path="another")
     for _ in range(3):
         talk.done(PING, results=[PingResult()])
     talk.done(DELETE, results=[BranchDeleteResult([])])
-    talk.ask(parents_of(TIP))
+    talk.ask(pull_of(TIP))
 
 
 # -- reopen
@@ -180,8 +177,8 @@ def opens_another_connection_to_what_it_knows(talk: Talk) -> None:
 
 def one_request_for_each(talk: Talk) -> None:
     for revision in LINE[:2]:
-        talk.done(parents_of(revision), results=[PARENTS])
-    talk.ask(parents_of(LINE[2]))
+        talk.done(pull_of(revision), results=[PULLED])
+    talk.ask(pull_of(LINE[2]))
 
 
 def one_file_for_each(talk: Talk) -> None:
@@ -191,9 +188,9 @@ def one_file_for_each(talk: Talk) -> None:
 
 
 def some_for_good_reasons(talk: Talk) -> None:
-    talk.done(*map(parents_of, LINE), results=[PARENTS] * 4)
-    talk.done(parents_of(LINE[0]), results=[PARENTS])
-    talk.done(parents_of(LINE[1]), results=[PARENTS])
+    talk.done(*map(pull_of, LINE), results=[PULLED] * 4)
+    talk.done(pull_of(LINE[0]), results=[PULLED])
+    talk.done(pull_of(LINE[1]), results=[PULLED])
     talk.done(SET, results=[SET_DONE])
     for name, content in ((b"a", b"1"), (b"b", b"2"), (b"c", b"3")):
         talk.done(("put", FileRequest(name.decode(), content)), results=[FileResult()])
@@ -208,7 +205,7 @@ def differs_in_one_and_then_in_another(talk: Talk) -> None:
 
 def one_request_for_each_of_several_repositories(talk: Talk) -> None:
     for number, revision in enumerate(LINE):
-        talk.done(parents_of(revision), results=[PARENTS], path=f"project{number % 2}")
+        talk.done(pull_of(revision), results=[PULLED], path=f"project{number % 2}")
 
 
 # -- late-refusal

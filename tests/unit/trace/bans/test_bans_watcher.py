@@ -6,10 +6,10 @@ import weakref
 
 import msgspec
 import pytest
-from ban_cases import ANSWER, DELETE, INSERT, PING, SET, SET_DONE, STATS, connects_again_for_nothing, parents_of
+from ban_cases import ANSWER, DELETE, INSERT, PING, SET, SET_DONE, STATS, connects_again_for_nothing, pull_of
 from banned_talk import Talk
 
-from smartserver.client.call import EVERY_CLIENT, Client
+from smartserver.client.call import Client
 from smartserver.client.medium import CannotConnect, Medium
 from smartserver.errors import Banned, CorruptFile
 from smartserver.trace.bans import operations
@@ -17,7 +17,7 @@ from smartserver.trace.bans.every import bans
 from smartserver.trace.bans.model import Answered, Asked, Ban, Found
 from smartserver.trace.bans.operations import Operations, call_site, one_operation
 from smartserver.trace.bans.watcher import Watcher
-from smartserver.verbs.repository_get_parent_map import GetParentMapResult, ParentField
+from smartserver.verbs.repository_pull import PullResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
@@ -101,14 +101,13 @@ def test_an_answer_in_parts_and_one_that_ends_in_an_error() -> None:
     noting = Noting()
     with one_operation():
         talk = talk_of(noting)
-        number = talk.ask(parents_of(b"a"))
-        parents: dict[bytes, list[ParentField]] = {bytes([each]) * 1000: [] for each in range(255)}
-        long = GetParentMapResult(parents | {b"k" * 9000: []})
+        number = talk.ask(pull_of(b"a"))
+        long = PullResult(trees=[bytes([each]) * 1000 for each in range(255)] + [b"k" * 9000])
         talk.answer(number, long)
         number = talk.ask(STATS)
         talk.down(Reply(number, ANSWER, True))
         talk.down(Error(number, encode(Failure(Fault("corrupt-file", raw(CorruptFile("a", 1, "b").wire_arguments()))))))
-    assert noting.told[2:] == [["Repository.get_parent_map"], [long], ["Repository.stats"], [], "corrupt-file"]
+    assert noting.told[2:] == [["Repository.pull"], [long], ["Repository.stats"], [], "corrupt-file"]
 
 
 def test_what_no_server_would_take_is_left_to_it() -> None:
@@ -151,26 +150,21 @@ def test_a_ban_is_a_reason_to_connect_again() -> None:
     with one_operation():
         talk = Talk("silly")
         for revision in (b"a", b"b"):
-            talk.done(parents_of(revision), results=[GetParentMapResult({})])
+            talk.done(pull_of(revision), results=[PullResult()])
         with pytest.raises(Banned, match="per-item"):
-            talk.ask(parents_of(b"c"))
+            talk.ask(pull_of(b"c"))
         talk.connect()
         talk.ask(DELETE)
 
 
 def test_a_client_that_is_banned_closes_and_goes_on() -> None:
-    """In all clients of the process that are made while it holds."""
     opened: list[int] = []
 
     def connect() -> Medium:
         opened.append(1)
         raise CannotConnect("h", "nobody")
 
-    EVERY_CLIENT.append(lambda: Watcher(bans(["rpc:Server.ping"])))
-    try:
-        client = Client(connect)
-    finally:
-        EVERY_CLIENT.pop()
+    client = Client(connect, [Watcher(bans(["rpc:Server.ping"]))])
     with pytest.raises(CannotConnect):
         client.call(server_ping, PingRequest())
     assert opened == [1]

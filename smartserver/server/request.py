@@ -1,18 +1,27 @@
-"""One request of a connection, from its first frame to its final answer; runs on the thread that moves the bytes."""
+"""One request of a connection, from its first frame to its final answer.
+
+It lives on the thread that moves the bytes. The store's work is done in steps, one after another, each in the lane of
+the executor that fits: a long request is decoded, a chunk of the body is taken, the change is made, a piece of the
+answer's body is read.
+"""
 
 from __future__ import annotations
 
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, Unsupported, error_from_wire
 from smartserver.server.access import Access
+from smartserver.server.asked import Asked
 from smartserver.server.dispatch import Prepared, fault, internal, prepare
-from smartserver.server.executor import Executor, Lane, Strand
+from smartserver.server.executor import Executor, Lane
 from smartserver.server.fair import Client
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
@@ -31,8 +40,6 @@ log = logging.getLogger("smartserver")
 refusals = logging.getLogger("smartserver.refusals")
 """Of refusals that administrators have to know; a server with one user does not repeat them to it."""
 
-T = TypeVar("T")
-
 LARGE_REQUEST = 64 * 1024
 """Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
 
@@ -40,8 +47,8 @@ FOR_ADMINISTRATORS = {each.code for each in (AccessDenied, NoSpace, PermissionDe
 """Refusals that are logged however little is: a client that may not do what it wants, and a store that fails."""
 
 MANY_CALLS = 16
-"""Calls of a request that reads from which it runs apart: one call walks the graph for milliseconds, hundreds do for
-seconds, in which nobody else would get a quick answer. Our clients send three."""
+"""Calls of a request that reads from which it runs apart: one `Repository.list` looks into folders for milliseconds,
+hundreds do for seconds, in which nobody else would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
 """Bytes that a decoded request takes besides its own: the shortest takes 7,000."""
@@ -51,7 +58,7 @@ CALL_COST = 1024
 
 
 class Connected(Protocol):
-    """What an exchange needs of the connection it is on."""
+    """What a request needs of its connection."""
 
     site: Site
     access: Access
@@ -70,17 +77,41 @@ class Connected(Protocol):
     def backlog(self, change: int) -> None:
         """Account for bytes received and not yet looked at."""
 
-    def want_body(self, exchange: Exchange) -> None:
+    def want_body(self, request: ServedRequest) -> None:
         """Queue an answer with a body; its `start_body` is called when it is its turn."""
 
-    def finished(self, exchange: Exchange) -> None:
+    def finished(self, request: ServedRequest) -> None:
         """The request has its final answer."""
 
-    def ended(self, exchange: Exchange) -> None:
+    def ended(self, request: ServedRequest) -> None:
         """The request has its final answer, and nothing is done for it any more."""
 
 
-class Exchange:
+Work = RequestWork | VfsWork
+
+
+class Step(NamedTuple):
+    """What is done in the executor: `of_work`, left out once the request is over, or `apart`. `then` gets what
+    that gave, unless it was an answer, on the thread that moves the bytes."""
+
+    lane: Lane
+    of_work: Callable[[Work], object] | None = None
+    """What it raises is a refusal."""
+    apart: Callable[[], object] | None = None
+    then: Callable[[object], None] = lambda _: None
+    size: int = 0
+    """Bytes of the body that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer as it is sent. The largest takes a tenth of a second to encode, so the step that gave it does that."""
+
+    answer: Answer
+    payload: bytes
+
+
+class ServedRequest:
     """One request, from its first frame to its final answer."""
 
     def __init__(self, session: Connected, request_id: int) -> None:
@@ -90,21 +121,23 @@ class Exchange:
         self._held = 0
         """Bytes of its payload that are in the backlog."""
         self._size = 0
-        self._work: RequestWork | VfsWork | None = None
+        self._work: Work | None = None
         self._answer: Answer | None = None
         self._answered = False
         self._lost = False
-        self._body_sent = 0
         self._reading = False
         self._busy = 0.0
         self._spent = Counts()
         self._ended = False
         self._settled = False
         self._first: Reply | None = None
+        self._steps: deque[Step] = deque()
+        self._step: Step | None = None
+        """The one that runs."""
+        self._advancing = False
         # A strong reference here would form a cycle and keep the request's data alive until the next garbage
         # collection. One push in fifty then took 25 ms longer.
         here = weakref.ref(self)
-        self._strand = Strand(session.executor, session.client, lambda: _settle(here()))
         self._progress = RequestProgress(session.site, lambda told: session.executor.soon(lambda: _tell(here(), told)))
 
     # -- from the session
@@ -123,11 +156,11 @@ class Exchange:
         payload = b"".join(self._payload)
         self._payload.clear()
         self._hold(len(payload))
+        decode = partial(_decoded, payload, event.body)
         if len(payload) < LARGE_REQUEST:
-            self._begin(_decoded(payload, event.body), event.body)
+            self._begin(decode())
         else:
-            decode = lambda: self._measured(lambda: _decoded(payload, event.body))  # noqa: E731
-            self._step(decode, lambda prepared: self._begin(prepared, event.body))
+            self._do(Step(Lane.QUICK, apart=decode, then=self._begin))
 
     def _hold(self, size: int) -> None:
         """Count so many bytes in the backlog, which may pause all reading: what the request holds in memory.
@@ -141,43 +174,35 @@ class Exchange:
         if change:
             self._session.backlog(change)
 
-    def _begin(self, prepared: Prepared | CodedError, body: bool) -> None:
+    def _begin(self, prepared: object) -> None:
         if self._answered:  # Cancelled while it was decoded.
             return
-        if not isinstance(prepared, CodedError):
+        if isinstance(prepared, Prepared):
             prepared = self._session.site.banned(prepared.message.path, prepared.calls) or prepared
         if isinstance(prepared, CodedError):
             self._refuse(prepared)
             return
+        assert isinstance(prepared, Prepared)  # As `_decoded` gives nothing else.
+        body = bool(prepared.flags & RequestFlag.BODY)
         self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(prepared.calls))
-        site, access = self._session.site, self._session.access
-        if prepared.is_vfs:
-            work: RequestWork | VfsWork = VfsWork(site, access, prepared, self._session.open_files)
-        else:
-            work = RequestWork(site, access, prepared, self._progress.tell, self._size)
-        self._work = work
+        asked = Asked(self._session.site, self._session.access, prepared, self._progress.tell)
+        asked.allowance.came(self._size)
+        self._work = VfsWork(asked, self._session.open_files) if prepared.is_vfs else RequestWork(asked)
         self._progress.names_phases = prepared.long
         if not body:
-            self._answering(lambda: self._unless_over(lambda work: work.answer()), _lane_of(prepared))
+            self._do(Step(_lane_of(prepared), lambda work: work.answer()))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
-        session = self._session
-        session.backlog(len(chunk))
+        self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
-
-        def take() -> Answer | None:
-            refusal = self._unless_over(lambda work: work.take(chunk))
-            self._progress.checked(len(chunk))
-            return refusal
-
-        self._answering(take, Lane.BODY, anyway=lambda: session.backlog(-len(chunk)))
+        self._do(Step(Lane.BODY, lambda work: work.take(chunk), size=len(chunk)))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
         self._ended = True
         self._progress.ended()
-        self._answering(lambda: self._unless_over(lambda work: work.finish(segments, size)), Lane.COMMIT)
+        self._do(Step(Lane.COMMIT, lambda work: work.finish(segments, size)))
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
@@ -192,80 +217,78 @@ class Exchange:
             self._refuse(Cancelled())
             self._work = None  # While it waits for a thread it holds nothing.
         elif not self._ended:
-            self._step(work.abandon, lambda _: self._refuse(Cancelled()))
+            self._do(Step(Lane.QUICK, apart=work.abandon, then=lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
         """The connection is gone."""
         self._lost = True
         self._answer = None  # And with it the files of its body.
         self._payload.clear()
-        self._strand.clear()
+        self._steps.clear()
         if self._work is not None:
             self._work.cancel()
-            self._step(self._work.abandon, lambda _: None)
+            self._do(Step(Lane.QUICK, apart=self._work.abandon))
         else:
             self._settle()
 
     # -- steps
 
-    def _unless_over(self, work: Callable[[RequestWork | VfsWork], Answer | None]) -> Answer | None:
-        """What a step after the first gives; nothing when the request was refused or its client is gone."""
-        request = self._work
-        return None if request is None or self._answered or self._lost else work(request)
+    def _do(self, step: Step | None = None) -> None:
+        """Do a step after those before it."""
+        if step is not None:
+            self._steps.append(step)
+        if self._advancing:
+            return  # The executor finished a step before `run` returned: the loop keeps that from becoming recursion.
+        self._advancing = True
+        try:
+            while self._steps and self._step is None:
+                self._step = self._steps.popleft()
+                self._session.executor.run(self._run, self._ran, self._step.lane, self._session.client)
+        finally:
+            self._advancing = False
+        self._settle()
 
-    def _measured(self, work: Callable[[], T]) -> T:
-        site = self._session.site
+    def _run(self) -> object:
+        """Do the step, in the executor; what it gave."""
+        step, work, site = self._step, self._work, self._session.site
+        assert step is not None  # It runs.
+        if step.of_work is not None and (work is None or self._is_over):
+            return None
         start, before = site.clock(), site.spent
         self._progress.began(start)
         try:
-            return work()
-        finally:
-            self._busy += site.clock() - start
-            self._spent += site.spent - before
-
-    def _step(
-        self,
-        work: Callable[[], T],
-        done: Callable[[T], None],
-        lane: Lane = Lane.QUICK,
-        anyway: Callable[[], None] = lambda: None,
-    ) -> None:
-        """While there is a connection `done` follows what the step gave, and `anyway` also what went wrong in it."""
-
-        def guarded() -> T | InternalError:
             try:
-                return work()
-            except Exception as wrong:  # A step that is never reported would leave its client without an answer.
-                return internal(wrong, log_bug)
+                result = step.of_work(work) if work is not None and step.of_work is not None else _call(step.apart)
+            except Exception as wrong:  # The boundary of a request: nothing a peer sends may end the server.
+                if work is None or step.of_work is None:
+                    raise
+                result = work.refusal(wrong)
+            finally:
+                self._busy += site.clock() - start
+                self._spent += site.spent - before
+            return Encoded(result, self._encoded(result)) if isinstance(result, Answer) else result
+        except Exception as wrong:  # A step that is never reported would leave its client without an answer.
+            return internal(wrong, log_bug)
 
-        def report(result: T | InternalError) -> None:
-            if self._lost:
-                return
-            anyway()
-            if isinstance(result, InternalError):
-                work = None if self._answered else self._work
+    def _ran(self, result: object) -> None:
+        step, self._step = self._step, None
+        if step is not None and not self._lost:
+            if step.size:
+                self._session.backlog(-step.size)
+                self._progress.checked(step.size)
+            if isinstance(result, Encoded):
+                self._reply(result.answer, result.payload)
+            elif isinstance(result, InternalError):
                 self._refuse(result)
-                if work is not None:
-                    self._step(work.abandon, lambda _: None)
             else:
-                done(result)
+                step.then(result)
+        del step  # It may hold a chunk.
+        self._do()
 
-        self._strand.submit(guarded, report, lane)
-
-    def _answering(
-        self, work: Callable[[], Answer | None], lane: Lane = Lane.QUICK, anyway: Callable[[], None] = lambda: None
-    ) -> None:
-        """A step that may end in the answer, which is encoded there too: the largest takes a tenth of a second."""
-
-        def encoded() -> tuple[Answer, bytes] | None:
-            answer = self._measured(work)
-            return None if answer is None else (answer, self._encoded(answer))
-
-        def report(found: tuple[Answer, bytes] | None) -> None:
-            if found is not None:
-                self._reply(*found)
-
-        self._step(encoded, report, lane, anyway)
+    @property
+    def _is_over(self) -> bool:
+        """Whether the final answer is sent, or nobody is there to get one."""
+        return self._lost or (self._answered and self._answer is None)
 
     # -- answering
 
@@ -286,7 +309,7 @@ class Exchange:
         return encode(msgspec.structs.replace(answer.message, counters=counters))
 
     def _reply(self, answer: Answer, payload: bytes) -> None:
-        if self._answered and self._answer is None:
+        if self._is_over:
             return
         self._answered = True
         if isinstance(answer.message, Failure):
@@ -302,7 +325,7 @@ class Exchange:
             if answer.changed is not None:
                 tidy_later(self._session.site, self._session.executor, answer.changed)
             return
-        if self._strand.idle:
+        if self._is_at_rest:
             self._hold(0)
         self._answer = answer
         self._first = Reply(self.id, payload, body=True)
@@ -321,32 +344,23 @@ class Exchange:
             return
         self._reading = True
         body = answer.body
+        self._do(Step(answer.lane, lambda _: body.read(PIECE), then=self._send_piece))
 
-        def read() -> bytes | Exception:
-            try:
-                return self._measured(lambda: body.read(PIECE))
-            except Exception as wrong:  # The store failed half-way: said by ERROR, the whole segments before it stand.
-                return wrong
-
-        def done(piece: bytes | Exception) -> None:
-            self._reading = False
-            if self._answer is None:
-                return
-            if isinstance(piece, CodedError):
-                assert self._work is not None  # The answer is its.
-                self._refuse(self._work.in_words(piece))
-            elif isinstance(piece, Exception):
-                self._refuse(internal(piece, log_bug))
-            elif piece:
-                self._session.send(Body(self.id, piece))
-                self.pump()
-            else:
-                self._session.send(End(self.id, body.segments, body.size))
-                self._answer = None
-                self._log("answered")
-                self._over()
-
-        self._step(read, done, answer.lane)
+    def _send_piece(self, piece: object) -> None:
+        """Send a piece of the body; an empty one ends it. A store that fails half-way is said by ERROR: the whole
+        segments before it stand."""
+        self._reading = False
+        answer = self._answer
+        if answer is None or answer.body is None or not isinstance(piece, bytes):
+            return
+        if piece:
+            self._session.send(Body(self.id, piece))
+            self.pump()
+            return
+        self._session.send(End(self.id, answer.body.segments, answer.body.size))
+        self._answer = None
+        self._log("answered")
+        self._over()
 
     def _log(self, outcome: str) -> None:
         work, spent = self._work, self._spent
@@ -373,11 +387,15 @@ class Exchange:
 
     def _settle(self) -> None:
         """Count no more, once the request is over and no step of it runs or waits."""
-        over = self._lost or (self._answered and self._answer is None)
-        if over and self._strand.idle and not self._settled:
+        if self._is_over and self._is_at_rest and not self._settled:
             self._settled = True
             self._hold(0)
             self._session.ended(self)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether no step runs or waits."""
+        return self._step is None and not self._steps
 
     def tell(self, progress: bytes) -> None:
         """Say how far it is, unless it is over."""
@@ -394,14 +412,13 @@ def _lane_of(prepared: Prepared) -> Lane:
     return Lane.CONTENT if len(prepared.calls) > MANY_CALLS else Lane.QUICK
 
 
-def _settle(exchange: Exchange | None) -> None:
-    if exchange is not None:
-        exchange._settle()
+def _tell(request: ServedRequest | None, progress: bytes) -> None:
+    if request is not None:
+        request.tell(progress)
 
 
-def _tell(exchange: Exchange | None, progress: bytes) -> None:
-    if exchange is not None:
-        exchange.tell(progress)
+def _call(do: Callable[[], object] | None) -> object:
+    return None if do is None else do()
 
 
 def _decoded(payload: bytes, body: bool) -> Prepared | CodedError:

@@ -1,0 +1,173 @@
+"""Copies one repository of ours into another: its refs, or those named, with their revisions, tags and maps.
+
+A copy is a push, so what the target has already is not sent. `Copied` is what the source has, a `PushSource` reads its
+revisions; `pull` gets both from another `RemoteRepository`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from smartserver.client.body import Passed, Sent, SourceFailed, of_source
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest, PushSource
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Pushed, RefUpdate
+from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, WrongParents, shown
+from smartserver.records.model import RefValue
+from smartserver.records.system import system_of
+from smartserver.verbs.fields import MAX_IDS
+from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
+from smartserver.verbs.rules import Rule
+from smartserver.wire.limits import MAX_HAVES
+
+HEADS, TAGS = b"refs/heads/", b"refs/tags/"
+"""What git's refs begin with."""
+
+Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
+"""By name: what its values are, and its entries as they are kept."""
+
+
+class CannotCopy(Exception):
+    """What was asked for cannot be done; the message says why."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a repository has that another is to have."""
+
+    vcs: str
+    settings: Mapping[str, bytes]
+    refs: Mapping[bytes, RefValue]
+    maps: Maps
+
+    def only(self, names: Sequence[str]) -> Copied:
+        """The refs of these names and what belongs to them; all where no name is given.
+
+        Raises:
+            CannotCopy: there is none of that name.
+        """
+        if not names:
+            return self
+        refs = {ref: self.refs[ref] for name in names for ref in [self._named(name)]}
+        belongs = tuple(ref + b"\0" for ref in refs)
+        maps = {
+            name: (kind, {key: value for key, value in entries.items() if key.startswith(belongs)})
+            for name, (kind, entries) in self.maps.items()
+        }
+        return Copied(self.vcs, self.settings, refs, maps)
+
+    def _named(self, name: str) -> bytes:
+        raw = name.encode("utf-8", "surrogateescape")
+        for ref in (raw, HEADS + raw, TAGS + raw):
+            if ref in self.refs:
+                return ref
+        some = ", ".join(shown(ref) for ref in list(self.refs)[:8]) + (", ..." if len(self.refs) > 8 else "")
+        raise CannotCopy(f"there is no ref {name!r}; there is {some or 'none'}")
+
+    def ref_updates(self, *, force: bool) -> list[RefUpdate]:
+        """How the other side's refs are to move.
+
+        Raises:
+            CannotCopy: a ref has several tips.
+        """
+        for name, value in self.refs.items():
+            if len(value) != 1:
+                why = "as a branch of Mercurial may, and this release sets refs to one: copy others by --ref NAME"
+                raise CannotCopy(f"the ref {shown(name)} has {len(value)} tips, {why}")
+        return [
+            RefUpdate(
+                name,
+                tip.id,
+                Rule.FORCE if force else Rule.NEW if name.startswith(TAGS) else Rule.FF,
+                attributes=tip.attributes,
+            )
+            for name, (tip,) in sorted(self.refs.items())
+        ]
+
+    def differing(self, there: Knowledge) -> int:
+        """How many entries of its maps are known to be another there."""
+        known = {name: there.map(name) for name in self.maps}
+        return sum(
+            known[name].get(key, value) != value
+            for name, (_, entries) in self.maps.items()
+            for key, value in entries.items()
+        )
+
+    def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
+        """How its maps are to change. What it is known to have is left out, unless it is to be so whatever is there."""
+        updates: list[MapUpdateRequest] = []
+        how = How.SET if force else How.ADD
+        for name, (kind, entries) in sorted(self.maps.items()):
+            known = there.map(name)
+            by_ref: dict[bytes | None, list[EntryChange]] = {}
+            for whole, value in entries.items():
+                if force or known.get(whole) != value:
+                    of, belongs, key = whole.partition(b"\0")
+                    change = EntryChange(key if belongs else whole, value, how)
+                    by_ref.setdefault(of if belongs else None, []).append(change)
+            for ref, changes in by_ref.items():
+                parts = [changes[at : at + MAX_IDS] for at in range(0, len(changes), MAX_IDS)]
+                updates += [MapUpdateRequest(name, kind, part, ref) for part in parts]
+        return updates
+
+
+def of_remote(known: Knowledge) -> Copied:
+    """What a server has said that a repository has; of tags it is known that they are ids."""
+    maps = {name: (MapKind.IDS if name == "tags" else MapKind.OPAQUE, known.map(name)) for name in known.maps()}
+    return Copied(known.vcs, known.settings, known.refs(), maps)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two repositories, and what the user calls it."""
+
+    place: str
+    repository: RemoteRepository
+
+
+def copy(
+    copied: Copied, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
+) -> tuple[Pushed, int]:
+    """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced.
+
+    Raises:
+        CannotCopy: a ref has several tips.
+        SourceFailed: a record is not what its key says: nothing of the target is damaged.
+        CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.push`.
+    """
+    maps = copied.map_updates(target.knowledge, force=force)
+    try:
+        pushed = target.push(PushRequest(copied.ref_updates(force=force), source, new, maps))
+    except (CorruptRecord, WrongParents, MissingReference) as wrong:
+        raise SourceFailed(wrong) from wrong
+    return pushed, copied.differing(target.knowledge)
+
+
+def pull(source: Side, target: Side, names: Sequence[str], sent: Sent, *, force: bool) -> tuple[Pushed, int]:
+    """Ask one repository for what the other lacks, and put it there. `sent`: as of `RemoteRepository`.
+
+    Raises:
+        CannotCopy: there is no such ref, or the two are of different kinds.
+        SourceFailed: the source failed; anything else is of the target, as of `copy`.
+    """
+    there, here = source.repository, target.repository
+    made = False
+    try:
+        here.learn_refs()
+    except NoSuchRepository:
+        made = True
+    wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
+    with of_source():
+        pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
+    copied = of_remote(there.knowledge).only(names)
+    if not made and here.knowledge.vcs != copied.vcs:
+        both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
+        raise CannotCopy(f"{both}: only one of the same kind can be copied into it")
+    new = None
+    if made:
+        with of_source():
+            new = NewRepository(copied.vcs, system_of(copied.vcs).kinds, dict(copied.settings))
+    body = Passed(pulled.body, pulled.result.segments, pulled.result.size, sent)
+    return copy(copied, body, new, here, force=force)
