@@ -6,16 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import click
+
+from bench import options
 from bench.held import FRESH, HELD, PAUSED
-from bench.link import Across, across
-from bench.report import Progress, Report, median
-from bench.trips import line
+from bench.links import Across, across
+from bench.report import Progress, Report, line, median
 from netem.link import Link
 from netem.meter import Slope
 from netem.packets.network import CLIENT
 from netem.tcp_model import TcpModel
 from smartserver.cli.histories import add_commit, generate
-from smartserver.cli.servers import Say, Workspace
+from smartserver.cli.servers import Workspace
 from smartserver.trace.text import size
 
 NAME = "project"
@@ -34,22 +36,29 @@ PAUSE = 10.0
 """Seconds: a connection forgets half of its window each RTO, which is somewhat more than one RTT."""
 
 
-def run_cold(repeat: int, rtts: Sequence[float], say: Say) -> tuple[Report, list[str]]:
-    """Push one revision with git `repeat` times at each RTT, then a large one by the library; the table.
+@click.command()
+@options.number("--repeat", 5, "Pushes at each RTT.")
+@options.rtts()
+def command(repeat: int, rtts: Sequence[float]) -> None:
+    """Pushes on a fresh connection over real TCP: 2 round trips, 1 with Fast Open; and slow start of a large one.
 
-    Raises:
-        CommandError: something failed.
+    Client and server are in network namespaces with a link of packets between them (Linux, as root or where users may
+    make namespaces). Takes two minutes. Another load on the machine falsifies slopes.
+
+    \b
+    bench cold
+    bench cold --repeat 1 --rtt 100ms
     """
-    progress = Progress(say)
+    progress = Progress()
     report = Report("pushes across a link of packets, by the clock", "")
     with Workspace("bench") as work:
         environment = work.environment("bench", {"gc.auto": "0"})
         source = work.folder / "source.git"
         generate(source, environment, count=3)
         with across(work, Link(SOON), [FAST_OPEN]) as there:
-            _small(there, report, source, environment, repeat, rtts, progress)
+            _small(there, report, source, environment, repeat, rtts or RTTS, progress)
             _large(there, report, progress)
-    return report, []
+    report.finish()
 
 
 def _small(

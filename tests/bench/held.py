@@ -24,12 +24,7 @@ FRESH, HELD, PAUSED = "fresh", "held", "paused"
 
 
 def pushes(url: str, content: int, count: int, pause: float) -> list[tuple[str, float]]:
-    """Push, and say how long each took; what is made before the first is not counted.
-
-    Raises:
-        BadUrl, CodedError, MediumError, ProtocolError: the server cannot be talked to.
-        CommandError: a push was refused.
-    """
+    """Push, and say how long each took; what is made before the first is not counted."""
     location = parse(url)
     commits = Commits()
     found = []

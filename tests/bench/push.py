@@ -18,7 +18,7 @@ from typing import Self
 
 from bench.process import MODULES
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import run
+from smartserver.cli.servers import attempt, run
 from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -66,6 +66,12 @@ class Pushed:
     seconds: float
     refused: str = ""
 
+    def check(self) -> Self:
+        """Raise an error if it was refused."""
+        if self.refused:
+            raise CommandError(f"the push of {self.commit} was refused: {self.refused}")
+        return self
+
 
 class Pusher:
     """Pushes commits of a git repository to a repository on a server of ours."""
@@ -96,12 +102,18 @@ class Pusher:
         return Pushed(tip.hex(), ref, seconds, refused)
 
 
-def revisions_of(source: Path, environment: Mapping[str, str], *arguments: str) -> list[Revision]:
-    """The commits `git rev-list` gives, in its order.
+def git_push(source: Path, url: str, refspec: str, environment: Mapping[str, str]) -> Pushed:
+    """One `git push`."""
+    commit, _, ref = refspec.partition(":")
+    start = time.perf_counter()
+    done = attempt(["git", "push", "--quiet", url, refspec], source, environment)
+    seconds = time.perf_counter() - start
+    refused = f"status {done.returncode}: {done.stderr.strip()}" if done.returncode else ""
+    return Pushed(commit.removeprefix("+"), ref, seconds, refused)
 
-    Raises:
-        CommandError: it failed.
-    """
+
+def revisions_of(source: Path, environment: Mapping[str, str], *arguments: str) -> list[Revision]:
+    """The commits `git rev-list` gives, in its order."""
     lines = iter(run(["git", "rev-list", "--format=%T %P", *arguments], source, environment).splitlines())
     found = []
     for line in lines:
@@ -140,11 +152,7 @@ class Writer:
         self._process.stdin.flush()
 
     def finish(self) -> list[Pushed]:
-        """What became of its pushes.
-
-        Raises:
-            CommandError: it failed.
-        """
+        """What became of its pushes."""
         output, errors = self._process.communicate()
         if self._process.returncode:
             raise CommandError(f"a writer failed: {errors.decode('utf-8', 'replace').strip().splitlines()[-1:]}")

@@ -14,18 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
+
+from bench import options
 from bench.process import Cost, Watch
-from bench.push import Pusher, revisions_of
+from bench.push import Pushed, Pusher, git_push, revisions_of
 from bench.report import Progress, Report, median, percentile
 from netem.effects import Stall
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy, generate
-from smartserver.cli.servers import Say, Server, Workspace, attempt, run
+from smartserver.cli.servers import Server, Workspace, run
 from smartserver.trace.text import size
 from smartserver.vcs.git_plan import Revision
 
 NAME = "project"
+REF = "refs/heads/pushed"
 CONTENT = 64_000_000
 """Bytes a clone has to wait for where the history is made here: more than all socket buffers hold."""
 
@@ -70,13 +74,20 @@ class Times:
     beside: Share = field(default_factory=Share)
 
 
-def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Report, list[str]]:
-    """Push `count` commits with and `count` without `clones` stalled clones of one repository; the table.
+@click.command()
+@options.path(required=False)
+@options.number("-n count", 100, "Pushes with and without.", 4)
+@options.number("--clones", 1, "Clones that have stalled.")
+def command(path: Path | None, count: int, clones: int) -> None:
+    """Pushes beside a clone that has stopped reading: no slower, and the server's memory stays flat.
 
-    Raises:
-        CommandError: something failed.
+    The clone is of PATH, which must be larger than all socket buffers together; without it 64 MB are made.
+
+    \b
+    bench stall
+    bench stall --clones 32
     """
-    progress = Progress(say)
+    progress = Progress()
     with Workspace("bench") as work, one_line():
         environment = work.environment("bench", {"gc.auto": "0"})
         source = work.folder / "source.git"
@@ -90,53 +101,30 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
         commits = work.folder / "commits.git"
         generate(commits, environment, ("pushed",), 2 * (count + TURNS) + 1)
         revisions = revisions_of(commits, environment, "--reverse", "pushed")
+
+        def measured(server: Server, push: Callable[[Revision], Pushed]) -> Times:
+            return _measure(work, source, server, revisions, count, push, clones, environment, progress)
+
         server = work.start_ours()
-        ours = Times()
         with Pusher(commits, server.url(NAME), environment) as pusher:
-
-            def push(revision: Revision) -> float:
-                pushed = pusher.push([revision], "refs/heads/pushed")
-                if pushed.refused:
-                    raise CommandError(f"a push was refused: {pushed.refused}")
-                return pushed.seconds
-
-            _measure(work, source, server, revisions, count, push, clones, ours, environment, progress)
-        daemon = work.start_git_daemon(NAME)
-        git = None
+            ours = measured(server, lambda revision: pusher.push([revision], REF))
+        git, daemon = None, work.start_git_daemon(NAME)
         if daemon is not None:
-            git = Times()
             url = daemon.url(NAME)
-
-            def git_push(revision: Revision) -> float:
-                begun = time.perf_counter()
-                done = attempt(
-                    ["git", "push", "--quiet", url, f"{revision.id.hex()}:refs/heads/pushed"], commits, environment
-                )
-                if done.returncode:
-                    raise CommandError(f"a push was refused: {done.stderr.strip()}")
-                return time.perf_counter() - begun
-
-            _measure(work, source, daemon, revisions, count, git_push, clones, git, environment, progress)
+            git = measured(daemon, lambda revision: git_push(commits, url, f"{revision.id.hex()}:{REF}", environment))
         report = Report(
             f"{count} pushes beside {clones} stalled clone{'s' * (clones != 1)} and {count} without; "
             "ours by the library, git's by `git push`"
         )
         _add(report, ours, git)
-    return report, []
+    report.finish()
 
 
 def _measure(
-    work: Workspace,
-    source: Path,
-    server: Server,
-    revisions: Sequence[Revision],
-    count: int,
-    push: Callable[[Revision], float],
-    clones: int,
-    times: Times,
-    environment: Mapping[str, str],
-    progress: Progress,
-) -> None:
+    work: Workspace, source: Path, server: Server, revisions: Sequence[Revision], count: int,
+    push: Callable[[Revision], Pushed], clones: int, environment: Mapping[str, str], progress: Progress,
+) -> Times:  # fmt: skip
+    times = Times()
     label = server.scheme
     progress.step(f"{label}: first push")
     refspecs = ["refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"]
@@ -146,9 +134,9 @@ def _measure(
     share = count // turns
 
     def pushes() -> tuple[list[float], Cost]:
-        push(next(waiting))  # The first after a pause is slower, whatever is beside it.
+        push(next(waiting)).check()  # The first after a pause is slower, whatever is beside it.
         with Watch(server.pid) as watch:
-            taken = [push(next(waiting)) for _ in range(share)]
+            taken = [push(next(waiting)).check().seconds for _ in range(share)]
         return taken, watch.cost
 
     for turn in range(turns):
@@ -161,6 +149,7 @@ def _measure(
                     stalled.check()
             else:
                 times.alone.add(*pushes())
+    return times
 
 
 class Stalled:
@@ -188,11 +177,7 @@ class Stalled:
         self._stop()
 
     def check(self) -> None:
-        """They are all still there.
-
-        Raises:
-            CommandError: one ended.
-        """
+        """Raise an error if one has ended."""
         if any(process.poll() is not None for process in self._processes):
             raise CommandError("a clone that was to stall has ended: the repository is too small")
 
@@ -232,30 +217,30 @@ class Stalled:
 
 
 def _add(report: Report, ours: Times, git: Times | None) -> None:
-    def shown(times: Times | None, percent: float) -> str:
-        if times is None:
-            return ""
-        alone, beside = (percentile(share.seconds, percent) * 1000 for share in (times.alone, times.beside))
-        return f"{alone:.1f} / {beside:.1f} ms"
-
-    for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("longest", 100)):
-        report.add(f"a push alone / beside them: {name}", shown(ours, percent), shown(git, percent))
-
-    def slower(times: Times) -> float:
-        return median(times.beside.seconds) / median(times.alone.seconds)
-
-    ok = slower(ours) <= SLOWER
-    report.add("ratio of the medians", f"{slower(ours):.2f}", f"{slower(git):.2f}" if git else "", f"{SLOWER:g}", ok)
-
-    def cpu(times: Times) -> str:
-        alone, beside = (share.cpu / len(share.seconds) for share in (times.alone, times.beside))
+    def two(alone: float, beside: float) -> str:
         return f"{alone * 1000:.1f} / {beside * 1000:.1f} ms"
 
-    report.add("CPU of the server, a push alone / beside them", cpu(ours), cpu(git) if git else "")
+    def ratio(times: Times) -> float:
+        return median(times.beside.seconds) / median(times.alone.seconds)
 
-    def memory(times: Times) -> str:
-        return f"{size(times.beside.memory)} ({(times.beside.memory - times.alone.memory) / 1e6:+.1f} MB)"
+    def grown(times: Times) -> int:
+        return times.beside.memory - times.alone.memory
 
-    ok = ours.beside.memory - ours.alone.memory <= GROWTH
-    report.add("memory of the server, alone", size(ours.alone.memory), size(git.alone.memory) if git else "")
-    report.add("memory of the server, beside them", memory(ours), memory(git) if git else "", f"+{size(GROWTH)}", ok)
+    for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("longest", 100)):
+
+        def shown(times: Times, percent: float = percent) -> str:
+            return two(*(percentile(share.seconds, percent) for share in (times.alone, times.beside)))
+
+        report.both(f"a push alone / beside them: {name}", shown, ours, git)
+    slow = ratio(ours) <= SLOWER
+    report.both("ratio of the medians", lambda times: f"{ratio(times):.2f}", ours, git, f"{SLOWER:g}", slow)
+    report.both(
+        "CPU of the server, a push alone / beside them",
+        lambda times: two(*(share.cpu / len(share.seconds) for share in (times.alone, times.beside))), ours, git,
+    )  # fmt: skip
+    report.both("memory of the server, alone", lambda times: size(times.alone.memory), ours, git)
+    report.both(
+        "memory of the server, beside them",
+        lambda times: f"{size(times.beside.memory)} ({grown(times) / 1e6:+.1f} MB)",
+        ours, git, f"+{size(GROWTH)}", grown(ours) <= GROWTH,
+    )  # fmt: skip

@@ -21,11 +21,7 @@ class Stored:
 
 
 def look(served: Path, name: str) -> Stored:
-    """Look at a repository now.
-
-    Raises:
-        CodedError: there is none, or it is damaged.
-    """
+    """Look at a repository now."""
     snapshot = PackRepository(LocalTransport(served), name).snapshot()
     packs = snapshot.root.packs
     return Stored(
@@ -38,19 +34,11 @@ def look(served: Path, name: str) -> Stored:
 
 
 def lacking(served: Path, name: str, commits: list[str]) -> list[str]:
-    """Those of `commits` a repository does not have.
-
-    Raises:
-        CodedError: there is none, or it is damaged.
-    """
+    """Those of `commits` a repository does not have."""
     snapshot = PackRepository(LocalTransport(served), name).snapshot()
     return [commit for commit in commits if snapshot.ordinal(bytes.fromhex(commit)) is None]
 
 
 def damages(served: Path, name: str) -> tuple[str, ...]:
-    """What a full verification finds.
-
-    Raises:
-        CodedError: there is no repository.
-    """
+    """What a full verification finds."""
     return PackRepository(LocalTransport(served), name).verify().problems

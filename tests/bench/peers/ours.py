@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
+from bench.links import serving
 from bench.peers import base
 from bench.peers.base import CLIENT, Act
 from bench.peers.brz import Brz
@@ -31,7 +31,6 @@ class Ours(Git):
     )
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`smartserver serve`, writable."""
         return serving(self.site.served, host, port)
 
     def make(self, name: str) -> None:
@@ -41,7 +40,7 @@ class Ours(Git):
         """Where a ref of the server is, as it says itself."""
         return self.site.run(CLIENT, "git", "ls-remote", self.site.url(name), ref).partition("\t")[0]
 
-    def acts(self) -> Mapping[str, Act]:
+    def acts(self) -> dict[str, Act]:
         """Git's, and making a repository."""
         acts = super().acts()
         new = ("git", "push", "--quiet", self.site.url("new"), REF)
@@ -55,6 +54,7 @@ class OursByBrz(Brz):
     name: ClassVar[str] = "hpss-brz"
     label: ClassVar[str] = "brz over hpss://"
     earlier: ClassVar[Mapping[str, int]] = {}
+    version: ClassVar[Sequence[str]] = (*BRZ, "version")
     command: ClassVar[tuple[str, ...]] = BRZ
 
     @classmethod
@@ -68,11 +68,7 @@ class OursByBrz(Brz):
 
     @classmethod
     def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        """The plugin from here.
-
-        Raises:
-            CommandError: this interpreter does not find Breezy.
-        """
+        """The plugin from here."""
         program = shutil.which("brz", path=path)
         settings = dict(super().settings(folder, path))
         for without in WITHOUT_PLUGIN:
@@ -81,7 +77,6 @@ class OursByBrz(Brz):
         return {**settings, **library, "BRZ_PLUGINS_AT": plugin_at()}
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`smartserver serve`, writable."""
         return serving(self.site.served, host, port)
 
     def make_empty(self, name: str) -> None:
@@ -96,14 +91,6 @@ class OursByBrz(Brz):
     def there(self, branch: str) -> str:
         """As it is stored."""
         return stored_tip(self.site.served, branch)
-
-
-def serving(served: Path, host: str, port: int) -> Sequence[str]:
-    """The command of our server, for whoever asks."""
-    return (
-        sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--listen", f"{host}:{port}",
-        "--anonymous", "write",
-    )  # fmt: skip
 
 
 def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:

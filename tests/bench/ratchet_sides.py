@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
-from bench.compare.site import Place
-from bench.peers.base import CLIENT, Act
+from bench.links import serving
+from bench.peers.base import CLIENT, Act, Place
 from bench.peers.brz import Brz, last_revision
-from bench.peers.ours import serving, stored, stored_tip
+from bench.peers.ours import stored, stored_tip
 from smartserver.cli.errors import CommandError
 
 BEHIND = 10
@@ -65,16 +65,12 @@ class Side(Brz):
         """The environment that says which plugins are loaded."""
         return {"BRZ_PLUGINS_AT": f"ratchet_signing@{signing}"}
 
-    def acts(self) -> Mapping[str, Act]:
-        """None: what is run is in `rows`."""
+    def acts(self) -> dict[str, Act]:
+        """None: what is run is in `ratchet_rows`."""
         return {}
 
     def brz(self, *words: str, folder: str = "") -> str:
-        """What a command of the user said, in a folder below his own.
-
-        Raises:
-            CommandError: it failed.
-        """
+        """What a command of the user said, in a folder below his own."""
         return self.place.run(CLIENT, *self.command, *words, folder=f"{CLIENT}/{folder}")
 
     def home(self, folder: str = "") -> Path:
@@ -88,11 +84,7 @@ class Side(Brz):
         shutil.copytree(self.fixtures / "brz", self.place.served / "project", symlinks=True)
 
     def fill(self) -> None:
-        """The server's branches, and those of the user's pieces that are wanted.
-
-        Raises:
-            CommandError: there is not even a branch.
-        """
+        """The server's branches, and those of the user's pieces that are wanted."""
         self.home().mkdir()
         self.begin()
         self.brz("branch", "--quiet", self.place.url("project/trunk"), "mine")
@@ -212,7 +204,6 @@ class Plugin(Side):
         return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{plugin_at()}"}
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`smartserver serve`, writable."""
         return serving(self.site.served, host, port)
 
     def begin(self) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.compare.links import Done
-from bench.ratchet.sides import BACK, EMPTY, Side, Stock
+from bench.links import Done
+from bench.ratchet_sides import BACK, EMPTY, Side, Stock
 
 MADE = "made"
 """What commands make, here or on the server."""
