@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import click
 from bench import histories, options
 from bench.links import measured
 from bench.report import circumstances, finish, listed, say, table
+from bench.store import look, opened
 from bench.ways import (
     BRANCH,
     CLONE,
@@ -41,7 +42,6 @@ from smartserver.trace.text import size
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, map_update
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from transports.base import Capability, Transport
-from transports.local import LocalTransport
 from transports.steps import Append
 
 MAIN, TOPIC = "refs/heads/main", "refs/heads/topic"
@@ -125,15 +125,15 @@ class _Measured:
         self._found = found
         self._way = way
         self._fixture = fixture
-        self._environment: Mapping[str, str] = work.environment(f"client-{way.name}")
-        self._other: Mapping[str, str] = work.environment(f"other-{way.name}")
+        self._environment = work.environment(f"client-{way.name}")
+        self._other = work.environment(f"other-{way.name}")
         self._folder = work.folder / f"clones-{way.name}"
         self._folder.mkdir()
 
     def operations(self) -> None:
         """All but the repack, whose packs must be made first."""
-        url = self._way.url("project")
-        mine, other = self._folder / "mine", self._folder / "other"
+        url, new = self._way.url("project"), self._way.url("new")
+        mine, other, fresh = (self._folder / name for name in ("mine", "other", "fresh"))
         self._git(self._fixture, "push", "--quiet", url, MAIN)
         for clone in (mine, other):
             self._git(self._folder, "clone", "--quiet", "--branch", "main", url, str(clone))
@@ -141,16 +141,15 @@ class _Measured:
         self._commit(mine)
         self._measure(PUSH, lambda: self._git(mine, "push", "--quiet", "origin", "main"))
         self._expect(PUSH, self._there(MAIN), self._tip(mine))
-        self._measure(PULL, lambda: self._git(other, "pull", "--quiet", "--ff-only", "origin", "main", other=True))
+        pull = ["git", "pull", "--quiet", "--ff-only", "origin", "main"]
+        self._measure(PULL, lambda: run(pull, other, self._other))
         self._expect(PULL, self._tip(other), self._tip(mine))
         self._git(mine, "checkout", "--quiet", "-b", "topic")
         self._commit(mine)
         self._measure(BRANCH, lambda: self._git(mine, "push", "--quiet", "origin", "topic"))
         self._expect(BRANCH, self._there(TOPIC), self._tip(mine))
-        fresh = self._folder / "fresh"
         self._measure(CLONE, lambda: self._git(self._folder, "clone", "--quiet", "--branch", "topic", url, str(fresh)))
         self._expect(CLONE, self._tip(fresh), self._tip(mine))
-        new = self._way.url("new")
         self._measure(NEW, lambda: self._git(mine, "push", "--quiet", new, "main"))
         self._expect(NEW, self._there(MAIN, "new"), self._there(MAIN))
         store = self._way.store()
@@ -161,8 +160,7 @@ class _Measured:
         """Files of several sizes, put and appended to."""
         store.exists("")  # Connected, logged in.
         for name, length in SIZES.items():
-            content = bytes(length)
-            path = f"file-{length}"
+            content, path = bytes(length), f"file-{length}"
             self._measure(f"put {name}", partial(store.put, path, [content]))
             self._expect(f"put {name}", (self._way.served / path).stat().st_size, length)
             if Capability.APPEND in store.capabilities:
@@ -178,45 +176,33 @@ class _Measured:
             self._measure(LOCK, lambda: _swap_nothing(file, lambda: held.append(self._is_locked())))
             self._expect(LOCK, (held, self._is_locked()), ([True], False))
             return
-        proxy = self._way.proxy
-        with Client(lambda: TcpMedium(HOST, proxy.port)) as client:
+        with Client(lambda: TcpMedium(HOST, self._way.proxy.port)) as client:
             client.call(server_ping, PingRequest())
             change = MapUpdateRequest("baseline", MapKind.OPAQUE, [EntryChange(b"held", b"", How.SET)])
             self._measure(LOCK, lambda: client.call(map_update, change, "project"))
-        entries = PackRepository(LocalTransport(self._way.served), "project").snapshot().view.maps["baseline"]
-        self._expect(LOCK, dict(entries.items()), {b"held": b""})
+        self._expect(LOCK, dict(self._stored().snapshot().view.maps["baseline"].items()), {b"held": b""})
         self._expect(LOCK, self._is_locked(), False)
-
-    def _is_locked(self) -> bool:
-        """Whether somebody has the lock of the repository, as it looks beside its disk."""
-        return PackRepository(LocalTransport(self._way.served), "project").lock_holder() is not None
 
     def many_packs(self) -> Path:
         """A repository of so many packs, which the server has not joined: made here, over no link."""
         clone, url = self._folder / "many", self._way.url("many")
         say(f"a repository of {PACKS} packs")
         self._git(self._folder, "clone", "--quiet", str(self._fixture), str(clone))
-        store = LocalTransport(self._way.served)
         for _ in range(PACKS):
             self._commit(clone)
             self._git(clone, "push", "--quiet", url, "main")
-        packs = len(PackRepository(store, "many").snapshot().packs)
+        packs = look(self._way.served, "many").packs
         if packs != PACKS:
             raise CommandError(f"{packs} packs, expected {PACKS}: the server joined some")
-        return self._way.served / "many"
+        return Path(shutil.copytree(self._way.served / "many", self._folder / "kept"))
 
     def repack(self, many: Path) -> None:
         """Join the packs of a copy of it."""
-        if many.parent != self._way.served:
-            shutil.copytree(many, self._way.served / "many")
-        else:
-            shutil.copytree(many, many.parent / "kept")
-        url = self._way.url("many")
-        self._measure(REPACK, lambda: run(["smartserver", "pack", url], self._folder, self._environment))
-        self._expect(REPACK, len(PackRepository(LocalTransport(self._way.served), "many").snapshot().packs), 1)
-        if many.parent == self._way.served:
-            shutil.rmtree(many)
-            (many.parent / "kept").rename(many)
+        served = self._way.served / "many"
+        if not served.exists():
+            shutil.copytree(many, served)
+        self._measure(REPACK, lambda: run(["smartserver", "pack", self._way.url("many")], None, self._environment))
+        self._expect(REPACK, look(self._way.served, "many").packs, 1)
 
     # -- steps
 
@@ -229,8 +215,8 @@ class _Measured:
         if came != expected:
             self._found.problems.append(f"{name}, {self._way.label}: came to {came!r}, expected {expected!r}")
 
-    def _git(self, folder: Path, *words: str, other: bool = False) -> None:
-        run(["git", *words], folder, self._other if other else self._environment)
+    def _git(self, folder: Path, *words: str) -> None:
+        run(["git", *words], folder, self._environment)
 
     def _commit(self, clone: Path) -> None:
         with (clone / "a00").open("a", encoding="utf-8") as file:
@@ -241,8 +227,14 @@ class _Measured:
         return attempt(["git", "rev-parse", "HEAD"], clone, self._environment).stdout.strip()
 
     def _there(self, ref: str, name: str = "project") -> str:
-        value = PackRepository(LocalTransport(self._way.served), name).snapshot().view.ref(ref.encode())
-        return "" if value is None else value[0].id.hex()
+        return look(self._way.served, name).refs.get(ref, "")
+
+    def _stored(self) -> PackRepository:
+        return opened(self._way.served, "project")
+
+    def _is_locked(self) -> bool:
+        """Whether somebody has the lock of the repository, as it looks beside its disk."""
+        return self._stored().lock_holder() is not None
 
 
 def _swap_nothing(file: RootFile, look: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ from bench import histories, options
 from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
 from bench.copies import Answer, Copies, Side
 from bench.links import serving
-from bench.peers.brz import Brz
+from bench.peers.brz import Brz, serve_options
 from bench.report import Report
 from smartserver.cli.servers import HOST, Server, Workspace, attempt, free_port
 
@@ -42,8 +42,8 @@ class BrzHistory(Copies):
         self.source = work.folder / "brz" / "trunk"
         served, port = work.folder / "served-bzr", free_port()
         shutil.copytree(work.folder / "brz", served / SOURCE, symlinks=True)
-        command = [*BRZ, "serve", "--protocol=bzr", "--allow-writes", f"--listen={HOST}", f"--port={port}"]
-        pid = work.serve([*command, f"--directory={served}"], port, self._environment("server", WITHOUT_PLUGIN))
+        command = [*BRZ, *serve_options(served, HOST, port)]
+        pid = work.serve(command, port, self._environment("server", WITHOUT_PLUGIN))
         self.theirs = Side(Server("bzr", port, served, pid), f"{SOURCE}/trunk", WITHOUT_PLUGIN)
         served, port = work.folder / "served-hpss", free_port()
         served.mkdir()

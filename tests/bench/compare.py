@@ -284,7 +284,7 @@ def agreement(found: Comparison) -> list[str]:
     """How counts on the proxy lie beside those another instrument made of another history."""
     compared, off = 0, []
     for peer in found.peers:
-        for operation, earlier in peer.earlier.items():
+        for operation, earlier in zip(OPERATIONS, peer.earlier, strict=False):
             cost = found.costs.get(("proxy", peer.name, operation))
             if cost is not None:
                 compared += 1

@@ -59,10 +59,10 @@ class Done:
 class Client:
     """A client's command that runs; made by `client`."""
 
-    def __init__(self, command: Command, output: IO[bytes], errors: IO[bytes]) -> None:
+    def __init__(self, command: Command, begun: float, output: IO[bytes], errors: IO[bytes]) -> None:
         self.pid = command.pid
         self._command = command
-        self._begun = time.monotonic()
+        self._begun = begun
         self._output = output
         self._errors = errors
 
@@ -77,12 +77,13 @@ class Client:
 def client(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Client]:
     """Start a command on the client's side, in `folder`; it ends with the context at the latest."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
+        begun = time.monotonic()
         running = network.run(
             CLIENT, command, environment=environment, folder=str(folder),
             stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno(),
         )  # fmt: skip
         try:
-            yield Client(running, output, errors)
+            yield Client(running, begun, output, errors)
         finally:
             running.kill()
             running.close()
@@ -213,10 +214,11 @@ def serving(served: Path, host: str, port: int, *options: str) -> Sequence[str]:
     )  # fmt: skip
 
 
-class Across:
-    """A server on the far side of a link, and commands on the near one; made by `across`."""
+class Across(PacketLine):
+    """A server of ours on the far side of packets, and commands on the near one; made by `across`."""
 
     def __init__(self, work: Workspace, network: Packets, server: int) -> None:
+        super().__init__()
         self.network = network
         self.server = server
         """The process of the server."""
@@ -226,21 +228,18 @@ class Across:
         """The URL of a repository."""
         return f"hpss://{self.network.server_address}:{PORT}/{name}"
 
-    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> tuple[float, Cost, str]:
-        """Run a command on the near side: seconds, what it cost, and what it wrote."""
-        with client(self.network, command, folder, environment) as running, Watch(running.pid) as watch:
-            done = running.wait().check(command)
-        return done.seconds, watch.cost, done.stdout
-
     def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
-        """Run git."""
-        return self.run(["git", *arguments], folder, environment)[:2]
+        """Run git: seconds, and what it cost."""
+        words = ["git", *arguments]
+        with client(self.network, words, folder, environment) as running, Watch(running.pid) as watch:
+            done = running.wait().check(words)
+        return done.seconds, watch.cost
 
     def ask(self, module: str, *arguments: str) -> list[list[object]]:
         """Run a module of ours, and read the JSON it prints."""
         words = [sys.executable, "-m", module, *arguments]
-        environment = self._work.environment("asked") | dict(MODULES)
-        return json.loads(self.run(words, self._work.folder, environment)[2])  # type: ignore[no-any-return]
+        done = self.run(words, self._work.folder, self._work.environment("asked") | dict(MODULES)).check(words)
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 @contextmanager

@@ -57,7 +57,6 @@ class Side(Brz):
 
     @classmethod
     def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        """A user whom the history does not know."""
         return {**super().settings(folder, path), "BRZ_EMAIL": AUTHOR}
 
     @classmethod
@@ -182,7 +181,6 @@ class Stock(Side):
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
-        """Ours may be installed beside it."""
         return {**super().plugins(signing), **WITHOUT_PLUGIN}
 
 
@@ -212,15 +210,12 @@ class Plugin(Side):
         self.brz("push", "--quiet", "-d", str(self.fixtures / "brz" / "trunk"), self.place.url("project/trunk"))
 
     def there(self, branch: str) -> str:
-        """As it is stored."""
         return stored_tip(self.place.served, branch)
 
     def has_repository(self, path: str) -> bool:
-        """As it is stored."""
         return stored(self.place.served, path)[0].exists()
 
     def packs(self) -> int:
-        """As it is stored."""
         return len(stored(self.place.served, "project")[0].snapshot().packs)
 
     def _entries(self, of: str, branch: str) -> Mapping[bytes, bytes]:
@@ -230,11 +225,9 @@ class Plugin(Side):
         return {key.partition(b"\0")[2]: value for key, value in entries.items() if key.startswith(name + b"\0")}
 
     def tagged(self, branch: str, tag: str) -> bool:
-        """As it is stored."""
         return tag.encode() in self._entries("tags", branch)
 
     def configuration(self, branch: str) -> str:
-        """As it is stored."""
         return self._entries("config", branch).get(b"", b"").decode()
 
 

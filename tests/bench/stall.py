@@ -10,9 +10,11 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -66,12 +68,11 @@ class Share:
         self.cpu += cost.cpu
 
 
-@dataclass(slots=True)
-class Times:
+class Times(NamedTuple):
     """The pushes of one server."""
 
-    alone: Share = field(default_factory=Share)
-    beside: Share = field(default_factory=Share)
+    alone: Share
+    beside: Share
 
 
 @click.command()
@@ -124,7 +125,7 @@ def _measure(
     work: Workspace, source: Path, server: Server, revisions: Sequence[Revision], count: int,
     push: Callable[[Revision], Pushed], clones: int, environment: Mapping[str, str], progress: Progress,
 ) -> Times:  # fmt: skip
-    times = Times()
+    times = Times(Share(), Share())
     label = server.scheme
     progress.step(f"{label}: first push")
     refspecs = ["refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"]
@@ -144,76 +145,54 @@ def _measure(
         # Each is first as often as the other: a repository grows, and a machine changes its pace.
         for beside in (False, True) if turn % 2 else (True, False):
             if beside:
-                with Stalled(work, server, clones, environment) as stalled:
+                with stalled(work, server, clones, environment) as check:
                     times.beside.add(*pushes())
-                    stalled.check()
+                    check()
             else:
                 times.alone.add(*pushes())
     return times
 
 
-class Stalled:
-    """Clones that have stopped reading, while the context is open."""
+@contextmanager
+def stalled(
+    work: Workspace, server: Server, clones: int, environment: Mapping[str, str]
+) -> Iterator[Callable[[], None]]:
+    """Clones that have stopped reading; what is given fails if one has ended."""
+    folder, null = work.folder / "stalled", subprocess.DEVNULL
+    processes: list[subprocess.Popen[bytes]] = []
 
-    def __init__(self, work: Workspace, server: Server, clones: int, environment: Mapping[str, str]) -> None:
-        self._folder = work.folder / "stalled"
-        self._server = server
-        self._clones = clones
-        self._environment = environment
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Stalled:
-        # What the link has not let through yet it does not take either: the server's socket is what fills.
-        self._proxy = Proxy(0.0, self._server.address, down=[Stall(AFTER)], window=AFTER, rate=None)
-        self._proxy.start()
-        try:
-            self._start()
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop()
-
-    def check(self) -> None:
-        """Raise an error if one has ended."""
-        if any(process.poll() is not None for process in self._processes):
+    def check() -> None:
+        if any(process.poll() is not None for process in processes):
             raise CommandError("a clone that was to stall has ended: the repository is too small")
 
-    def _start(self) -> None:
-        url = self._server.url(NAME, self._proxy.port)
-        for number in range(self._clones):
-            command = ["git", "clone", "--quiet", "--bare", url, str(self._folder / str(number))]
-            null = subprocess.DEVNULL
-            self._processes.append(
-                subprocess.Popen(
-                    command, stdin=null, stdout=null, stderr=null, env=dict(self._environment), start_new_session=True
+    try:
+        # What the link has not let through yet it does not take either: the server's socket is what fills.
+        with Proxy(0.0, server.address, down=[Stall(AFTER)], window=AFTER, rate=None) as proxy:
+            for number in range(clones):
+                command = ["git", "clone", "--quiet", "--bare", server.url(NAME, proxy.port), str(folder / str(number))]
+                clone = subprocess.Popen(
+                    command, stdin=null, stdout=null, stderr=null, env=environment, start_new_session=True
                 )
-            )
-        deadline = time.monotonic() + STALL_WITHIN
-        before = -1
-        while True:
-            self.check()
-            taken = self._proxy.counts().bytes_down
-            if taken == before and taken >= self._clones * AFTER:
-                return
-            if time.monotonic() > deadline:
-                raise CommandError(f"the clones did not stall within {STALL_WITHIN:g} s: {taken} bytes came")
-            before = taken
-            time.sleep(0.1)
-
-    def _stop(self) -> None:
-        self._proxy.close()
-        for process in self._processes:
+                processes.append(clone)
+            deadline = time.monotonic() + STALL_WITHIN
+            before, taken = -1, 0
+            while taken != before or taken < clones * AFTER:
+                if time.monotonic() > deadline:
+                    raise CommandError(f"the clones did not stall within {STALL_WITHIN:g} s: {taken} bytes came")
+                time.sleep(0.1)
+                check()
+                before, taken = taken, proxy.counts().bytes_down
+            yield check
+    finally:
+        for process in processes:
             process.terminate()
-        for process in self._processes:
+        for process in processes:
             try:
                 process.wait(CLEANING)
             except subprocess.TimeoutExpired:  # Git cleans up in its signal handler, and may lock itself up there.
                 process.kill()
                 process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _add(report: Report, ours: Times, git: Times | None) -> None:

@@ -20,9 +20,14 @@ class Stored:
     refs: dict[str, str]
 
 
+def opened(served: Path, name: str) -> PackRepository:
+    """A repository, past its server."""
+    return PackRepository(LocalTransport(served), name)
+
+
 def look(served: Path, name: str) -> Stored:
     """Look at a repository now."""
-    snapshot = PackRepository(LocalTransport(served), name).snapshot()
+    snapshot = opened(served, name).snapshot()
     packs = snapshot.root.packs
     return Stored(
         len(packs),
@@ -35,10 +40,10 @@ def look(served: Path, name: str) -> Stored:
 
 def lacking(served: Path, name: str, commits: list[str]) -> list[str]:
     """Those of `commits` a repository does not have."""
-    snapshot = PackRepository(LocalTransport(served), name).snapshot()
+    snapshot = opened(served, name).snapshot()
     return [commit for commit in commits if snapshot.ordinal(bytes.fromhex(commit)) is None]
 
 
 def damages(served: Path, name: str) -> tuple[str, ...]:
     """What a full verification finds."""
-    return PackRepository(LocalTransport(served), name).verify().problems
+    return opened(served, name).verify().problems

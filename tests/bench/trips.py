@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ import click
 from bench import options
 from bench.report import Report, line, say
 from netem.meter import Slope
-from smartserver.cli.demo_run import Comparison, Operation, Row, Side
+from smartserver.cli.demo_run import Comparison, Measured, Operation, Row, Side
 from smartserver.cli.errors import one_line
 from smartserver.cli.operations import OperationCost, run
 from smartserver.cli.servers import Workspace
@@ -40,7 +39,7 @@ class AllOperations(Comparison):
         found = [o for o in super().operations() if not o.name.startswith("diverged")]
         return [
             *found,
-            Operation("ls-remote", self.list_refs),
+            Operation("ls-remote", lambda side: self.git(side, 0, "ls-remote", "origin")),
             Operation("push two tags", self.push("bench-light", "bench-annotated"), before=self.make_tags),
             Operation(
                 "atomic push of two branches",
@@ -59,9 +58,6 @@ class AllOperations(Comparison):
             Operation("no cache: delete a branch", self.push("--delete", "bench-third"), self.forget, FIRST_CONTACT),
             Operation("no cache: fetch nothing", self.fetch, self.forget_and_drop_third),
         ]
-
-    def list_refs(self, side: Side) -> None:
-        self.git(side, 0, "ls-remote", "origin")
 
     def push(self, *words: str) -> Callable[[Side], object]:
         """A push of the first user."""
@@ -116,17 +112,8 @@ class AllOperations(Comparison):
         self.forget(side)
 
 
-@dataclass(slots=True)
-class Trips:
-    """One operation over all runs."""
-
-    operation: str
-    budget: int
-    ours: int = 0
-    git: int | None = None
-    our_seconds: list[tuple[float, float]] = field(default_factory=list)
-    """RTT and seconds of each run."""
-    git_seconds: list[tuple[float, float]] = field(default_factory=list)
+Runs = Sequence[tuple[float, Measured]]
+"""RTT and cost of each run."""
 
 
 @click.command()
@@ -146,7 +133,7 @@ def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
     bench trips ~/src/project --rtt 100ms --repeat 1
     """
     rtts = rtts or RTTS
-    found: dict[str, Trips] = {}
+    found: dict[str, list[tuple[float, Row]]] = {}
     report = Report("")
     small = True
     with one_line("held connection"):
@@ -158,38 +145,40 @@ def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
             # Each operation at every RTT before the next: a machine that grows slower does not look like a slope.
             for rows in zip(*[comparison.rows() for comparison in comparisons], strict=True):
                 for rtt, row in zip(rtts, rows, strict=True):
-                    _take(found, row, rtt)
+                    found.setdefault(row.operation, []).append((rtt, row))
                     small &= max(row.ours.bytes_up, row.ours.bytes_down) < SMALL
                 say(f"  {rows[0].operation}")
             report.problems += [problem for comparison in comparisons for problem in comparison.problems]
             report.title = report.title or comparisons[0].title.partition(", link")[0]
     report.title += f"; fresh connections, RTT {', '.join(f'{rtt:g}' for rtt in rtts)} s, {repeat} times"
-    for trips in found.values():
-        _judge(report, trips, small=small)
+    for runs in found.values():
+        _judge(report, runs, small=small)
     for warm in held:
         report.add(f"held connection: {warm.operation}", str(warm.round_trips), "", "1", warm.round_trips <= 1)
     report.finish()
 
 
-def _take(found: dict[str, Trips], row: Row, rtt: float) -> None:
-    trips = found.setdefault(row.operation, Trips(row.operation, row.budget))
-    trips.ours = max(trips.ours, row.ours.round_trips)
-    trips.our_seconds.append((rtt, row.ours.seconds))
-    if row.git is not None:
-        trips.git = max(trips.git or 0, row.git.round_trips)
-        trips.git_seconds.append((rtt, row.git.seconds))
-
-
-def _judge(report: Report, trips: Trips, *, small: bool) -> None:
-    ours, git = line(trips.our_seconds), line(trips.git_seconds)
-    bar = str(trips.budget)
-    ok = trips.ours <= trips.budget
+def _judge(report: Report, runs: Sequence[tuple[float, Row]], *, small: bool) -> None:
+    """Add the runs of one operation; `runs`: RTT and row of each."""
+    row = runs[0][1]
+    ours = [(rtt, each.ours) for rtt, each in runs]
+    git = [(rtt, each.git) for rtt, each in runs if each.git is not None]
+    trips, slope = _trips(ours), _slope(ours)
+    bar, ok = str(row.budget), trips <= row.budget
     # Of what takes 3 trips "never one more" is asked, which the count says.
-    if ours is not None and small and trips.budget == SLOPE:
+    if slope is not None and small and row.budget == SLOPE:
         bar += f", {SLOPE:.2f} +- {TOLERANCE}"
-        ok &= abs(ours.rounds - SLOPE) <= TOLERANCE
-    git_trips = "-" if trips.git is None else str(trips.git)
-    report.add(trips.operation, str(trips.ours) + _shown(ours), git_trips + _shown(git), bar, ok)
+        ok &= abs(slope.rounds - SLOPE) <= TOLERANCE
+    git_trips = f"{_trips(git)}{_shown(_slope(git))}" if git else "-"
+    report.add(row.operation, f"{trips}{_shown(slope)}", git_trips, bar, ok)
+
+
+def _trips(runs: Runs) -> int:
+    return max(cost.round_trips for _, cost in runs)
+
+
+def _slope(runs: Runs) -> Slope | None:
+    return line([(rtt, cost.seconds) for rtt, cost in runs])
 
 
 def _shown(slope: Slope | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 
 from bench import options
-from bench.push import Pushed, Writer, git_push
+from bench.push import Pushed, finish, git_push, start_writer, tell
 from bench.report import Progress, Report, percentile
 from bench.store import damages, lacking, look
 from smartserver.cli.errors import CommandError, one_line
@@ -105,15 +106,24 @@ def _make(source: Path, writers: int, count: int, environment: Mapping[str, str]
 def _library(
     work: Workspace, source: Path, tasks: Sequence[Work], urls: Sequence[str], environment: Mapping[str, str]
 ) -> Outcome:
-    writers = [Writer(source, url, task, environment) for url, task in zip(urls, tasks, strict=True)]
+    writers: list[subprocess.Popen[str]] = []
+
+    def stop() -> None:
+        for writer in writers:
+            if writer.poll() is None:
+                writer.kill()
+                writer.communicate()
+
+    work.later(stop)
+    for url, task in zip(urls, tasks, strict=True):
+        writers.append(start_writer(source, url, task, environment))
     for writer in writers:
-        work.later(writer.stop)
-    for writer in writers:
-        writer.get_ready()
+        assert writer.stdout is not None
+        writer.stdout.readline()  # It has read what it is to push.
     start = time.monotonic()
     for writer in writers:
-        writer.go()
-    pushed = [push for writer in writers for push in writer.finish()]
+        tell(writer, "go")
+    pushed = [push for writer in writers for push in finish(writer)]
     return Outcome(pushed, time.monotonic() - start)
 
 

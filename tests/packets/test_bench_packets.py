@@ -1,4 +1,4 @@
-"""bench.bulk, cold and held, cli.operations: they run on small numbers, and leave nothing behind."""
+"""bench.bulk, bench.cold, cli.operations: they run on small numbers, and leave nothing behind."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ class Peer(ABC):
     """What it is called in a table."""
     programs: ClassVar[tuple[str, ...]]
     """What must be installed."""
-    earlier: ClassVar[Mapping[str, int]] = {}
-    """Round trips of operations as another instrument counted them before: a proxy of its own, with 300 revisions."""
+    earlier: ClassVar[Sequence[int]] = ()
+    """Round trips of OPERATIONS, in order, as another instrument counted them before, with 300 revisions."""
     version: ClassVar[Sequence[str]]
     """The command that says its version in its first line."""
     notes: ClassVar[tuple[str, ...]] = ()

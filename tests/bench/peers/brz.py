@@ -18,10 +18,7 @@ class Brz(Peer):
     name: ClassVar[str] = "brz"
     label: ClassVar[str] = "bzr://"
     programs: ClassVar[tuple[str, ...]] = ("brz",)
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 15, base.PULL_NOTHING: 14, base.PULL_ONE: 15, base.PUSH_ONE: 16, base.PUSH_NOTHING: 12,
-        base.NEW_BRANCH: 13, base.TAG: 14, base.DIVERGED: 15, base.PUSH_ALL: 21, base.NEW_REPOSITORY: 11,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (15, 14, 15, 16, 12, 13, 14, 15, 21, 11)
 
     version: ClassVar[Sequence[str]] = ("brz", "version")
     command: ClassVar[tuple[str, ...]] = ("brz",)
@@ -46,11 +43,7 @@ class Brz(Peer):
         run(*cls.command, "pack", "--quiet", "brz/trunk")
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`brz serve`, writable."""
-        return (
-            *self.command, "serve", "--protocol=bzr", "--allow-writes", f"--listen={host}", f"--port={port}",
-            f"--directory={self.site.served}",
-        )  # fmt: skip
+        return *self.command, *serve_options(self.site.served, host, port)
 
     def begin(self) -> None:
         """The history on the server, as `repository` with the branch `trunk`: a copy."""
@@ -104,3 +97,9 @@ def last_revision(branch: Path) -> str:
     """Revno and tip of a branch by its path; empty where there is none."""
     place = branch / ".bzr" / "branch" / "last-revision"
     return place.read_text(encoding="utf-8").strip() if place.exists() else ""
+
+
+def serve_options(served: Path, host: str, port: int) -> Sequence[str]:
+    """What `brz` is told to serve a folder, writable."""
+    where = (f"--listen={host}", f"--port={port}", f"--directory={served}")
+    return "serve", "--protocol=bzr", "--allow-writes", *where

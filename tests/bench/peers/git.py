@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,10 +19,7 @@ class Git(Peer):
     name: ClassVar[str] = "git"
     label: ClassVar[str] = "git://"
     programs: ClassVar[tuple[str, ...]] = ("git",)
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 4, base.PULL_NOTHING: 3, base.PULL_ONE: 4, base.PUSH_ONE: 3, base.PUSH_NOTHING: 2,
-        base.NEW_BRANCH: 3, base.TAG: 3, base.DIVERGED: 2, base.PUSH_ALL: 3,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (4, 3, 4, 3, 2, 3, 3, 2, 3)
     version: ClassVar[Sequence[str]] = ("git", "--version")
     notes: ClassVar[tuple[str, ...]] = ("git:// cannot make a repository",)
 
@@ -31,7 +28,6 @@ class Git(Peer):
         """It is made in git's form (`bench.histories`)."""
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`git daemon`, writable."""
         return (
             "git", "daemon", "--export-all", "--enable=receive-pack", "--reuseaddr", f"--listen={host}",
             f"--port={port}", f"--base-path={self.site.served}", str(self.site.served),
@@ -46,7 +42,6 @@ class Git(Peer):
         return self.site.run(CLIENT, "git", "--git-dir", str(self.site.served / name), "rev-parse", ref).strip()
 
     def fill(self) -> None:
-        """The first push, and two clones."""
         self.make("project")
         url = self.site.url("project")
         self.site.run(CLIENT, "git", "-C", str(self.fixtures / "git"), "push", "--quiet", url, REF, folder=".")

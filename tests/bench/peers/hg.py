@@ -19,10 +19,7 @@ class Hg(Peer):
     name: ClassVar[str] = "hg"
     label: ClassVar[str] = "hg http://"
     programs: ClassVar[tuple[str, ...]] = ("hg",)
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 4, base.PULL_NOTHING: 4, base.PULL_ONE: 4, base.PUSH_ONE: 10, base.PUSH_NOTHING: 6,
-        base.NEW_BRANCH: 10, base.TAG: 10, base.DIVERGED: 8, base.PUSH_ALL: 10,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (4, 4, 4, 10, 6, 10, 10, 8, 10)
     version: ClassVar[Sequence[str]] = ("hg", "version")
     notes: ClassVar[tuple[str, ...]] = (
         "hg's tag is a commit to .hgtags and a push; over http it cannot make a repository",
@@ -30,7 +27,6 @@ class Hg(Peer):
 
     @classmethod
     def settings(cls, _folder: Path, _path: str) -> Mapping[str, str]:
-        """Nobody's configuration."""
         return {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <demo@example.org>"}
 
     @classmethod
@@ -40,7 +36,6 @@ class Hg(Peer):
         run("hg", "-R", "hg", "bookmark", "--delete", "main")
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`hg serve`, writable, without encryption."""
         collection = self.site.folder.parent / "hgweb.conf"
         collection.write_text(f"[paths]\n/ = {self.site.served}/*\n[web]\nrefreshinterval = 0\n", encoding="utf-8")
         return (
@@ -49,7 +44,6 @@ class Hg(Peer):
         )  # fmt: skip
 
     def fill(self) -> None:
-        """A copy on the server, and two clones."""
         served = self.site.served
         self.site.run(
             CLIENT, "hg", "clone", "--noupdate", str(self.fixtures / "hg"), str(served / "project"), folder="."

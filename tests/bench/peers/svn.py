@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -20,10 +20,7 @@ class Svn(Peer):
     name: ClassVar[str] = "svn"
     label: ClassVar[str] = "svn://"
     programs: ClassVar[tuple[str, ...]] = ("svn", "svnserve", "svnadmin", "svnlook")
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 10, base.PULL_NOTHING: 9, base.PULL_ONE: 9, base.PUSH_ONE: 6, base.PUSH_NOTHING: 0,
-        base.NEW_BRANCH: 12, base.TAG: 12, base.DIVERGED: 6, base.PUSH_ALL: 20,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (10, 9, 9, 6, 0, 12, 12, 6, 20)
     version: ClassVar[Sequence[str]] = ("svn", "--version", "--quiet")
     notes: ClassVar[tuple[str, ...]] = (
         "svn's push is a commit, its pull an update, its branch and tag a copy on the server, its first push an import "
@@ -38,7 +35,6 @@ class Svn(Peer):
         (fixtures / "svn" / "conf" / "svnserve.conf").write_text(WRITABLE, encoding="utf-8")
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`svnserve`, for whoever asks."""
         return (
             "svnserve", "--daemon", "--foreground", "--root", str(self.site.served), "--listen-host", host,
             "--listen-port", str(port),
@@ -53,7 +49,6 @@ class Svn(Peer):
         return "svn", *command, "--non-interactive", "--config-dir", str(self.site.folder / "svn-configuration")
 
     def fill(self) -> None:
-        """A copy on the server, and two working copies."""
         self.site.run(CLIENT, "cp", "-a", str(self.fixtures / "svn"), str(self.site.served / "project"), folder=".")
         for user in (CLIENT, OTHER):
             self.svn(user, "checkout", "--quiet", self.site.url("project/trunk"), user, folder=".")
