@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import click
+
+from bench import options
 from bench.report import Report
 from smartserver.cli.errors import one_line
 from smartserver.cli.operations import run
@@ -12,11 +15,15 @@ from smartserver.trace.flags import BAN
 from smartserver.trace.text import size
 
 
-def run_bans(rules: Sequence[str], count: int) -> Report:
-    """Run each operation `count` times with these bans, and without; the table.
+@click.command()
+@click.argument("rules", nargs=-1, required=True)
+@options.number("-n count", 10, "Rounds of all operations.")
+def command(rules: Sequence[str], count: int) -> None:
+    """Many operations on one connection, by a client with these bans and by one without: what bans cost.
 
-    Raises:
-        CommandError: a rule is none, or something failed.
+    \b
+    make bench ARGS="bans silly"
+    make bench ARGS="bans silly 'vfs:*' -n 300"
     """
     report = Report(f"with {', '.join(rules)} banned; median of {count}", "no bans")
     with Workspace("bench") as work, one_line("bans"):
@@ -29,4 +36,4 @@ def run_bans(rules: Sequence[str], count: int) -> Report:
                 f"{row.operation}: {size(row.bytes_up)} up, {size(row.bytes_down)} down, round trips: {trips}",
                 f"{banned.milliseconds:.2f} ms ({times:.2f} x)", f"{row.milliseconds:.2f} ms", "1 trip", trips <= 1,
             )  # fmt: skip
-    return report
+    report.finish()

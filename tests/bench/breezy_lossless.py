@@ -15,6 +15,7 @@ import breezy
 import breezy.bzr
 from breezy.controldir import ControlDir
 from breezy.errors import BzrError
+from builders import ancestors
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -58,11 +59,7 @@ class Tally(NamedTuple):
 
 
 def open_original(path: Path) -> Any:
-    """The repository of Breezy's at a path, or of the branch there.
-
-    Raises:
-        BzrError, VcsError: there is none, or one of another format.
-    """
+    """The repository of Breezy's at a path, or of the branch there."""
     if breezy.get_global_state() is None:
         breezy.initialize(setup_ui=False)
     source = ControlDir.open(str(path)).find_repository()
@@ -84,13 +81,7 @@ class Original:
 
     def ancestors(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """`heads` and all below them that is here, parents first."""
-        found: set[RevisionId] = set()
-        todo = list(heads)
-        while todo:
-            revision = todo.pop()
-            if revision in self.parents and revision not in found:
-                found.add(revision)
-                todo += self.parents[revision]
+        found = ancestors(heads, self.parents)
         return [revision for revision in self.order if revision in found]
 
     def heads(self, part: Sequence[RevisionId]) -> list[RevisionId]:
@@ -119,11 +110,7 @@ class Part:
         self._client.close()
 
     def push(self, grown: Sequence[Sequence[RevisionId]]) -> None:
-        """Push it as it grows, each head to a ref of its own.
-
-        Raises:
-            CodedError, VcsError: the server refused it, or it cannot be sent.
-        """
+        """Push it as it grows, each head to a ref of its own."""
         source = of_repository(BrzRepository(self._original.repository))
         for part in grown:
             updates = [RefUpdate(b"head-" + tip, tip, attributes=b"1") for tip in self._original.heads(part)]
@@ -133,11 +120,7 @@ class Part:
             self.tally = self.tally.more(Tally(requests=1))
 
     def pull(self, grown: Sequence[Sequence[RevisionId]]) -> None:
-        """Pull it into Breezy's repository as it grows.
-
-        Raises:
-            CodedError, VcsError: the server refused it, or what came is wrong.
-        """
+        """Pull it into Breezy's repository as it grows."""
         mine = BrzRepository(self._target)
         for part in grown:
             heads = self._original.heads(part)

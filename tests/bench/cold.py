@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.held import FRESH, HELD, PAUSED
-from bench.link import Across, across
-from bench.report import Progress, Report, median
-from bench.trips import line
+import click
+
+from bench import options
+from bench.links import Across, across
+from bench.report import Progress, Report, line, median
 from netem.link import Link
 from netem.meter import Slope
 from netem.packets.network import CLIENT
 from netem.tcp_model import TcpModel
+from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import add_commit, generate
-from smartserver.cli.servers import Say, Workspace
+from smartserver.cli.operations import BRANCH, KINDS, VCS, Commits
+from smartserver.cli.servers import Workspace
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.push import PushRequest
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate
+from smartserver.client.url import parse
 from smartserver.trace.text import size
+from smartserver.verbs.rules import Rule
 
 NAME = "project"
+FRESH, HELD, PAUSED = "fresh", "held", "paused"
 SOON = 0.004
 TOLERANCE = 0.05
 FAST_OPEN = ("net.ipv4.tcp_fastopen", "3")
@@ -34,22 +49,29 @@ PAUSE = 10.0
 """Seconds: a connection forgets half of its window each RTO, which is somewhat more than one RTT."""
 
 
-def run_cold(repeat: int, rtts: Sequence[float], say: Say) -> tuple[Report, list[str]]:
-    """Push one revision with git `repeat` times at each RTT, then a large one by the library; the table.
+@click.command()
+@options.number("--repeat", 5, "Pushes at each RTT.")
+@options.rtts()
+def command(repeat: int, rtts: Sequence[float]) -> None:
+    """Pushes on a fresh connection over real TCP: 2 round trips, 1 with Fast Open; and slow start of a large one.
 
-    Raises:
-        CommandError: something failed.
+    Client and server are in network namespaces with a link of packets between them (Linux, as root or where users may
+    make namespaces). Takes two minutes. Another load on the machine falsifies slopes.
+
+    \b
+    bench cold
+    bench cold --repeat 1 --rtt 100ms
     """
-    progress = Progress(say)
+    progress = Progress()
     report = Report("pushes across a link of packets, by the clock", "")
     with Workspace("bench") as work:
         environment = work.environment("bench", {"gc.auto": "0"})
         source = work.folder / "source.git"
         generate(source, environment, count=3)
         with across(work, Link(SOON), [FAST_OPEN]) as there:
-            _small(there, report, source, environment, repeat, rtts, progress)
+            _small(there, report, source, environment, repeat, rtts or RTTS, progress)
             _large(there, report, progress)
-    return report, []
+    report.finish()
 
 
 def _small(
@@ -96,7 +118,7 @@ def _large(there: Across, report: Report, progress: Progress) -> None:
     for restart, words in ((1, "as Linux comes"), (0, f"{IDLE_RESTART.rpartition('.')[2]} 0")):
         there.network.setting(IDLE_RESTART, str(restart), side=CLIENT)
         progress.step(f"pushes of {size(LARGE)}, {words}")
-        pushed = there.ask("bench.held", there.url(f"large{restart}"), str(LARGE), str(HELD_PUSHES), str(PAUSE))
+        pushed = there.ask("bench.cold", there.url(f"large{restart}"), str(LARGE), str(HELD_PUSHES), str(PAUSE))
         rounds: dict[object, list[float]] = {}
         for name, seconds in pushed:
             assert isinstance(seconds, float)
@@ -107,3 +129,39 @@ def _large(there: Across, report: Report, progress: Progress) -> None:
         shown = ", ".join(f"{each:.2f}" for each in held)
         report.add(f"{what}held one", f"{shown} RTT", "", "fewer", median(held) < math.floor(fresh))
         report.add(f"{what}held one, after {PAUSE:g} s", f"{paused:.2f} RTT")
+
+
+def pushes(url: str, content: int, count: int, pause: float) -> list[tuple[str, float]]:
+    """Push so many bytes so often on one connection, before the last time after a pause; a name and seconds of each.
+
+    `command` runs it as a program on the near side of a link. What is made before the first push is not counted.
+    """
+    location = parse(url)
+    commits = Commits()
+    found = []
+    with Client(lambda: TcpMedium(location.host, location.port), agent="bench") as client:
+        remote = RemoteRepository(client, location.path, Knowledge(None, url))
+
+        def push(length: int) -> float:
+            commit = commits.next(length)
+            rule = Rule.FF if commit.parents else Rule.FORCE
+            new = NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"})
+            begun = time.monotonic()
+            (done,) = remote.push(PushRequest([RefUpdate(BRANCH, commit.id, rule)], commit, new)).refs
+            seconds = time.monotonic() - begun
+            if done.outcome is not Outcome.DONE:
+                raise CommandError(f"a push was refused: {done.error}")
+            return seconds
+
+        push(8)
+        client.close()
+        found.append((FRESH, push(content)))
+        found += [(HELD, push(content)) for _ in range(count)]
+        if pause:
+            time.sleep(pause)
+            found.append((PAUSED, push(content)))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(pushes(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))

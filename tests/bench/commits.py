@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
+import click
+
+from bench import options
 from bench.push import NOTHING, revisions_of
 from bench.report import Progress, Report, median, percentile
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy
-from smartserver.cli.servers import Say, Server, Workspace, run
+from smartserver.cli.servers import Server, Workspace, run
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.media.tcp import TcpMedium
@@ -48,8 +50,7 @@ _PACKED_FROM = 100
 """Refs from which git keeps them in one file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(NamedTuple):
     """The bytes of one push."""
 
     up: int
@@ -57,23 +58,12 @@ class Pushed:
 
     @property
     def both(self) -> int:
-        """Both ways."""
         return self.up + self.down
 
 
-class _Remote(Protocol):
-    """A server whose refs can be put in place without going over the link."""
+class _Remote:
+    """A repository of ours whose refs can be put in place without going over the link."""
 
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def proxy(self) -> Proxy: ...
-
-    def set_refs(self, changes: Mapping[str, str | None]) -> None: ...
-
-
-class _Ours:
     def __init__(self, work: Workspace, server: Server, name: str, environment: Mapping[str, str]) -> None:
         self.proxy = work.enter(Proxy(0.0, server.address))
         self.url = server.url(name, self.proxy.port)
@@ -94,21 +84,21 @@ class _Ours:
                     raise CommandError(f"{done.update.ref.decode()}: {done.error}")
 
 
-class _Git:
+class _Git(_Remote):
+    """The same, of git's."""
+
     def __init__(self, work: Workspace, server: Server, name: str, environment: Mapping[str, str]) -> None:
         self.proxy = work.enter(Proxy(0.0, server.address))
         self.url = server.url(name, self.proxy.port)
-        self._folder = server.served / name
-        self._environment = environment
-        run(["git", "init", "--quiet", "--bare", str(self._folder)], None, environment)
-        run(["git", "config", "receive.autogc", "false"], self._folder, environment)
+        self._git = partial(subprocess.run, cwd=server.served / name, env=environment, check=True)
+        run(["git", "init", "--quiet", "--bare", str(server.served / name)], None, environment)
+        self._git(["git", "config", "receive.autogc", "false"])
 
     def set_refs(self, changes: Mapping[str, str | None]) -> None:
         lines = [f"delete {name}\n" if tip is None else f"update {name} {tip}\n" for name, tip in changes.items()]
-        git = partial(subprocess.run, cwd=self._folder, env=self._environment, check=True)
-        git(["git", "update-ref", "--stdin"], input="".join(lines).encode())
+        self._git(["git", "update-ref", "--stdin"], input="".join(lines).encode())
         if len(lines) > _PACKED_FROM:
-            git(["git", "pack-refs", "--all"])
+            self._git(["git", "pack-refs", "--all"])
 
 
 class Commits:
@@ -129,26 +119,15 @@ class Commits:
         self.commits: list[Revision] = found[::-1]
         add_commit(self._source, self._environment, ANCHOR, {"anchor": b"anchor\n"})
         self._work = work
-
-    def start(self) -> None:
-        """Both servers.
-
-        Raises:
-            CommandError: a server did not start.
-        """
-        daemon = self._work.start_git_daemon()
+        daemon = work.start_git_daemon()
         if daemon is None:
             raise CommandError("`git daemon` is not installed: there is nothing to compare with")
-        self._daemon, self._ours = daemon, self._work.start_ours()
+        self._daemon, self._ours = daemon, work.start_ours()
 
     def remotes(self, name: str, commits: Sequence[Revision], refs: int) -> list[_Remote]:
-        """A new repository on each server, ours first: what is below `commits`, and about `refs` refs.
-
-        Raises:
-            CommandError: a push failed.
-        """
-        remotes: list[_Remote] = [
-            _Ours(self._work, self._ours, name, self._environment),
+        """A new repository on each server, ours first: what is below `commits`, and about `refs` refs."""
+        remotes = [
+            _Remote(self._work, self._ours, name, self._environment),
             _Git(self._work, self._daemon, name, self._environment),
         ]
         here = {revision.id for revision in commits}
@@ -183,11 +162,7 @@ class Commits:
         return len(done.stdout)
 
     def push_each(self, remote: _Remote, what: str, commits: Sequence[Revision]) -> list[Pushed]:
-        """Push each commit when the server's refs are at its parents; the bytes of each.
-
-        Raises:
-            CommandError: a push was refused.
-        """
+        """Push each commit when the server's refs are at its parents; the bytes of each."""
         pushed = []
         refs: dict[str, str] = {}
         for number, revision in enumerate(commits):
@@ -212,49 +187,58 @@ class Commits:
         return run(["git", *arguments], self._source, self._environment)
 
 
-def run_commits(path: Path, branch: str | None, count: int, refs: Sequence[int], say: Say) -> tuple[Report, list[str]]:
-    """Measure; the table, and nothing that is wrong.
+def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Numbers of 1 or more with commas between them."""
+    try:
+        found = tuple(int(number) for number in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: expected numbers with commas between them, e.g. 1,1000") from None
+    if min(found) < 1:
+        raise click.BadParameter(f"{value!r}: expected numbers of 1 or more")
+    return found
 
-    Raises:
-        CommandError: something failed.
+
+@click.command()
+@options.path()
+@options.number("-n count", 500, "The newest commits.")
+@click.option("--branch", help="Whose commits; by default HEAD's.")
+@click.option("--refs", callback=_numbers, default="1", show_default=True, help="Numbers of refs on the server.")
+def command(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -> None:
+    """Bytes of one-commit pushes, each to servers that hold exactly the parents.
+
+    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes both ways. With
+    more numbers of refs 50 of the pushes are done again with that many refs on the server: they must not grow.
+
+    \b
+    bench commits ~/src/project -n 100
+    bench commits history.bundle --refs 1,1000,20000
     """
-    progress = Progress(say)
     with Workspace("bench") as work, one_line():
-        commits = Commits(path, branch, count, work, progress)
+        commits = Commits(path, branch, count, work, Progress())
         if not commits.commits:
             raise CommandError(f"{commits.branch} has no commits")
-        commits.start()
-        report = Report(
-            f"{len(commits.commits)} commits of {commits.branch}, each pushed to servers that hold exactly its parents"
-        )
+        what = f"{len(commits.commits)} commits of {commits.branch}"
+        report = Report(f"{what}, each pushed to servers that hold exactly its parents")
         first: list[list[Pushed]] = []
         for number in sorted({1, *refs}):
             # A commit can be pushed to a repository once: each number of refs has repositories of its own.
             chosen = commits.commits if number == 1 else commits.commits[:MANY_PUSHES]
             remotes = commits.remotes(f"refs-{number}", chosen, number)
-            pushed = [
-                commits.push_each(remote, f"push over {remote.url.partition(':')[0]}", chosen) for remote in remotes
-            ]
+            pushed = [commits.push_each(each, f"push over {each.url.partition(':')[0]}", chosen) for each in remotes]
             if number == 1:
                 first = pushed
                 _add_bytes(report, pushed[0], pushed[1], commits.thin_packs())
             if len(refs) > 1:
                 _add_growth(report, number, first, pushed)
-    return report, []
+    report.finish()
 
 
-def _add_growth(
-    report: Report, refs: int, first: Sequence[Sequence[Pushed]], pushed: Sequence[Sequence[Pushed]]
-) -> None:
+def _add_growth(report: Report, refs: int, first: Sequence[list[Pushed]], pushed: Sequence[list[Pushed]]) -> None:
     """What many refs add to the pushes of the same commits."""
-    count = min(MANY_PUSHES, len(pushed[0]))
-    ours, git = pushed[0][:count], pushed[1][:count]
-    for what, mine, theirs in (
-        ("up", [p.up for p in ours], [p.up for p in git]),
-        ("down", [p.down for p in ours], [p.down for p in git]),
-    ):
-        label = f"{refs:,} refs, {count} pushes: bytes {what}, median"
-        report.add(label, f"{median(mine):,}", f"{median(theirs):,}")
+    ours, git = (each[:MANY_PUSHES] for each in pushed)
+    label = f"{refs:,} refs, {len(ours)} pushes: bytes"
+    report.both(f"{label} up, median", lambda pushes: f"{median([p.up for p in pushes]):,}", ours, git)
+    report.both(f"{label} down, median", lambda pushes: f"{median([p.down for p in pushes]):,}", ours, git)
     if refs > 1:
         up = max(push.up - before.up for push, before in zip(ours, first[0], strict=False))
         down = max(push.down - before.down for push, before in zip(ours, first[0], strict=False))
@@ -263,11 +247,8 @@ def _add_growth(
 
 
 def _add_bytes(report: Report, ours: Sequence[Pushed], git: Sequence[Pushed], thin: Sequence[int]) -> None:
-    for what, mine, theirs in (
-        ("bytes both ways", [p.both for p in ours], [p.both for p in git]),
-        ("bytes up", [p.up for p in ours], [p.up for p in git]),
-        ("bytes down", [p.down for p in ours], [p.down for p in git]),
-    ):
+    for what, way in (("bytes both ways", "both"), ("bytes up", "up"), ("bytes down", "down")):
+        mine, theirs = ([getattr(push, way) for push in pushes] for pushes in (ours, git))
         for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("most", 100)):
             a, b = int(percentile(mine, percent)), int(percentile(theirs, percent))
             judged = percent <= 90
@@ -275,9 +256,7 @@ def _add_bytes(report: Report, ours: Sequence[Pushed], git: Sequence[Pushed], th
     fits = [push.up for push, pack in zip(ours, thin, strict=True) if pack < INITIAL_WINDOW]
     over = sum(up >= INITIAL_WINDOW for up in fits)
     report.add(f"{INITIAL_WINDOW:,} up or more where git's thin pack is under", f"{over}", "", "0", over == 0)
-    report.add(
-        f"{INITIAL_WINDOW:,} up or more", str(sum(p.up >= INITIAL_WINDOW for p in ours)),
-        str(sum(p.up >= INITIAL_WINDOW for p in git)),
-    )  # fmt: skip
+    large = lambda pushes: str(sum(push.up >= INITIAL_WINDOW for push in pushes))  # noqa: E731
+    report.both(f"{INITIAL_WINDOW:,} up or more", large, ours, git)
     larger = sum(a.both > b.both for a, b in zip(ours, git, strict=True))
     report.add("pushes with more bytes than the other's", str(larger), str(len(ours) - larger))

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.report import Progress, Report
+import click
+
+from bench import options
+from bench.report import Report, say
 from netem.proxy import Proxy
 from netem.proxy_connection import KERNEL_BUFFER
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import add_commit, generate
-from smartserver.cli.servers import Say, Server, Workspace, attempt, run
+from smartserver.cli.servers import Server, Workspace, attempt, run
 from smartserver.trace.text import size
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD, NOTSENT_LOWAT
 
@@ -44,54 +47,49 @@ class Refused:
     """What the client says it wrote (ours)."""
 
 
-def run_diverged(content: int, rtt: float, rate: float, say: Say) -> tuple[Report, list[str]]:
-    """Push `content` bytes that have diverged over a link of `rtt` seconds and `rate` bytes a second.
+@click.command()
+@options.quantity("--size content", options.SIZE, "20MB", "Content of the push.")
+@options.quantity("--rtt", options.TIME, "1000ms", "Round-trip time of the link.")
+@options.quantity("--rate", options.RATE, "1mbit", "Bandwidth of the link each way.")
+def command(content: int, rtt: float, rate: float) -> None:
+    """A large push that has diverged: it must be refused after one round trip, with little sent in vain.
 
-    Raises:
-        CommandError: something failed.
+    \b
+    bench diverged
+    bench diverged --size 2MB --rtt 300ms --rate 10mbit
     """
-    progress = Progress(say)
     with Workspace("bench") as work:
         source = work.folder / "source.git"
         generate(source, work.environment("bench"), count=BASE_COMMITS)
-        ours = _refused(work, source, work.start_ours(), content, rtt, rate, progress)
+        ours = _refused(work, source, work.start_ours(), content, rtt, rate)
         daemon = work.start_git_daemon(NAME)
-        git = None if daemon is None else _refused(work, source, daemon, content, rtt, rate, progress)
+        git = None if daemon is None else _refused(work, source, daemon, content, rtt, rate)
     link = f"{rate * 8 / 1e6:g} Mbit/s, RTT {rtt * 1000:g} ms"
     report = Report(f"diverged push of {size(content)} over {link}, fresh connection")
-    report.add(
-        "trips until it was refused", str(ours.round_trips), str(git.round_trips) if git else "", str(TRIPS),
-        ours.round_trips <= TRIPS,
-    )  # fmt: skip
-    report.add("seconds", f"{ours.seconds:.2f}", f"{git.seconds:.2f}" if git else "")
+    trips = ours.round_trips <= TRIPS
+    report.both("trips until it was refused", lambda each: str(each.round_trips), ours, git, str(TRIPS), trips)
+    report.both("seconds", lambda each: f"{each.seconds:.2f}", ours, git)
     # No client can hear of the refusal before a round trip is over; what it sends until then is what the link carries
     # in that time, and what waits for the link in the socket buffer, which nobody can take back.
     under_way = int(rtt * rate)
     bar = GRAPH_FIRST_THRESHOLD + SOCKET_BUFFER + under_way
-    report.add(
-        "bytes that entered the link",
-        f"{ours.bytes_up:,}",
-        f"{git.bytes_up:,}" if git else "",
-        f"{bar:,}",
-        ours.bytes_up <= bar,
-    )
+    few = ours.bytes_up <= bar
+    report.both("bytes that entered the link", lambda each: f"{each.bytes_up:,}", ours, git, f"{bar:,}", few)
     report.add("  of the bar: before the first look for an answer", f"{GRAPH_FIRST_THRESHOLD:,}")
     report.add("  of the bar: the socket buffer", f"{SOCKET_BUFFER:,}")
     report.add("  of the bar: carried in one round trip", f"{under_way:,}")
     report.add("bytes the client wrote, the kernel's buffers included", ours.written)
-    return report, []
+    report.finish()
 
 
-def _refused(
-    work: Workspace, source: Path, server: Server, content: int, rtt: float, rate: float, progress: Progress
-) -> Refused:
+def _refused(work: Workspace, source: Path, server: Server, content: int, rtt: float, rate: float) -> Refused:
     label = server.scheme
     first, second = work.environment(f"{label}-1"), work.environment(f"{label}-2")
     run(["git", "push", "--quiet", server.url(NAME), "main:refs/heads/main"], source, first)
     with Proxy(rtt, server.address, rate=rate, buffer=LINK_BUFFER) as proxy:
         url = server.url(NAME, proxy.port)
         clone = work.folder / f"{label}.git"
-        progress.step(f"{label}: clone, a commit of {size(content)}, and another on the server")
+        say(f"{label}: clone, a commit of {size(content)}, and another on the server")
         run(["git", "clone", "--quiet", "--bare", url, str(clone)], None, second)
         files = {f"file{n}": os.urandom(min(FILE, content - n * FILE)) for n in range(-(-content // FILE))}
         add_commit(clone, second, "main", files)
@@ -99,7 +97,7 @@ def _refused(
         run(["git", "clone", "--quiet", "--bare", str(source), str(other)], None, first)
         add_commit(other, first, "main", {"other": b"other\n"})
         run(["git", "push", "--quiet", server.url(NAME), "main:refs/heads/main"], other, first)
-        progress.step(f"{label}: the diverged push, over a link of {rtt:g} s")
+        say(f"{label}: the diverged push, over a link of {rtt:g} s")
         return _push(clone, url, second | {"SMARTSERVER_DEBUG": "hpss"}, proxy)
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -73,27 +72,26 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and all below it so far, those that have ended and were waited for included."""
-    ticks = 0
+def _files(pid: int, name: str) -> Iterator[str]:
+    """A file of /proc of a process and all below it."""
     for process in descendants(pid):
         try:
-            fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+            yield (_PROC / str(process) / name).read_text()
         except OSError:
             continue
-        ticks += sum(map(int, fields[11:15]))
-    return ticks * _TICK
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process and all below it so far, those that have ended and were waited for included."""
+    fields = [text.rpartition(")")[2].split() for text in _files(pid, "stat")]
+    return sum(int(ticks) for each in fields for ticks in each[11:15]) * _TICK
 
 
 def memory_of(pid: int) -> tuple[int, int]:
     """The greatest highest mark among a process and those below it, and what they have together now, in bytes."""
     largest = together = 0
-    for process in descendants(pid):
-        try:
-            lines = (_PROC / str(process) / "status").read_text().splitlines()
-        except OSError:
-            continue
-        sizes = {name: value for name, _, value in (line.partition(":") for line in lines)}
+    for text in _files(pid, "status"):
+        sizes = {name: value for name, _, value in (line.partition(":") for line in text.splitlines())}
         largest = max(largest, _kib(sizes.get("VmHWM")))
         together += _kib(sizes.get("VmRSS"))
     return largest, together
@@ -158,7 +156,8 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
         )
         try:
             with Watch(process.pid) as watch:
-                usage = _wait(process)
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
                 ended = time.monotonic()
         except BaseException:
             if process.returncode is None:
@@ -173,9 +172,3 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
     largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
     cost = Cost(ended - begun, usage.ru_utime + usage.ru_stime, largest, seen.together or largest)
     return Ran(process.returncode, said, complained, cost)
-
-
-def _wait(process: subprocess.Popen[bytes]) -> resource.struct_rusage:
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage

@@ -18,7 +18,7 @@ from typing import Self
 
 from bench.process import MODULES
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import run
+from smartserver.cli.servers import attempt, run
 from smartserver.client.body import Nothing
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -67,6 +67,12 @@ class Pushed:
     seconds: float
     refused: str = ""
 
+    def check(self) -> Self:
+        """Raise an error if it was refused."""
+        if self.refused:
+            raise CommandError(f"the push of {self.commit} was refused: {self.refused}")
+        return self
+
 
 class Pusher:
     """Pushes commits of a git repository to a repository on a server of ours."""
@@ -97,12 +103,18 @@ class Pusher:
         return Pushed(tip.hex(), ref, seconds, refused)
 
 
-def revisions_of(source: Path, environment: Mapping[str, str], *arguments: str) -> list[Revision]:
-    """The commits `git rev-list` gives, in its order.
+def git_push(source: Path, url: str, refspec: str, environment: Mapping[str, str]) -> Pushed:
+    """One `git push`."""
+    commit, _, ref = refspec.partition(":")
+    start = time.perf_counter()
+    done = attempt(["git", "push", "--quiet", url, refspec], source, environment)
+    seconds = time.perf_counter() - start
+    refused = f"status {done.returncode}: {done.stderr.strip()}" if done.returncode else ""
+    return Pushed(commit.removeprefix("+"), ref, seconds, refused)
 
-    Raises:
-        CommandError: it failed.
-    """
+
+def revisions_of(source: Path, environment: Mapping[str, str], *arguments: str) -> list[Revision]:
+    """The commits `git rev-list` gives, in its order."""
     lines = iter(run(["git", "rev-list", "--format=%T %P", *arguments], source, environment).splitlines())
     found = []
     for line in lines:
@@ -112,50 +124,32 @@ def revisions_of(source: Path, environment: Mapping[str, str], *arguments: str) 
     return found
 
 
-class Writer:
-    """A process that pushes commits, each to a ref of its own, in order, once it is told to go."""
+def start_writer(
+    source: Path, url: str, pushes: Sequence[tuple[str, str]], environment: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    """A process that reads what to push, commits and refs in order, and pushes it once it is told to go."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.push"], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+        env={**environment, **MODULES},
+    )  # fmt: skip
+    tell(process, json.dumps({"source": str(source), "url": url, "pushes": list(pushes)}))
+    return process
 
-    def __init__(
-        self, source: Path, url: str, pushes: Sequence[tuple[str, str]], environment: Mapping[str, str]
-    ) -> None:
-        """Start it; `pushes` are commits and refs."""
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.push"],
-            stdin=pipe, stdout=pipe, stderr=pipe, env={**environment, **MODULES},
-        )  # fmt: skip
-        self._task = json.dumps({"source": str(source), "url": url, "pushes": list(pushes)}).encode() + b"\n"
 
-    def get_ready(self) -> None:
-        """Wait until it has read what it is to push."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(self._task)
-        self._process.stdin.flush()
-        self._process.stdout.readline()
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    """Write a line to a writer."""
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
 
-    def go(self) -> None:
-        """Let it push."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"go\n")
-        self._process.stdin.flush()
 
-    def finish(self) -> list[Pushed]:
-        """What became of its pushes.
-
-        Raises:
-            CommandError: it failed.
-        """
-        output, errors = self._process.communicate()
-        if self._process.returncode:
-            raise CommandError(f"a writer failed: {errors.decode('utf-8', 'replace').strip().splitlines()[-1:]}")
-        return [Pushed(*json.loads(line)) for line in output.splitlines()]
-
-    def stop(self) -> None:
-        """End it, if it is still there."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
+def finish(process: subprocess.Popen[str]) -> list[Pushed]:
+    """What became of a writer's pushes."""
+    output, errors = process.communicate()
+    if process.returncode:
+        raise CommandError(f"a writer failed: {errors.strip().splitlines()[-1:]}")
+    return [Pushed(*json.loads(line)) for line in output.splitlines()]
 
 
 def main() -> None:

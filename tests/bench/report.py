@@ -1,26 +1,30 @@
-"""A measurement's table: ours beside git's, with the bar; and the arithmetic of all measurements."""
+"""A measurement's table: ours beside git's, with the bar; its end, its progress, and the arithmetic of all."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
+import click
+
+from netem.meter import Slope, fit
 from smartserver.cli.servers import Say
+
+T = TypeVar("T")
 
 PROGRESS_INTERVAL = 1.0
 """Seconds between two lines of progress."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that `percent` of all are not above (nearest rank).
-
-    Raises:
-        ValueError: there is no value.
-    """
+    """The smallest value that `percent` of all are not above (nearest rank)."""
     if not values:
         raise ValueError("no values")
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
@@ -50,10 +54,17 @@ class Report:
         self.title = title
         self.beside = beside
         self.figures: list[Figure] = []
+        self.problems: list[str] = []
+        """What came out wrong."""
 
     def add(self, what: str, ours: str, git: str = "", bar: str = "", ok: bool | None = None) -> None:
-        """One more line."""
         self.figures.append(Figure(what, ours, git, bar, ok))
+
+    def both(
+        self, what: str, shown: Callable[[T], str], ours: T, git: T | None, bar: str = "", ok: bool | None = None
+    ) -> None:
+        """One more line, with the same figure of both; `git` None: there is none."""
+        self.add(what, shown(ours), "" if git is None else shown(git), bar, ok)
 
     @property
     def missed(self) -> list[str]:
@@ -72,6 +83,61 @@ class Report:
         ]
         return [self.title, "", *table, "", f"({circumstances()})"]
 
+    def finish(self) -> None:
+        """Print the table and the problems; exit with status 1 where there is one, or a bar is missed."""
+        for line in self.lines():
+            click.echo(line)
+        _end(self.problems, missed=bool(self.missed))
+
+
+class Measured(Protocol):
+    """What is shown as markdown or as JSON."""
+
+    @property
+    def problems(self) -> Sequence[str]: ...
+
+    def as_json(self) -> dict[str, Any]: ...
+
+
+def finish(found: Measured, markdown: str, *, as_json: bool) -> None:
+    """The same, of tables in markdown."""
+    click.echo(json.dumps(found.as_json()) if as_json else markdown)
+    _end(found.problems)
+
+
+def _end(problems: Sequence[str], *, missed: bool = False) -> None:
+    for problem in problems:
+        click.echo(f"wrong: {problem}", err=True)
+    if missed or problems:
+        sys.exit(1)
+
+
+def line(points: Sequence[tuple[float, float]]) -> Slope | None:
+    """The straight line through the shortest run at each RTT; None for fewer than three RTTs.
+
+    What else the machine does makes a run longer and never shorter.
+    """
+    rtts = sorted({rtt for rtt, _ in points})
+    if len(rtts) < 3:
+        return None
+    return fit([(rtt, min(seconds for at, seconds in points if at == rtt)) for rtt in rtts])
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in markdown."""
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+def listed(notes: Iterable[str]) -> str:
+    """The notes below a table."""
+    return "\n".join(f"- {note}." for note in notes)
+
+
+def say(words: str) -> None:
+    """Tell how far a measurement is."""
+    click.echo(words, err=True)
+
 
 def circumstances() -> str:
     """When and on what it was measured."""
@@ -83,8 +149,8 @@ def circumstances() -> str:
 class Progress:
     """How far a long measurement is: a line at most every second."""
 
-    def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
+    def __init__(self, said: Say | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = said or say
         self._clock = clock
         self._said = clock()
 

@@ -10,22 +10,28 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+import click
+
+from bench import options
 from bench.process import Cost, Watch
-from bench.push import Pusher, revisions_of
+from bench.push import Pushed, Pusher, git_push, revisions_of
 from bench.report import Progress, Report, median, percentile
 from netem.effects import Stall
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy, generate
-from smartserver.cli.servers import Say, Server, Workspace, attempt, run
+from smartserver.cli.servers import Server, Workspace, run
 from smartserver.trace.text import size
 from smartserver.vcs.git.plan import Revision
 
 NAME = "project"
+REF = "refs/heads/pushed"
 CONTENT = 64_000_000
 """Bytes a clone has to wait for where the history is made here: more than all socket buffers hold."""
 
@@ -62,21 +68,27 @@ class Share:
         self.cpu += cost.cpu
 
 
-@dataclass(slots=True)
-class Times:
+class Times(NamedTuple):
     """The pushes of one server."""
 
-    alone: Share = field(default_factory=Share)
-    beside: Share = field(default_factory=Share)
+    alone: Share
+    beside: Share
 
 
-def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Report, list[str]]:
-    """Push `count` commits with and `count` without `clones` stalled clones of one repository; the table.
+@click.command()
+@options.path(required=False)
+@options.number("-n count", 100, "Pushes with and without.", 4)
+@options.number("--clones", 1, "Clones that have stalled.")
+def command(path: Path | None, count: int, clones: int) -> None:
+    """Pushes beside a clone that has stopped reading: no slower, and the server's memory stays flat.
 
-    Raises:
-        CommandError: something failed.
+    The clone is of PATH, which must be larger than all socket buffers together; without it 64 MB are made.
+
+    \b
+    bench stall
+    bench stall --clones 32
     """
-    progress = Progress(say)
+    progress = Progress()
     with Workspace("bench") as work, one_line():
         environment = work.environment("bench", {"gc.auto": "0"})
         source = work.folder / "source.git"
@@ -90,53 +102,30 @@ def run_stall(path: Path | None, clones: int, count: int, say: Say) -> tuple[Rep
         commits = work.folder / "commits.git"
         generate(commits, environment, ("pushed",), 2 * (count + TURNS) + 1)
         revisions = revisions_of(commits, environment, "--reverse", "pushed")
+
+        def measured(server: Server, push: Callable[[Revision], Pushed]) -> Times:
+            return _measure(work, source, server, revisions, count, push, clones, environment, progress)
+
         server = work.start_ours()
-        ours = Times()
         with Pusher(commits, server.url(NAME), environment) as pusher:
-
-            def push(revision: Revision) -> float:
-                pushed = pusher.push([revision], "refs/heads/pushed")
-                if pushed.refused:
-                    raise CommandError(f"a push was refused: {pushed.refused}")
-                return pushed.seconds
-
-            _measure(work, source, server, revisions, count, push, clones, ours, environment, progress)
-        daemon = work.start_git_daemon(NAME)
-        git = None
+            ours = measured(server, lambda revision: pusher.push([revision], REF))
+        git, daemon = None, work.start_git_daemon(NAME)
         if daemon is not None:
-            git = Times()
             url = daemon.url(NAME)
-
-            def git_push(revision: Revision) -> float:
-                begun = time.perf_counter()
-                done = attempt(
-                    ["git", "push", "--quiet", url, f"{revision.id.hex()}:refs/heads/pushed"], commits, environment
-                )
-                if done.returncode:
-                    raise CommandError(f"a push was refused: {done.stderr.strip()}")
-                return time.perf_counter() - begun
-
-            _measure(work, source, daemon, revisions, count, git_push, clones, git, environment, progress)
+            git = measured(daemon, lambda revision: git_push(commits, url, f"{revision.id.hex()}:{REF}", environment))
         report = Report(
             f"{count} pushes beside {clones} stalled clone{'s' * (clones != 1)} and {count} without; "
             "ours by the library, git's by `git push`"
         )
         _add(report, ours, git)
-    return report, []
+    report.finish()
 
 
 def _measure(
-    work: Workspace,
-    source: Path,
-    server: Server,
-    revisions: Sequence[Revision],
-    count: int,
-    push: Callable[[Revision], float],
-    clones: int,
-    times: Times,
-    environment: Mapping[str, str],
-    progress: Progress,
-) -> None:
+    work: Workspace, source: Path, server: Server, revisions: Sequence[Revision], count: int,
+    push: Callable[[Revision], Pushed], clones: int, environment: Mapping[str, str], progress: Progress,
+) -> Times:  # fmt: skip
+    times = Times(Share(), Share())
     label = server.scheme
     progress.step(f"{label}: first push")
     refspecs = ["refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"]
@@ -146,9 +135,9 @@ def _measure(
     share = count // turns
 
     def pushes() -> tuple[list[float], Cost]:
-        push(next(waiting))  # The first after a pause is slower, whatever is beside it.
+        push(next(waiting)).check()  # The first after a pause is slower, whatever is beside it.
         with Watch(server.pid) as watch:
-            taken = [push(next(waiting)) for _ in range(share)]
+            taken = [push(next(waiting)).check().seconds for _ in range(share)]
         return taken, watch.cost
 
     for turn in range(turns):
@@ -156,106 +145,81 @@ def _measure(
         # Each is first as often as the other: a repository grows, and a machine changes its pace.
         for beside in (False, True) if turn % 2 else (True, False):
             if beside:
-                with Stalled(work, server, clones, environment) as stalled:
+                with stalled(work, server, clones, environment) as check:
                     times.beside.add(*pushes())
-                    stalled.check()
+                    check()
             else:
                 times.alone.add(*pushes())
+    return times
 
 
-class Stalled:
-    """Clones that have stopped reading, while the context is open."""
+@contextmanager
+def stalled(
+    work: Workspace, server: Server, clones: int, environment: Mapping[str, str]
+) -> Iterator[Callable[[], None]]:
+    """Clones that have stopped reading; what is given fails if one has ended."""
+    folder, null = work.folder / "stalled", subprocess.DEVNULL
+    processes: list[subprocess.Popen[bytes]] = []
 
-    def __init__(self, work: Workspace, server: Server, clones: int, environment: Mapping[str, str]) -> None:
-        self._folder = work.folder / "stalled"
-        self._server = server
-        self._clones = clones
-        self._environment = environment
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Stalled:
-        # What the link has not let through yet it does not take either: the server's socket is what fills.
-        self._proxy = Proxy(0.0, self._server.address, down=[Stall(AFTER)], window=AFTER, rate=None)
-        self._proxy.start()
-        try:
-            self._start()
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop()
-
-    def check(self) -> None:
-        """They are all still there.
-
-        Raises:
-            CommandError: one ended.
-        """
-        if any(process.poll() is not None for process in self._processes):
+    def check() -> None:
+        if any(process.poll() is not None for process in processes):
             raise CommandError("a clone that was to stall has ended: the repository is too small")
 
-    def _start(self) -> None:
-        url = self._server.url(NAME, self._proxy.port)
-        for number in range(self._clones):
-            command = ["git", "clone", "--quiet", "--bare", url, str(self._folder / str(number))]
-            null = subprocess.DEVNULL
-            self._processes.append(
-                subprocess.Popen(
-                    command, stdin=null, stdout=null, stderr=null, env=dict(self._environment), start_new_session=True
+    try:
+        # What the link has not let through yet it does not take either: the server's socket is what fills.
+        with Proxy(0.0, server.address, down=[Stall(AFTER)], window=AFTER, rate=None) as proxy:
+            for number in range(clones):
+                command = ["git", "clone", "--quiet", "--bare", server.url(NAME, proxy.port), str(folder / str(number))]
+                clone = subprocess.Popen(
+                    command, stdin=null, stdout=null, stderr=null, env=environment, start_new_session=True
                 )
-            )
-        deadline = time.monotonic() + STALL_WITHIN
-        before = -1
-        while True:
-            self.check()
-            taken = self._proxy.counts().bytes_down
-            if taken == before and taken >= self._clones * AFTER:
-                return
-            if time.monotonic() > deadline:
-                raise CommandError(f"the clones did not stall within {STALL_WITHIN:g} s: {taken} bytes came")
-            before = taken
-            time.sleep(0.1)
-
-    def _stop(self) -> None:
-        self._proxy.close()
-        for process in self._processes:
+                processes.append(clone)
+            deadline = time.monotonic() + STALL_WITHIN
+            before, taken = -1, 0
+            while taken != before or taken < clones * AFTER:
+                if time.monotonic() > deadline:
+                    raise CommandError(f"the clones did not stall within {STALL_WITHIN:g} s: {taken} bytes came")
+                time.sleep(0.1)
+                check()
+                before, taken = taken, proxy.counts().bytes_down
+            yield check
+    finally:
+        for process in processes:
             process.terminate()
-        for process in self._processes:
+        for process in processes:
             try:
                 process.wait(CLEANING)
             except subprocess.TimeoutExpired:  # Git cleans up in its signal handler, and may lock itself up there.
                 process.kill()
                 process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _add(report: Report, ours: Times, git: Times | None) -> None:
-    def shown(times: Times | None, percent: float) -> str:
-        if times is None:
-            return ""
-        alone, beside = (percentile(share.seconds, percent) * 1000 for share in (times.alone, times.beside))
-        return f"{alone:.1f} / {beside:.1f} ms"
-
-    for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("longest", 100)):
-        report.add(f"a push alone / beside them: {name}", shown(ours, percent), shown(git, percent))
-
-    def slower(times: Times) -> float:
-        return median(times.beside.seconds) / median(times.alone.seconds)
-
-    ok = slower(ours) <= SLOWER
-    report.add("ratio of the medians", f"{slower(ours):.2f}", f"{slower(git):.2f}" if git else "", f"{SLOWER:g}", ok)
-
-    def cpu(times: Times) -> str:
-        alone, beside = (share.cpu / len(share.seconds) for share in (times.alone, times.beside))
+    def two(alone: float, beside: float) -> str:
         return f"{alone * 1000:.1f} / {beside * 1000:.1f} ms"
 
-    report.add("CPU of the server, a push alone / beside them", cpu(ours), cpu(git) if git else "")
+    def ratio(times: Times) -> float:
+        return median(times.beside.seconds) / median(times.alone.seconds)
 
-    def memory(times: Times) -> str:
-        return f"{size(times.beside.memory)} ({(times.beside.memory - times.alone.memory) / 1e6:+.1f} MB)"
+    def grown(times: Times) -> int:
+        return times.beside.memory - times.alone.memory
 
-    ok = ours.beside.memory - ours.alone.memory <= GROWTH
-    report.add("memory of the server, alone", size(ours.alone.memory), size(git.alone.memory) if git else "")
-    report.add("memory of the server, beside them", memory(ours), memory(git) if git else "", f"+{size(GROWTH)}", ok)
+    for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("longest", 100)):
+
+        def shown(times: Times, percent: float = percent) -> str:
+            return two(*(percentile(share.seconds, percent) for share in (times.alone, times.beside)))
+
+        report.both(f"a push alone / beside them: {name}", shown, ours, git)
+    slow = ratio(ours) <= SLOWER
+    report.both("ratio of the medians", lambda times: f"{ratio(times):.2f}", ours, git, f"{SLOWER:g}", slow)
+    report.both(
+        "CPU of the server, a push alone / beside them",
+        lambda times: two(*(share.cpu / len(share.seconds) for share in (times.alone, times.beside))), ours, git,
+    )  # fmt: skip
+    report.both("memory of the server, alone", lambda times: size(times.alone.memory), ours, git)
+    report.both(
+        "memory of the server, beside them",
+        lambda times: f"{size(times.beside.memory)} ({grown(times) / 1e6:+.1f} MB)",
+        ours, git, f"+{size(GROWTH)}", grown(ours) <= GROWTH,
+    )  # fmt: skip

@@ -20,13 +20,14 @@ class Stored:
     refs: dict[str, str]
 
 
-def look(served: Path, name: str) -> Stored:
-    """Look at a repository now.
+def opened(served: Path, name: str) -> PackRepository:
+    """A repository, past its server."""
+    return PackRepository(LocalTransport(served), name)
 
-    Raises:
-        CodedError: there is none, or it is damaged.
-    """
-    snapshot = PackRepository(LocalTransport(served), name).snapshot()
+
+def look(served: Path, name: str) -> Stored:
+    """Look at a repository now."""
+    snapshot = opened(served, name).snapshot()
     packs = snapshot.root.packs
     return Stored(
         len(packs),
@@ -38,19 +39,11 @@ def look(served: Path, name: str) -> Stored:
 
 
 def lacking(served: Path, name: str, commits: list[str]) -> list[str]:
-    """Those of `commits` a repository does not have.
-
-    Raises:
-        CodedError: there is none, or it is damaged.
-    """
-    snapshot = PackRepository(LocalTransport(served), name).snapshot()
+    """Those of `commits` a repository does not have."""
+    snapshot = opened(served, name).snapshot()
     return [commit for commit in commits if snapshot.ordinal(bytes.fromhex(commit)) is None]
 
 
 def damages(served: Path, name: str) -> tuple[str, ...]:
-    """What a full verification finds.
-
-    Raises:
-        CodedError: there is no repository.
-    """
-    return PackRepository(LocalTransport(served), name).verify().problems
+    """What a full verification finds."""
+    return opened(served, name).verify().problems

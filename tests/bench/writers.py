@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.push import Pushed, Writer
+import click
+
+from bench import options
+from bench.push import Pushed, finish, git_push, start_writer, tell
 from bench.report import Progress, Report, percentile
 from bench.store import damages, lacking, look
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import generate
-from smartserver.cli.servers import Say, Server, Workspace, attempt, run
+from smartserver.cli.servers import Server, Workspace, run
 
 REFS = 4
 """Refs of each writer."""
@@ -31,15 +35,30 @@ class Outcome:
     pushed: Sequence[Pushed]
     seconds: float
 
+    @property
+    def refused(self) -> list[Pushed]:
+        return [push for push in self.pushed if push.refused]
 
-def run_writers(writers: int, count: int, say: Say) -> tuple[Report, list[str]]:
-    """Let `writers` processes push `count` times each, to refs of their own, in four ways; the table, what is wrong.
+    def misplaced(self, refs: Mapping[str, str]) -> list[str]:
+        """What is wrong with where refs are."""
+        last = last_acknowledged(self.pushed)
+        wrong = [ref for ref, tip in last.items() if refs.get(ref) != tip]
+        return [f"{ref} is at {refs.get(ref)}, not where the last push put it" for ref in wrong]
 
-    Raises:
-        CommandError: something failed.
+
+@click.command()
+@options.number("-n count", 50, "Pushes of each writer.")
+@options.number("--writers", 4, "Processes that push.")
+def command(count: int, writers: int) -> None:
+    """Several processes push at once to one repository: through one server, and through a server each.
+
+    Every push that was acknowledged must be there and the repository sound.
+
+    \b
+    bench writers
+    bench writers -n 10 --writers 16
     """
-    progress = Progress(say)
-    problems: list[str] = []
+    progress = Progress()
     report = Report(f"{writers} writers x {count} pushes to {REFS} refs each, in one repository, at once")
     with Workspace("bench") as work, one_line():
         environment = work.environment("bench", {"gc.auto": "0"})
@@ -48,26 +67,28 @@ def run_writers(writers: int, count: int, say: Say) -> tuple[Report, list[str]]:
         server = work.start_ours()
         daemon = work.start_git_daemon("git-push")
         progress.step("writers on one connection each, to one server")
-        urls = [server.url("one-server")] * writers
-        one = _library(work, source, tasks, urls, environment)
+        one = _library(work, source, tasks, [server.url("one-server")] * writers, environment)
         progress.step("the same, to a server each, on one store")
         servers = [server, *[work.start_ours(server.served) for _ in range(writers - 1)]]
-        urls = [each.url("server-each") for each in servers]
-        several = _library(work, source, tasks, urls, environment)
+        several = _library(work, source, tasks, [each.url("server-each") for each in servers], environment)
         for name, outcome in (("one-server", one), ("server-each", several)):
-            label = name.replace("-", " ")
-            _add_speed(report, label, outcome, None)
-            _check(report, label, server, name, outcome, problems)
+            _add_speed(report, name.replace("-", " "), outcome, None)
+            _check(report, name.replace("-", " "), server, name, outcome)
         progress.step("the same, a `git push` each, to one server")
-        ours = _git(source, tasks, server.url("git-push"), "git push over hpss", environment, progress)
-        git = (
-            _git(source, tasks, daemon.url("git-push"), "git push over git", environment, progress) if daemon else None
-        )
-        _add_speed(report, "git push", ours, git)
-        _check(report, "git push", server, "git-push", ours, problems)
-        if daemon is not None and git is not None:
-            _check_git(daemon, git, environment, problems)
-    return report, problems
+        ours, *git = [
+            _git(source, tasks, each.url("git-push"), f"git push over {each.scheme}", environment, progress)
+            for each in (server, daemon)
+            if each is not None
+        ]
+        _add_speed(report, "git push", ours, git[0] if git else None)
+        _check(report, "git push", server, "git-push", ours)
+        if daemon is not None:
+            listing = ["git", "for-each-ref", "--format=%(refname) %(objectname)"]
+            refs = run(listing, daemon.served / "git-push", environment).splitlines()
+            report.problems += [f"git: {each}" for each in git[0].misplaced(dict(line.split(" ") for line in refs))]
+            if refused := git[0].refused:
+                raise CommandError(f"git: {refused[0].ref}: {refused[0].refused}")
+    report.finish()
 
 
 def _make(source: Path, writers: int, count: int, environment: Mapping[str, str]) -> list[Work]:
@@ -85,15 +106,24 @@ def _make(source: Path, writers: int, count: int, environment: Mapping[str, str]
 def _library(
     work: Workspace, source: Path, tasks: Sequence[Work], urls: Sequence[str], environment: Mapping[str, str]
 ) -> Outcome:
-    writers = [Writer(source, url, task, environment) for url, task in zip(urls, tasks, strict=True)]
+    writers: list[subprocess.Popen[str]] = []
+
+    def stop() -> None:
+        for writer in writers:
+            if writer.poll() is None:
+                writer.kill()
+                writer.communicate()
+
+    work.later(stop)
+    for url, task in zip(urls, tasks, strict=True):
+        writers.append(start_writer(source, url, task, environment))
     for writer in writers:
-        work.later(writer.stop)
-    for writer in writers:
-        writer.get_ready()
+        assert writer.stdout is not None
+        writer.stdout.readline()  # It has read what it is to push.
     start = time.monotonic()
     for writer in writers:
-        writer.go()
-    pushed = [push for writer in writers for push in writer.finish()]
+        tell(writer, "go")
+    pushed = [push for writer in writers for push in finish(writer)]
     return Outcome(pushed, time.monotonic() - start)
 
 
@@ -107,11 +137,7 @@ def _git(
         for commit, ref in task:
             if over.is_set():
                 return
-            begun = time.perf_counter()
-            done = attempt(["git", "push", "--quiet", url, f"{commit}:{ref}"], source, environment)
-            seconds = time.perf_counter() - begun
-            refused = f"status {done.returncode}: {done.stderr.strip()}" if done.returncode else ""
-            pushed.append(Pushed(commit, ref, seconds, refused))
+            pushed.append(git_push(source, url, f"{commit}:{ref}", environment))
 
     threads = [threading.Thread(target=write, args=(task,), name="writer") for task in tasks]
     start = time.monotonic()
@@ -130,17 +156,16 @@ def _git(
 
 
 def _add_speed(report: Report, label: str, ours: Outcome, git: Outcome | None) -> None:
-    def speed(outcome: Outcome | None) -> str:
-        return "" if outcome is None else f"{len(outcome.pushed) / outcome.seconds:.0f}"
+    def speed(outcome: Outcome) -> str:
+        return f"{len(outcome.pushed) / outcome.seconds:.0f}"
 
-    def milliseconds(outcome: Outcome | None, percent: float) -> str:
-        if outcome is None:
-            return ""
-        return f"{percentile([push.seconds for push in outcome.pushed], percent) * 1000:.0f} ms"
-
-    report.add(f"{label}: pushes a second", speed(ours), speed(git))
+    report.both(f"{label}: pushes a second", speed, ours, git)
     for name, percent in (("median", 50), ("p99", 99), ("longest", 100)):
-        report.add(f"{label}: a push, {name}", milliseconds(ours, percent), milliseconds(git, percent))
+
+        def milliseconds(outcome: Outcome, percent: float = percent) -> str:
+            return f"{percentile([push.seconds for push in outcome.pushed], percent) * 1000:.0f} ms"
+
+        report.both(f"{label}: a push, {name}", milliseconds, ours, git)
 
 
 def last_acknowledged(pushed: Sequence[Pushed]) -> dict[str, str]:
@@ -148,29 +173,20 @@ def last_acknowledged(pushed: Sequence[Pushed]) -> dict[str, str]:
     return {push.ref: push.commit for push in pushed if not push.refused}
 
 
-def _check(report: Report, label: str, server: Server, name: str, outcome: Outcome, problems: list[str]) -> None:
-    refused = [push for push in outcome.pushed if push.refused]
-    problems += [f"{label}: {push.ref}: {push.refused}" for push in refused]
-    report.add(f"{label}: refused", str(len(refused)), "", "0", not refused)
+def _check(report: Report, label: str, server: Server, name: str, outcome: Outcome) -> None:
     stored = look(server.served, name)
-    wrong = [ref for ref, tip in last_acknowledged(outcome.pushed).items() if stored.refs.get(ref) != tip]
-    problems += [f"{label}: {ref} is at {stored.refs.get(ref)}, not where the last push put it" for ref in wrong]
+    wrong = outcome.misplaced(stored.refs)
     gone = lacking(server.served, name, [push.commit for push in outcome.pushed if not push.refused])
-    problems += [f"{label}: commit {commit} was acknowledged and is not there" for commit in gone]
     lost = len(wrong) + len(gone)
-    report.add(f"{label}: acknowledged and not there", str(lost), "", "0", not lost)
     found = damages(server.served, name)
-    problems += [f"{label}: {problem}" for problem in found]
+    problems = [
+        *(f"{push.ref}: {push.refused}" for push in outcome.refused),
+        *wrong,
+        *(f"commit {commit} was acknowledged and is not there" for commit in gone),
+        *found,
+    ]
+    report.problems += [f"{label}: {problem}" for problem in problems]
+    report.add(f"{label}: refused", str(len(outcome.refused)), "", "0", not outcome.refused)
+    report.add(f"{label}: acknowledged and not there", str(lost), "", "0", not lost)
     report.add(f"{label}: verify", f"{len(found)} damaged", "", "0 damaged", not found)
     report.add(f"{label}: packs at the end", str(stored.packs), "", f"under {PACKS}", stored.packs < PACKS)
-
-
-def _check_git(daemon: Server, outcome: Outcome, environment: Mapping[str, str], problems: list[str]) -> None:
-    listing = run(["git", "for-each-ref", "--format=%(refname) %(objectname)"], daemon.served / "git-push", environment)
-    refs = dict(line.split(" ") for line in listing.splitlines())
-    for ref, tip in last_acknowledged(outcome.pushed).items():
-        if refs.get(ref) != tip:
-            problems.append(f"git: {ref} is at {refs.get(ref)}, not where the last push put it")
-    refused = [push for push in outcome.pushed if push.refused]
-    if refused:
-        raise CommandError(f"git: {refused[0].ref}: {refused[0].refused}")

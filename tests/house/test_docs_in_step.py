@@ -6,10 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from bench.baseline.measure import Baseline
-from bench.baseline.rows import ROWS
-from bench.baseline.table import notes
-from bench.baseline.ways import WAYS
+from bench.baseline import Baseline, notes
+from bench.ways import ROWS, WAYS
 from sources import ROOT
 
 from smartserver.cli.main import COMMANDS

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from bench.command import command
-from bench.compare.links import ProxyLine
-from bench.compare.table import BEGIN, END
+from bench.links import ProxyLine
+from bench.options import marks
 from bench.peers.base import CLONE, DIVERGED, PUSH_ONE
 from bench.peers.git import Git
 from bench.peers.hg import Hg
@@ -39,7 +39,7 @@ def test_git_and_ours_are_counted_and_written(temporary: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doc").mkdir()
     page = tmp_path / "doc" / "performance.md"
-    page.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    page.write_text("\n".join(["before", *marks("compare"), "after\n"]))
     result = compare(temporary, "--json", "--write", *only("git", "hpss", CLONE, PUSH_ONE, DIVERGED))
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from bench.command import command
+from bench.options import marks
 from bench.process import MODULES
-from bench.ratchet.table import BEGIN, END
 from benches import bench
 from click.testing import CliRunner
 
@@ -25,7 +25,7 @@ def test_both_sides_are_counted_and_written(temporary: Path, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doc").mkdir()
     page = tmp_path / "doc" / "performance.md"
-    page.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    page.write_text("\n".join(["before", *marks("ratchet"), "after\n"]))
     commands = ("push, nothing new", "pull", "revno")
     result = bench(temporary, "ratchet", "--json", "--write", *[word for name in commands for word in ("--only", name)])
     assert result.exit_code == 0, result.stderr
@@ -56,10 +56,10 @@ def test_a_page_without_the_marks_and_a_name_there_is_not(tmp_path: Path, monkey
 ENDLESS = """
 import subprocess, sys
 from smartserver.cli import main
-from bench import command
+from bench import command, report
 
 at, folder, file, *sys.argv[1:] = sys.argv[1:]
-say, run = command._say, subprocess.run
+say, run = report.say, subprocess.run
 said = ""
 
 def listening(words):
@@ -73,7 +73,7 @@ def endless(words, **options):
         words += [folder, file]
     return run(words, **options)
 
-command._say, subprocess.run = listening, endless
+report.say, subprocess.run = listening, endless
 main.main(command.command)
 """
 """`make bench`, where the command that is run after a certain line of progress makes a file and does not end."""

@@ -1,4 +1,4 @@
-"""bench.bulk, cold and held, cli.operations: they run on small numbers, and leave nothing behind."""
+"""bench.bulk, bench.cold, cli.operations: they run on small numbers, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bench import bulk, cold, link
-from bench.sides import client, server
+from bench import bulk, cold, links
+from bench.links import client, server
 from benches import bench
 
 from netem.link import Link
@@ -110,12 +110,12 @@ def test_operations_leave_out_what_the_server_allows_nobody_from_afar(start: Sta
             words = [*ours, "ping", f"hpss://{network.server_address}/x", "--operations", "-c", "1"]
             with client(network, words, tmp_path, os.environ) as running:
                 ended = running.wait()
-            assert ended.status == 0, ended.errors
-            rows = {line[:24].strip(): line[24:].split() for line in ended.output.splitlines()[1:]}
+            assert ended.status == 0, ended.stderr
+            rows = {line[:24].strip(): line[24:].split() for line in ended.stdout.splitlines()[1:]}
             refused = [what for what, found in rows.items() if found == ["not", "allowed"]]
             assert refused == ["push a new branch", "delete a branch"]
             assert [found[0] for what, found in rows.items() if what not in refused] == ["1"] * 7
-            assert ended.errors == (
+            assert ended.stderr == (
                 "not allowed there (anonymous users may do that from this machine only): "
                 "push a new branch, delete a branch; refs/heads/smartserver-bench stays\n"
             )
@@ -125,7 +125,7 @@ def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.M
     def none_here(link: object) -> None:
         raise Unavailable("no packet network here: this is a test")
 
-    monkeypatch.setattr(link, "Packets", none_here)
+    monkeypatch.setattr(links, "Packets", none_here)
     with pytest.raises(CommandError, match="no packet network here: this is a test"):
         bench(temporary, "cold", "--repeat", "1")
     assert list(temporary.iterdir()) == []

@@ -1,4 +1,4 @@
-"""bench.compare.links over packets: a tool's server and clients in namespaces of their own."""
+"""bench.links over packets: a tool's server and clients in namespaces of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""bench.sides: a server and its clients, each in a namespace of a network of packets."""
+"""bench.links: a server and its clients, each in a namespace of a network of packets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.sides import client, server
+from bench.links import client, server
 from packet_networks import Start, gone
 
 from netem.link import Link
@@ -39,7 +39,7 @@ def test_a_client_is_run_to_its_end(start: Start, tmp_path: Path) -> None:
     network = start(Link(0.0))
     with client(network, python(CLIENT), tmp_path, os.environ | {"WHO": "me"}) as running:
         ended = running.wait()
-    assert (ended.status, ended.output, ended.errors) == (1, f"{tmp_path} me ''\n", "oh\n")
+    assert (ended.status, ended.stdout, ended.stderr) == (1, f"{tmp_path} me ''\n", "oh\n")
     assert ended.seconds > 0
 
 

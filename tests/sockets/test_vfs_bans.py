@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench.baseline.ways import serve_ours
+from bench.ways import serve_ours
 from builders import MAIN, History, Lockless, push
 from click.testing import CliRunner
 

@@ -1,13 +1,18 @@
-"""What a tool must say to be compared: how it is served, and the command that does each operation."""
+"""What a tool must say to be compared: how it is served, and the command that does each operation; and the place it is
+tried at.
+"""
 
 from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
+
+from bench.links import Done, Line
+from smartserver.cli.servers import Workspace
 
 CLONE, PULL_NOTHING, PULL_ONE = "clone", "pull nothing", "pull one"
 PUSH_ONE, PUSH_NOTHING = "push one", "push nothing"
@@ -26,27 +31,8 @@ CHANGED = "a00"
 """The file that users change: the fixture has it."""
 
 
-class Site(Protocol):
-    """Where a tool is tried: a folder for its server, one for each user, and the link between them.
-
-    All of it is below `folder`, and is put back to what it was before each run.
-    """
-
-    folder: Path
-
-    @property
-    def served(self) -> Path:
-        """What the server serves."""
-
-    def url(self, name: str) -> str:
-        """The URL of what lies there below `served`, across the link."""
-
-    def run(self, user: str, *command: str, folder: str | None = None) -> str:
-        """What a user's command wrote; it runs in his folder, or in this one below `folder`.
-
-        Raises:
-            CommandError: it failed.
-        """
+Same = Callable[[], tuple[str, str]]
+"""Two things that must be equal and not empty, e.g. where server and client are."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +42,24 @@ class Act:
     command: Sequence[str]
     before: Callable[[], object] = lambda: None
     """Comes first and is not measured."""
-    same: Callable[[], tuple[str, str]] = lambda: ("", "")
-    """Asked afterwards: two things that must be equal and not empty, e.g. where server and client are."""
+    same: Same = lambda: ("", "")
+    """Asked afterwards."""
     status: int | None = 0
     """Its exit status; None: any but 0."""
     says: str = ""
     """What it must have written to standard error."""
     folder: str = CLIENT
     """Where it runs."""
+
+
+def wrongs(status: int | None, says: str, ended: int, said: str) -> Iterator[str]:
+    """What is wrong with how a command ended that had to end with `status` (None: any but 0), and with what it said."""
+    if ended != status if status is not None else ended == 0:
+        lines = said.strip().splitlines() or [""]
+        first = next((line for line in lines if "ERROR" in line), lines[-1])
+        yield f"status {ended}, expected {'a refusal' if status is None else status}: {first}"
+    elif says not in said:
+        yield f"expected {says!r}, it said: {said.strip()}"
 
 
 class Peer(ABC):
@@ -75,13 +71,15 @@ class Peer(ABC):
     """What it is called in a table."""
     programs: ClassVar[tuple[str, ...]]
     """What must be installed."""
-    earlier: ClassVar[Mapping[str, int]] = {}
-    """Round trips of operations as another instrument counted them before: a proxy of its own, with 300 revisions."""
+    earlier: ClassVar[Sequence[int]] = ()
+    """Round trips of OPERATIONS, in order, as another instrument counted them before, with 300 revisions."""
+    version: ClassVar[Sequence[str]]
+    """The command that says its version in its first line."""
     notes: ClassVar[tuple[str, ...]] = ()
     """What a reader of its figures must know."""
 
-    def __init__(self, site: Site, fixtures: Path) -> None:
-        """`fixtures`: a folder with the history in every form there is, only read."""
+    def __init__(self, site: Place, fixtures: Path) -> None:
+        """`site`: what lies below its folder is put back before each run; `fixtures`: the history in every form."""
         self.site = site
         self.fixtures = fixtures
 
@@ -100,11 +98,6 @@ class Peer(ABC):
 
     @classmethod
     @abstractmethod
-    def version(cls) -> Sequence[str]:
-        """The command that says its version in its first line."""
-
-    @classmethod
-    @abstractmethod
     def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
         """Make the history in this tool's form, below `fixtures`."""
 
@@ -117,10 +110,103 @@ class Peer(ABC):
         """Put the history on the server, and give both users a clone."""
 
     @abstractmethod
-    def acts(self) -> Mapping[str, Act]:
+    def acts(self) -> dict[str, Act]:
         """Each operation it can do."""
+
+    def usual(self, clone: Sequence[str], pull: Sequence[str], push: Sequence[str], refusal: str) -> dict[str, Act]:
+        """The operations whose effects all tools describe alike, by their words."""
+        return {
+            CLONE: Act(clone, same=self.same("clone"), folder="."),
+            PULL_NOTHING: Act(pull, same=self.same()),
+            PULL_ONE: Act(pull, self.others, self.same()),
+            PUSH_ONE: Act(push, lambda: self.commit(CLIENT, "one more"), self.same()),
+            PUSH_NOTHING: Act(push, same=self.same()),
+            DIVERGED: Act(push, self.diverge, self.same(OTHER), status=None, says=refusal),
+        }
+
+    @abstractmethod
+    def same(self, folder: str = CLIENT) -> Same:
+        """Where the server and a folder of a user's are."""
+
+    @abstractmethod
+    def commit(self, user: str, what: str) -> None:
+        """Commit a change of one file."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Push what the other user has."""
+
+    def others(self) -> None:
+        """The other user is one commit ahead, on the server too."""
+        self.commit(OTHER, "one more")
+        self.publish()
+
+    def diverge(self) -> None:
+        """And so is the first, by another."""
+        self.others()
+        self.commit(CLIENT, "diverged")
 
     def change(self, user: str, what: str) -> None:
         """A small change of one file, not committed."""
         with (self.site.folder / user / CHANGED).open("a", encoding="utf-8") as file:
             file.write(f"{what}\n" * 20)
+
+
+class Place:
+    """A site below a folder of its own. What a user's programs remember is below it too, and is put back with it."""
+
+    def __init__(
+        self, work: Workspace, folder: Path, peer: type[Peer], line: Line, path: str, settings: Mapping[str, str] = {}
+    ) -> None:
+        """`path`: the folders of the tool's programs; `settings`: what else is in everybody's environment."""
+        self.folder = folder / "live"
+        self.served.mkdir(parents=True)
+        self._kept = folder / "kept"
+        self._line = line
+        self._scheme = peer.label.rpartition(" ")[2]
+        self._environments: dict[str, Mapping[str, str]] = {}
+        for user in (CLIENT, OTHER, "server"):
+            own = {"HOME": str(self.folder / "home"), "XDG_CACHE_HOME": str(self.folder / f"cache-{user}")}
+            own |= {"PATH": path, **peer.settings(self.folder, path), **settings}
+            self._environments[user] = work.environment(user) | own
+
+    @property
+    def served(self) -> Path:
+        """What the server serves."""
+        return self.folder / "served"
+
+    def url(self, name: str) -> str:
+        """The URL of what lies there below `served`, across the link."""
+        return f"{self._scheme}{self._line.host}:{self._line.port}/{name}"
+
+    def environment(self, user: str) -> Mapping[str, str]:
+        """Of a user, or of the server."""
+        return self._environments[user]
+
+    def attempt(self, user: str, *command: str, folder: str | None = None) -> Done:
+        """Run a user's command, whatever becomes of it."""
+        return self._line.run(command, self.folder / (user if folder is None else folder), self._environments[user])
+
+    def run(self, user: str, *command: str, folder: str | None = None) -> str:
+        """What a user's command wrote."""
+        return self.attempt(user, *command, folder=folder).check(command).stdout
+
+    def keep(self, name: str) -> None:
+        """What there is now can be put back."""
+        shutil.copytree(self.folder, self._kept / name, symlinks=True)
+
+    def put_back(self, name: str) -> None:
+        """Begin anew with what was kept. A server's own folder stays: it may be where the server stands."""
+        for folder in (self.folder, self.served):
+            for each in folder.iterdir():
+                if each == self.served:
+                    continue
+                if each.is_dir() and not each.is_symlink():
+                    shutil.rmtree(each)
+                else:
+                    each.unlink()
+        shutil.copytree(self._kept / name, self.folder, symlinks=True, dirs_exist_ok=True)
+
+    def forget(self, name: str) -> None:
+        """It is not put back any more."""
+        shutil.rmtree(self._kept / name, ignore_errors=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from bench.breezy import WITHOUT_PLUGIN
 from bench.peers import base
-from bench.peers.base import CLIENT, OTHER, Act, Peer
+from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
 
 
 class Brz(Peer):
@@ -18,11 +18,9 @@ class Brz(Peer):
     name: ClassVar[str] = "brz"
     label: ClassVar[str] = "bzr://"
     programs: ClassVar[tuple[str, ...]] = ("brz",)
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 15, base.PULL_NOTHING: 14, base.PULL_ONE: 15, base.PUSH_ONE: 16, base.PUSH_NOTHING: 12,
-        base.NEW_BRANCH: 13, base.TAG: 14, base.DIVERGED: 15, base.PUSH_ALL: 21, base.NEW_REPOSITORY: 11,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (15, 14, 15, 16, 12, 13, 14, 15, 21, 11)
 
+    version: ClassVar[Sequence[str]] = ("brz", "version")
     command: ClassVar[tuple[str, ...]] = ("brz",)
     """What begins each of its commands."""
 
@@ -35,11 +33,6 @@ class Brz(Peer):
         }  # fmt: skip
 
     @classmethod
-    def version(cls) -> Sequence[str]:
-        """`Breezy (brz) 3.3.23`."""
-        return *cls.command, "version"
-
-    @classmethod
     def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
         """By its own importer, then all in one pack; once for all who speak to Breezy."""
         if (fixtures / "brz").exists():
@@ -50,11 +43,7 @@ class Brz(Peer):
         run(*cls.command, "pack", "--quiet", "brz/trunk")
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`brz serve`, writable."""
-        return (
-            *self.command, "serve", "--protocol=bzr", "--allow-writes", f"--listen={host}", f"--port={port}",
-            f"--directory={self.site.served}",
-        )  # fmt: skip
+        return *self.command, *serve_options(self.site.served, host, port)
 
     def begin(self) -> None:
         """The history on the server, as `repository` with the branch `trunk`: a copy."""
@@ -78,45 +67,39 @@ class Brz(Peer):
         """Revno and tip of a branch of the server's, by the path of its URL; empty where there is none."""
         return last_revision(self.site.served / branch)
 
-    def acts(self) -> Mapping[str, Act]:
+    def same(self, folder: str = CLIENT, branch: str = "repository/trunk") -> Same:
+        return lambda: (self.there(branch), self.tip(folder))
+
+    def commit(self, user: str, what: str) -> None:
+        self.change(user, what)
+        self.site.run(user, *self.command, "commit", "--quiet", "--message", what)
+
+    def publish(self) -> None:
+        self.site.run(OTHER, *self.command, "push", "--quiet", self.site.url("repository/trunk"))
+
+    def acts(self) -> dict[str, Act]:
         """All."""
-        trunk = self.site.url("repository/trunk")
-
-        def commit(user: str, what: str) -> None:
-            self.change(user, what)
-            self.site.run(user, *self.command, "commit", "--quiet", "--message", what)
-
-        def others() -> None:
-            commit(OTHER, "one more")
-            self.site.run(OTHER, *self.command, "push", "--quiet", trunk)
-
-        def diverge() -> None:
-            others()
-            commit(CLIENT, "diverged")
-
-        def same(branch: str = "repository/trunk", folder: str = CLIENT) -> Callable[[], tuple[str, str]]:
-            return lambda: (self.there(branch), self.tip(folder))
-
-        pull, push = (*self.command, "pull", "--quiet", trunk), (*self.command, "push", "--quiet")
+        url, push = self.site.url, (*self.command, "push", "--quiet")
+        trunk = url("repository/trunk")
+        clone, pull = (*self.command, "branch", "--quiet", trunk, "clone"), (*self.command, "pull", "--quiet", trunk)
+        topic = (*push, url("repository/topic"))
+        tag = lambda: self.site.run(CLIENT, *self.command, "tag", "--quiet", "v1")  # noqa: E731
         return {
-            base.CLONE: Act(
-                (*self.command, "branch", "--quiet", trunk, "clone"), same=same(folder="clone"), folder="."
-            ),
-            base.PULL_NOTHING: Act(pull, same=same()),
-            base.PULL_ONE: Act(pull, others, same()),
-            base.PUSH_ONE: Act((*push, trunk), lambda: commit(CLIENT, "one more"), same()),
-            base.PUSH_NOTHING: Act((*push, trunk), same=same()),
-            base.NEW_BRANCH: Act(
-                (*push, self.site.url("repository/topic")), lambda: commit(CLIENT, "topic"), same("repository/topic")
-            ),
-            base.TAG: Act((*push, trunk), lambda: self.site.run(CLIENT, *self.command, "tag", "--quiet", "v1"), same()),
-            base.DIVERGED: Act((*push, trunk), diverge, same(folder=OTHER), status=None, says="diverged"),
-            base.PUSH_ALL: Act((*push, self.site.url("empty")), lambda: self.make_empty("empty"), same("empty")),
-            base.NEW_REPOSITORY: Act((*push, self.site.url("new")), same=same("new")),
-        }  # fmt: skip
+            **self.usual(clone, pull, (*push, trunk), "diverged"),
+            base.NEW_BRANCH: Act(topic, lambda: self.commit(CLIENT, "topic"), self.same(branch="repository/topic")),
+            base.TAG: Act((*push, trunk), tag, self.same()),
+            base.PUSH_ALL: Act((*push, url("empty")), lambda: self.make_empty("empty"), self.same(branch="empty")),
+            base.NEW_REPOSITORY: Act((*push, url("new")), same=self.same(branch="new")),
+        }
 
 
 def last_revision(branch: Path) -> str:
     """Revno and tip of a branch by its path; empty where there is none."""
     place = branch / ".bzr" / "branch" / "last-revision"
     return place.read_text(encoding="utf-8").strip() if place.exists() else ""
+
+
+def serve_options(served: Path, host: str, port: int) -> Sequence[str]:
+    """What `brz` is told to serve a folder, writable."""
+    where = (f"--listen={host}", f"--port={port}", f"--directory={served}")
+    return "serve", "--protocol=bzr", "--allow-writes", *where

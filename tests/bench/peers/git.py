@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from bench.peers import base
-from bench.peers.base import CLIENT, OTHER, Act, Peer
+from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
 
 BRANCH = "main"
 REF = f"refs/heads/{BRANCH}"
@@ -19,23 +19,15 @@ class Git(Peer):
     name: ClassVar[str] = "git"
     label: ClassVar[str] = "git://"
     programs: ClassVar[tuple[str, ...]] = ("git",)
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 4, base.PULL_NOTHING: 3, base.PULL_ONE: 4, base.PUSH_ONE: 3, base.PUSH_NOTHING: 2,
-        base.NEW_BRANCH: 3, base.TAG: 3, base.DIVERGED: 2, base.PUSH_ALL: 3,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (4, 3, 4, 3, 2, 3, 3, 2, 3)
+    version: ClassVar[Sequence[str]] = ("git", "--version")
     notes: ClassVar[tuple[str, ...]] = ("git:// cannot make a repository",)
 
     @classmethod
-    def version(cls) -> Sequence[str]:
-        """`git version 2.39.5`."""
-        return "git", "--version"
-
-    @classmethod
     def convert(cls, _run: Callable[..., str], fixtures: Path) -> None:
-        """It is made in git's form (`compare.history`)."""
+        """It is made in git's form (`bench.histories`)."""
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`git daemon`, writable."""
         return (
             "git", "daemon", "--export-all", "--enable=receive-pack", "--reuseaddr", f"--listen={host}",
             f"--port={port}", f"--base-path={self.site.served}", str(self.site.served),
@@ -50,7 +42,6 @@ class Git(Peer):
         return self.site.run(CLIENT, "git", "--git-dir", str(self.site.served / name), "rev-parse", ref).strip()
 
     def fill(self) -> None:
-        """The first push, and two clones."""
         self.make("project")
         url = self.site.url("project")
         self.site.run(CLIENT, "git", "-C", str(self.fixtures / "git"), "push", "--quiet", url, REF, folder=".")
@@ -62,47 +53,31 @@ class Git(Peer):
         self.change(user, what)
         self.site.run(user, "git", "commit", "--quiet", "--all", "-m", what)
 
-    def acts(self) -> Mapping[str, Act]:
+    def publish(self) -> None:
+        self.site.run(OTHER, "git", "push", "--quiet", "origin", BRANCH)
+
+    def local(self, folder: str = CLIENT, ref: str = "HEAD") -> str:
+        """Where a ref of a user's is."""
+        return self.site.run(CLIENT, "git", "rev-parse", ref, folder=folder).strip()
+
+    def same(self, folder: str = CLIENT) -> Same:
+        return lambda: (self.tip(REF), self.local(folder))
+
+    def acts(self) -> dict[str, Act]:
         """All but making a repository."""
-
-        def local(ref: str = "HEAD", folder: str = CLIENT) -> str:
-            return self.site.run(CLIENT, "git", "rev-parse", ref, folder=folder).strip()
-
-        def others() -> None:
-            self.commit(OTHER, "one more")
-            self.site.run(OTHER, "git", "push", "--quiet", "origin", BRANCH)
 
         def topic() -> None:
             self.site.run(CLIENT, "git", "checkout", "--quiet", "-b", "topic")
             self.commit(CLIENT, "topic")
 
-        def diverge() -> None:
-            others()
-            self.commit(CLIENT, "diverged")
-
-        def together() -> tuple[str, str]:
-            return self.tip(REF), local()
-
         pull = ("git", "pull", "--quiet", "--ff-only", "origin", BRANCH)
         push = ("git", "push", "--quiet", "origin")
-        url = self.site.url("project")
-        clone = ("git", "clone", "--quiet", "--branch", BRANCH, url, "clone")
+        clone = ("git", "clone", "--quiet", "--branch", BRANCH, self.site.url("project"), "clone")
+        tag = lambda: self.site.run(CLIENT, "git", "tag", "-a", "-m", "first", "v1")  # noqa: E731
+        all_ = ("git", "push", "--quiet", self.site.url("empty"), REF)
         return {
-            base.CLONE: Act(clone, same=lambda: (self.tip(REF), local(folder="clone")), folder="."),
-            base.PULL_NOTHING: Act(pull, same=together),
-            base.PULL_ONE: Act(pull, others, together),
-            base.PUSH_ONE: Act((*push, BRANCH), lambda: self.commit(CLIENT, "one more"), together),
-            base.PUSH_NOTHING: Act((*push, BRANCH), same=together),
-            base.NEW_BRANCH: Act((*push, "topic"), topic, lambda: (self.tip("refs/heads/topic"), local())),
-            base.TAG: Act(
-                (*push, "v1"), lambda: self.site.run(CLIENT, "git", "tag", "-a", "-m", "first", "v1"),
-                lambda: (self.tip("refs/tags/v1"), local("v1")),
-            ),
-            base.DIVERGED: Act(
-                (*push, BRANCH), diverge, lambda: (self.tip(REF), local(folder=OTHER)), status=None, says="rejected"
-            ),
-            base.PUSH_ALL: Act(
-                ("git", "push", "--quiet", self.site.url("empty"), REF), lambda: self.make("empty"),
-                lambda: (self.tip(REF, "empty"), local()),
-            ),
-        }  # fmt: skip
+            **self.usual(clone, pull, (*push, BRANCH), "rejected"),
+            base.NEW_BRANCH: Act((*push, "topic"), topic, lambda: (self.tip("refs/heads/topic"), self.local())),
+            base.TAG: Act((*push, "v1"), tag, lambda: (self.tip("refs/tags/v1"), self.local(ref="v1"))),
+            base.PUSH_ALL: Act(all_, lambda: self.make("empty"), lambda: (self.tip(REF, "empty"), self.local())),
+        }

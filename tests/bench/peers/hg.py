@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.peers import base
-from bench.peers.base import CLIENT, OTHER, Act, Peer
+from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
 
 NOTHING = 1
 """Exit status of `hg push` that found nothing to push."""
@@ -19,23 +19,15 @@ class Hg(Peer):
     name: ClassVar[str] = "hg"
     label: ClassVar[str] = "hg http://"
     programs: ClassVar[tuple[str, ...]] = ("hg",)
-    earlier: ClassVar[Mapping[str, int]] = {
-        base.CLONE: 4, base.PULL_NOTHING: 4, base.PULL_ONE: 4, base.PUSH_ONE: 10, base.PUSH_NOTHING: 6,
-        base.NEW_BRANCH: 10, base.TAG: 10, base.DIVERGED: 8, base.PUSH_ALL: 10,
-    }  # fmt: skip
+    earlier: ClassVar[Sequence[int]] = (4, 4, 4, 10, 6, 10, 10, 8, 10)
+    version: ClassVar[Sequence[str]] = ("hg", "version")
     notes: ClassVar[tuple[str, ...]] = (
         "hg's tag is a commit to .hgtags and a push; over http it cannot make a repository",
     )
 
     @classmethod
     def settings(cls, _folder: Path, _path: str) -> Mapping[str, str]:
-        """Nobody's configuration."""
         return {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <demo@example.org>"}
-
-    @classmethod
-    def version(cls) -> Sequence[str]:
-        """`Mercurial Distributed SCM (version 7.2.4)`."""
-        return "hg", "version"
 
     @classmethod
     def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
@@ -44,7 +36,6 @@ class Hg(Peer):
         run("hg", "-R", "hg", "bookmark", "--delete", "main")
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`hg serve`, writable, without encryption."""
         collection = self.site.folder.parent / "hgweb.conf"
         collection.write_text(f"[paths]\n/ = {self.site.served}/*\n[web]\nrefreshinterval = 0\n", encoding="utf-8")
         return (
@@ -53,7 +44,6 @@ class Hg(Peer):
         )  # fmt: skip
 
     def fill(self) -> None:
-        """A copy on the server, and two clones."""
         served = self.site.served
         self.site.run(
             CLIENT, "hg", "clone", "--noupdate", str(self.fixtures / "hg"), str(served / "project"), folder="."
@@ -65,44 +55,30 @@ class Hg(Peer):
         """The newest revision of a repository."""
         return self.site.run(CLIENT, "hg", "log", "--rev", "tip", "--template", "{node}", folder=folder)
 
-    def acts(self) -> Mapping[str, Act]:
+    def same(self, folder: str = CLIENT, served: str = "served/project") -> Same:
+        return lambda: (self.tip(served), self.tip(folder))
+
+    def commit(self, user: str, what: str) -> None:
+        self.change(user, what)
+        self.site.run(user, "hg", "commit", "--message", what)
+
+    def publish(self) -> None:
+        self.site.run(OTHER, "hg", "push", "--quiet")
+
+    def acts(self) -> dict[str, Act]:
         """All but making a repository."""
-
-        def commit(user: str, what: str) -> None:
-            self.change(user, what)
-            self.site.run(user, "hg", "commit", "--message", what)
-
-        def others() -> None:
-            commit(OTHER, "one more")
-            self.site.run(OTHER, "hg", "push", "--quiet")
 
         def topic() -> None:
             self.site.run(CLIENT, "hg", "branch", "--quiet", "topic")
-            commit(CLIENT, "topic")
+            self.commit(CLIENT, "topic")
 
-        def diverge() -> None:
-            others()
-            commit(CLIENT, "diverged")
-
-        def same(one: str = "served/project", other: str = CLIENT) -> Callable[[], tuple[str, str]]:
-            return lambda: (self.tip(one), self.tip(other))
-
-        pull, push = ("hg", "pull", "--quiet"), ("hg", "push", "--quiet")
-        empty = self.site.served / "empty"
+        push = ("hg", "push", "--quiet")
+        clone = ("hg", "clone", "--quiet", self.site.url("project"), "clone")
+        empty = lambda: self.site.run(CLIENT, "hg", "init", str(self.site.served / "empty"), folder=".")  # noqa: E731
         return {
-            base.CLONE: Act(
-                ("hg", "clone", "--quiet", self.site.url("project"), "clone"), same=same(other="clone"), folder="."
-            ),
-            base.PULL_NOTHING: Act(pull, same=same()),
-            base.PULL_ONE: Act(pull, others, same()),
-            base.PUSH_ONE: Act(push, lambda: commit(CLIENT, "one more"), same()),
-            base.PUSH_NOTHING: Act(push, same=same(), status=NOTHING),
-            base.NEW_BRANCH: Act((*push, "--new-branch"), topic, same()),
-            base.TAG: Act(push, lambda: self.site.run(CLIENT, "hg", "tag", "v1"), same()),
-            base.DIVERGED: Act(push, diverge, same(other=OTHER), status=None, says="new remote head"),
-            base.PUSH_ALL: Act(
-                (*push, self.site.url("empty")),
-                lambda: self.site.run(CLIENT, "hg", "init", str(empty), folder="."),
-                same("served/empty"),
-            ),
-        }  # fmt: skip
+            **self.usual(clone, ("hg", "pull", "--quiet"), push, "new remote head"),
+            base.PUSH_NOTHING: Act(push, same=self.same(), status=NOTHING),
+            base.NEW_BRANCH: Act((*push, "--new-branch"), topic, self.same()),
+            base.TAG: Act(push, lambda: self.site.run(CLIENT, "hg", "tag", "v1"), self.same()),
+            base.PUSH_ALL: Act((*push, self.site.url("empty")), empty, self.same(served="served/empty")),
+        }

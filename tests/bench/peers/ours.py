@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
+from bench.links import serving
 from bench.peers import base
 from bench.peers.base import CLIENT, Act
 from bench.peers.brz import Brz
 from bench.peers.git import REF, Git
+from bench.store import opened
 from smartserver.cli.errors import CommandError
 from smartserver.store.repository import PackRepository
-from transports.local import LocalTransport
 
 
 class Ours(Git):
@@ -25,24 +25,21 @@ class Ours(Git):
     name: ClassVar[str] = "hpss"
     label: ClassVar[str] = "git over hpss://"
     programs: ClassVar[tuple[str, ...]] = ("git", "git-remote-hpss")
-    earlier: ClassVar[Mapping[str, int]] = {}
+    earlier: ClassVar[Sequence[int]] = ()
     notes: ClassVar[tuple[str, ...]] = (
         "hpss:// makes a repository with its first push, so that its last two rows are one operation",
     )
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`smartserver serve`, writable."""
         return serving(self.site.served, host, port)
 
     def make(self, name: str) -> None:
         """The first push does it."""
 
     def tip(self, ref: str, name: str = "project") -> str:
-        """Where a ref of the server is, as it says itself."""
         return self.site.run(CLIENT, "git", "ls-remote", self.site.url(name), ref).partition("\t")[0]
 
-    def acts(self) -> Mapping[str, Act]:
-        """Git's, and making a repository."""
+    def acts(self) -> dict[str, Act]:
         acts = super().acts()
         new = ("git", "push", "--quiet", self.site.url("new"), REF)
         made = replace(acts[base.PUSH_ALL], command=new, same=lambda: (self.tip(REF, "new"), self.tip(REF)))
@@ -54,7 +51,8 @@ class OursByBrz(Brz):
 
     name: ClassVar[str] = "hpss-brz"
     label: ClassVar[str] = "brz over hpss://"
-    earlier: ClassVar[Mapping[str, int]] = {}
+    earlier: ClassVar[Sequence[int]] = ()
+    version: ClassVar[Sequence[str]] = (*BRZ, "version")
     command: ClassVar[tuple[str, ...]] = BRZ
 
     @classmethod
@@ -68,11 +66,6 @@ class OursByBrz(Brz):
 
     @classmethod
     def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        """The plugin from here.
-
-        Raises:
-            CommandError: this interpreter does not find Breezy.
-        """
         program = shutil.which("brz", path=path)
         settings = dict(super().settings(folder, path))
         for without in WITHOUT_PLUGIN:
@@ -81,35 +74,24 @@ class OursByBrz(Brz):
         return {**settings, **library, "BRZ_PLUGINS_AT": plugin_at()}
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`smartserver serve`, writable."""
         return serving(self.site.served, host, port)
 
     def make_empty(self, name: str) -> None:
         """The first push does it."""
 
     def begin(self) -> None:
-        """By a push."""
         self.site.run(CLIENT, *BRZ, "init-shared-repository", "--quiet", self.site.url("repository"), folder=".")
         trunk = str(self.fixtures / "brz" / "trunk")
         self.site.run(CLIENT, *BRZ, "push", "--quiet", "-d", trunk, self.site.url("repository/trunk"), folder=".")
 
     def there(self, branch: str) -> str:
-        """As it is stored."""
         return stored_tip(self.site.served, branch)
-
-
-def serving(served: Path, host: str, port: int) -> Sequence[str]:
-    """The command of our server, for whoever asks."""
-    return (
-        sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--listen", f"{host}:{port}",
-        "--anonymous", "write",
-    )  # fmt: skip
 
 
 def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:
     """The repository of a Breezy branch below `served`, which is the first part of its path, and the branch's ref."""
     repository, _, name = branch.partition("/")
-    return PackRepository(LocalTransport(str(served)), repository), name.encode() or b"."
+    return opened(served, repository), name.encode() or b"."
 
 
 def stored_tip(served: Path, branch: str) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.baseline.measure import Baseline, Cost, shortfalls
-from bench.baseline.rows import REPACK, ROWS, RPC, SFTP, VFS
-from bench.baseline.table import markdown, page
-from bench.baseline.ways import WAYS, ByRpc
+from bench.baseline import Baseline, Cost, markdown, page, shortfalls
 from bench.command import command
+from bench.ways import REPACK, ROWS, RPC, SFTP, VFS, WAYS, ByRpc
 from click.testing import CliRunner
 
 

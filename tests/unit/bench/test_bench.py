@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from bench import commits, diverged, history, pushes, stall, trips, writers
+from bench import commits, copies, diverged, history, pushes, report, stall, trips, writers
 from bench.command import command
 from bench.process import MODULES
 from bench.push import Pushed
@@ -18,7 +18,7 @@ from bench.report import Report
 from benches import bench
 from click.testing import CliRunner, Result
 
-from smartserver.cli.demo_run import Operation
+from smartserver.cli.demo_run import Measured, Operation, Row
 from smartserver.cli.histories import generate
 
 pytestmark = [
@@ -97,7 +97,7 @@ def test_trips(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_slope_goes_through_the_shortest_runs_at_three_rtts(
     points: list[tuple[float, float]], rounds: float | None
 ) -> None:
-    line = trips.line(points)
+    line = report.line(points)
     assert (line and round(line.rounds, 6)) == rounds
 
 
@@ -107,11 +107,11 @@ def test_a_slope_goes_through_the_shortest_runs_at_three_rtts(
      (3.2, 3, True, True)],
 )  # fmt: skip
 def test_a_slope_is_judged_on_small_repositories(slope: float, budget: int, small: bool, ok: bool) -> None:
-    report = Report("")
-    points = [(rtt, 0.3 + slope * rtt) for rtt in trips.RTTS]
-    trips._judge(report, trips.Trips("push", budget, budget, None, points), small=small)
-    assert report.figures[0].ok is ok
-    assert f"{slope:.2f}" in report.figures[0].ours
+    judged = Report("")
+    runs = [(rtt, Row("push", Measured(budget, 0.3 + slope * rtt, 0, 0), None, budget)) for rtt in trips.RTTS]
+    trips._judge(judged, runs, small=small)
+    assert judged.figures[0].ok is ok
+    assert f"{slope:.2f}" in judged.figures[0].ours
 
 
 def test_history(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +132,12 @@ def test_history_that_costs_too_much_and_comes_back_otherwise(
     tip = subprocess.run(["git", "rev-parse", "main~1"], cwd=source, capture_output=True, text=True, check=True).stdout
 
     def tampered(self: history.History) -> list[str]:
-        (self.cloned("hpss") / "refs" / "heads" / "other").write_text(tip)
+        (self.copied(self.ours) / "refs" / "heads" / "other").write_text(tip)
         return differences(self)
 
     monkeypatch.setattr(history.History, "differences", tampered)
-    refuse_all(monkeypatch, history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "VERIFY_RATIO", "MEMORY"))
+    refuse_all(monkeypatch, history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "VERIFY_RATIO"))
+    refuse_all(monkeypatch, copies, ("MEMORY",))
     result = bench(temporary, "history", source, "--repeat", "1", "--no-stages")
     assert sum(rest.endswith("MISSED") for rest in rows(result).values()) == 9
     assert "wrong: git refs of the source and of the clone differ" in result.stderr

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import brz
-from bench.ratchet import history
+from bench import brz, histories
 from benches import bench
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
@@ -17,8 +16,8 @@ pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """A history of 7 revisions where none is given."""
-    monkeypatch.setattr(history, "REVISIONS", 7)
-    monkeypatch.setattr(history, "FILES", 5)
+    monkeypatch.setattr(histories, "BRZ_REVISIONS", 7)
+    monkeypatch.setattr(histories, "BRZ_FILES", 5)
 
 
 def test_both_sides_are_measured_and_the_branch_equals_the_source(
@@ -39,13 +38,13 @@ def test_what_costs_too_much_and_comes_back_otherwise(temporary: Path, monkeypat
     differences = brz.BrzHistory.differences
 
     def tampered(self: brz.BrzHistory) -> list[str]:
-        words = ["uncommit", "--quiet", "--force", str(self.branched(self.ours))]
+        words = ["uncommit", "--quiet", "--force", str(self.copied(self.ours))]
         subprocess.run([sys.executable, "-m", "breezy", *words], check=True)
         return differences(self)
 
     monkeypatch.setattr(brz.BrzHistory, "differences", tampered)
     monkeypatch.setattr(brz, "RATIO", -1)
-    monkeypatch.setattr("bench.history.MEMORY", -1)
+    monkeypatch.setattr("bench.copies.MEMORY", -1)
     result = bench(temporary, "brz", "--repeat", "1")
     assert sum(line.endswith("MISSED") for line in result.stdout.splitlines()) == 6
     assert "wrong: brz revno of the source and of the branch differ: 1 and 1 lines" in result.stderr

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.compare.comparison import Comparison
-from bench.compare.links import PacketLine, ProxyLine
+from bench.compare import Comparison
+from bench.links import PacketLine, ProxyLine
 from bench.peers.base import CLONE, NEW_REPOSITORY, PUSH_ONE
 from bench.peers.git import Git
 from bench.peers.ours import Ours

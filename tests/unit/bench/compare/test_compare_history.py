@@ -1,10 +1,10 @@
-"""bench.compare.history: the same revisions for every tool, alike each time."""
+"""bench.histories: the same revisions for every tool, alike each time."""
 
 from __future__ import annotations
 
 import re
 
-from bench.compare.history import CHANGED_AT_ONCE, FILES, REVISIONS, git_stream, revisions, svn_dump
+from bench.histories import CHANGED_AT_ONCE, FILES, REVISIONS, git_stream, revisions, svn_dump
 
 
 def test_the_first_revision_has_all_files_and_each_other_changes_some() -> None:

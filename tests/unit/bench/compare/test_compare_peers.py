@@ -1,4 +1,4 @@
-"""bench.peers, bench.compare.site, the judgement of bench.compare.comparison: each operation in a tool's own words."""
+"""bench.peers, and how an end is judged: each operation in a tool's own words."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from bench.compare.comparison import PEERS, Cost, names, wrongs
-from bench.compare.links import Done, Line, ProxyLine
-from bench.compare.site import Place
+from bench.compare import NAMES, PEERS, Cost
+from bench.links import Done, Line, ProxyLine
 from bench.peers import base
-from bench.peers.base import CLIENT, OPERATIONS, Act, Peer
+from bench.peers.base import CLIENT, OPERATIONS, Act, Peer, Place, wrongs
 from bench.peers.git import Git
 
-from netem.counter import Counts
+from netem.link import Link
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import Workspace
 
 
-class Recorded:
+class Recorded(Place):
     """A site where nothing is run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @property
-    def served(self) -> Path:
-        return self.folder / "served"
 
     def url(self, name: str) -> str:
         return f"scheme://host:1/{name}"
@@ -46,7 +41,7 @@ def test_each_operation_is_one_of_all(peer: type[Peer], tmp_path: Path) -> None:
     found = acts(peer, tmp_path)
     assert set(found) <= set(OPERATIONS)
     assert set(OPERATIONS) - set(found) <= {base.NEW_REPOSITORY}
-    assert set(peer.earlier) in (set(), set(found))
+    assert set(OPERATIONS[: len(peer.earlier)]) in (set(), set(found))
     for act in found.values():
         assert act.command[0] in (*peer.programs, sys.executable)
     assert found[base.DIVERGED].status is None
@@ -67,7 +62,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
 
 
 def test_names_are_all_different() -> None:
-    assert len(set(names())) == len(names())
+    assert len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +78,7 @@ def test_names_are_all_different() -> None:
     ],
 )
 def test_how_a_command_ends_is_judged(act: Act, status: int, stderr: str, wrong: str) -> None:
-    assert list(wrongs(act, status, stderr)) == ([wrong] if wrong else [])
+    assert list(wrongs(act.status, act.says, status, stderr)) == ([wrong] if wrong else [])
 
 
 def test_a_cost_is_the_run_in_the_middle_and_the_shortest() -> None:
@@ -103,12 +98,6 @@ class Still(Line):
         self.host, self.port = "host", 7
 
     def serve(self, *_: object) -> None:
-        raise AssertionError
-
-    def change(self, rtt: float) -> None:
-        raise AssertionError
-
-    def take(self) -> Counts:
         raise AssertionError
 
     def run(self, *_: object) -> Done:
@@ -146,7 +135,7 @@ def test_the_proxy_is_in_front_of_a_server_it_starts() -> None:
     with ProxyLine() as line:
         line.reserve()
         assert line.host == "127.0.0.1"
-        line.change(0.01)
+        line.network.change(Link(0.01))
         done = line.run(["sh", "-c", "echo out; echo err >&2; exit 5"], Path.cwd(), os.environ)
         assert (done.status, done.stdout, done.stderr) == (5, "out\n", "err\n")
-        assert not line.take().used
+        assert not line.network.take().used

@@ -1,12 +1,12 @@
-"""bench.compare.picture: bars as high as the counts, lines through the seconds."""
+"""bench.picture: bars as high as the counts, lines through the seconds."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from bench.compare.picture import COLOURS, LINES_HEIGHT, step, svg
 from bench.peers.base import CLONE
+from bench.picture import COLOURS, LINES_HEIGHT, step, svg
 from compared import TRIPS, comparison
 
 SVG = "{http://www.w3.org/2000/svg}"

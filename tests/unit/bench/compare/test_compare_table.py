@@ -1,13 +1,16 @@
-"""bench.compare.table: cells, notes, and the place between two marks of a page."""
+"""bench.compare, bench.options: cells, notes, and the place between two marks of a page."""
 
 from __future__ import annotations
 
 import pytest
-from bench.compare.table import BEGIN, END, agreement, markdown, page, put
+from bench.compare import agreement, markdown
+from bench.options import marks, put
 from bench.peers.base import CLONE
 from compared import comparison
 
 from smartserver.cli.errors import CommandError
+
+BEGIN, END = marks("compare")
 
 
 def rows(text: str) -> list[list[str]]:
@@ -61,15 +64,14 @@ def test_an_earlier_count_that_was_another_is_named() -> None:
 def test_the_page_keeps_what_is_around_the_marks() -> None:
     found = comparison(0.02)
     before = f"# Page\n\n{BEGIN}\nold\n{END}\n\n## Next\n"
-    after = put(before, page(found, "x.svg"))
-    assert after.startswith(f"# Page\n\n{BEGIN}\n\n![")
-    assert "](x.svg)" in after
+    after = put(before, "compare", markdown(found))
+    assert after.startswith(f"# Page\n\n{BEGIN}\n\n**On ")
     assert after.endswith(f"\n\n{END}\n\n## Next\n")
     assert "old" not in after
-    assert put(after, page(found, "x.svg")) == after
+    assert put(after, "compare", markdown(found)) == after
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, f"{END} {BEGIN}"])
 def test_a_page_without_marks_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="the page lacks a line"):
-        put(text, "")
+        put(text, "compare", "")

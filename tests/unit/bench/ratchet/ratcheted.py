@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bench.ratchet.measure import Compared, Ratchet
-from bench.ratchet.rows import ROWS, Row
-from bench.ratchet.verdict import Figures
+from bench.ratchet import Compared, Figures, Ratchet
+from bench.ratchet_rows import ROWS, Row
 
 
 def row(name: str) -> Row:

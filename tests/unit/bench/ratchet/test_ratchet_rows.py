@@ -1,4 +1,4 @@
-"""bench.ratchet.rows, and the judgement of bench.ratchet.measure on how a command ended."""
+"""bench.ratchet_rows, and the judgement of bench.ratchet on how a command ended."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from bench.compare.links import Done
-from bench.ratchet.measure import difference, names, wrongs
-from bench.ratchet.rows import ROWS, Ran, Row
-from bench.ratchet.sides import Side
+from bench.links import Done
+from bench.ratchet import NAMES, difference, wrongs
+from bench.ratchet_rows import ROWS, Ran, Row
+from bench.ratchet_sides import Side
 from ratcheted import row
 
 BUDGETS: dict[str, int] = tomllib.loads(Path("tests/budgets.toml").read_text(encoding="utf-8"))["brz"]
@@ -48,7 +48,7 @@ DONE = Done(0, 0.1, "", "", 0.0)
 def test_names_are_told_apart_and_the_missing_are_rows() -> None:
     named = [row.name for row in ROWS]
     assert len(set(named)) == len(named)
-    assert {"push", "push, diverged", "annotate"} <= set(names())
+    assert {"push", "push, diverged", "annotate"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

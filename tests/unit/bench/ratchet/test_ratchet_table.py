@@ -1,9 +1,9 @@
-"""bench.ratchet.table, and the problems of bench.ratchet.measure."""
+"""bench.ratchet: its table, and its problems."""
 
 from __future__ import annotations
 
-from bench.compare.table import put
-from bench.ratchet.table import BEGIN, END, markdown
+from bench.options import marks, put
+from bench.ratchet import markdown
 from ratcheted import measured
 
 
@@ -31,8 +31,9 @@ def test_the_notes_count_what_is_done_and_name_what_moves_more() -> None:
 
 
 def test_the_table_has_a_place_of_its_own_in_a_page() -> None:
-    page = put(f"a\n{BEGIN}\nold\n{END}\nb\n", "new", BEGIN, END)
-    assert page == f"a\n{BEGIN}\n\nnew\n\n{END}\nb\n"
+    begin, end = marks("ratchet")
+    page = put(f"a\n{begin}\nold\n{end}\nb\n", "ratchet", "new")
+    assert page == f"a\n{begin}\n\nnew\n\n{end}\nb\n"
 
 
 def test_as_json_both_sides_are_told() -> None:

@@ -1,11 +1,11 @@
-"""bench.ratchet.verdict: what Breezy says it called, and what ours may cost."""
+"""bench.ratchet: what Breezy says it called, and what ours may cost."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from bench.ratchet.verdict import CLOSING, Figures, excesses, figures
+from bench.ratchet import CLOSING, Figures, excesses, figures
 from ratcheted import row
 
 from netem.counter import Counts

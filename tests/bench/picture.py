@@ -6,10 +6,13 @@ Bars are counts, and of a second network its slopes, as outlines over them: what
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from bench.compare.comparison import Comparison, Cost
 from bench.peers.base import CLONE, PULL_ONE, PUSH_ONE
+
+if TYPE_CHECKING:
+    from bench.compare import Comparison, Cost
 
 WIDTH, MARGIN, LEFT = 960, 20, 60
 BARS_TOP, BARS_HEIGHT = 90, 260

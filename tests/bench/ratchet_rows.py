@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.compare.links import Done
-from bench.ratchet.sides import BACK, EMPTY, Side, Stock
+from bench.links import Done
+from bench.ratchet_sides import BACK, EMPTY, Side, Stock
 
 MADE = "made"
 """What commands make, here or on the server."""
@@ -125,17 +125,10 @@ def _files_of_tip(ran: Ran) -> dict[str, bytes]:
 
 
 def _tree(root: Path) -> dict[str, bytes]:
-    return dict(_walk(root, root))
-
-
-def _walk(folder: Path, root: Path) -> Iterator[tuple[str, bytes]]:
-    for each in folder.iterdir():
-        if each.name == ".bzr":
-            continue
-        if each.is_dir() and not each.is_symlink():
-            yield from _walk(each, root)
-        else:
-            yield str(each.relative_to(root)), b"" if each.is_symlink() else each.read_bytes()
+    """Names and texts of the files; a link has none."""
+    files = {each.relative_to(root): each for each in root.rglob("*") if each.is_symlink() or not each.is_dir()}
+    kept = {name: each for name, each in files.items() if ".bzr" not in name.parts}
+    return {str(name): b"" if each.is_symlink() else each.read_bytes() for name, each in kept.items()}
 
 
 def _id(tip: str) -> bytes:

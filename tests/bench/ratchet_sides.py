@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
-from bench.compare.site import Place
-from bench.peers.base import CLIENT, Act
+from bench.links import serving
+from bench.peers.base import CLIENT, Act, Place
 from bench.peers.brz import Brz, last_revision
-from bench.peers.ours import serving, stored, stored_tip
+from bench.peers.ours import stored, stored_tip
 from smartserver.cli.errors import CommandError
 
 BEHIND = 10
@@ -57,7 +57,6 @@ class Side(Brz):
 
     @classmethod
     def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        """A user whom the history does not know."""
         return {**super().settings(folder, path), "BRZ_EMAIL": AUTHOR}
 
     @classmethod
@@ -65,16 +64,12 @@ class Side(Brz):
         """The environment that says which plugins are loaded."""
         return {"BRZ_PLUGINS_AT": f"ratchet_signing@{signing}"}
 
-    def acts(self) -> Mapping[str, Act]:
-        """None: what is run is in `rows`."""
+    def acts(self) -> dict[str, Act]:
+        """None: what is run is in `ratchet_rows`."""
         return {}
 
     def brz(self, *words: str, folder: str = "") -> str:
-        """What a command of the user said, in a folder below his own.
-
-        Raises:
-            CommandError: it failed.
-        """
+        """What a command of the user said, in a folder below his own."""
         return self.place.run(CLIENT, *self.command, *words, folder=f"{CLIENT}/{folder}")
 
     def home(self, folder: str = "") -> Path:
@@ -88,11 +83,7 @@ class Side(Brz):
         shutil.copytree(self.fixtures / "brz", self.place.served / "project", symlinks=True)
 
     def fill(self) -> None:
-        """The server's branches, and those of the user's pieces that are wanted.
-
-        Raises:
-            CommandError: there is not even a branch.
-        """
+        """The server's branches, and those of the user's pieces that are wanted."""
         self.home().mkdir()
         self.begin()
         self.brz("branch", "--quiet", self.place.url("project/trunk"), "mine")
@@ -190,7 +181,6 @@ class Stock(Side):
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
-        """Ours may be installed beside it."""
         return {**super().plugins(signing), **WITHOUT_PLUGIN}
 
 
@@ -212,7 +202,6 @@ class Plugin(Side):
         return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{plugin_at()}"}
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """`smartserver serve`, writable."""
         return serving(self.site.served, host, port)
 
     def begin(self) -> None:
@@ -221,15 +210,12 @@ class Plugin(Side):
         self.brz("push", "--quiet", "-d", str(self.fixtures / "brz" / "trunk"), self.place.url("project/trunk"))
 
     def there(self, branch: str) -> str:
-        """As it is stored."""
         return stored_tip(self.place.served, branch)
 
     def has_repository(self, path: str) -> bool:
-        """As it is stored."""
         return stored(self.place.served, path)[0].exists()
 
     def packs(self) -> int:
-        """As it is stored."""
         return len(stored(self.place.served, "project")[0].snapshot().packs)
 
     def _entries(self, of: str, branch: str) -> Mapping[bytes, bytes]:
@@ -239,11 +225,9 @@ class Plugin(Side):
         return {key.partition(b"\0")[2]: value for key, value in entries.items() if key.startswith(name + b"\0")}
 
     def tagged(self, branch: str, tag: str) -> bool:
-        """As it is stored."""
         return tag.encode() in self._entries("tags", branch)
 
     def configuration(self, branch: str) -> str:
-        """As it is stored."""
         return self._entries("config", branch).get(b"", b"").decode()
 
 

@@ -1,15 +1,26 @@
-"""The history that is compared: the same revisions and files for every tool, made here, alike each time."""
+"""The histories that are measured: the same revisions and files for every tool, made here, alike each time; and those
+of a Bazaar branch or a git repository or bundle, in Breezy's form.
+"""
 
 from __future__ import annotations
 
 import random
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from smartserver.cli.histories import import_stream
+from bench.breezy import BRZ
+from smartserver.cli.errors import CommandError
+from smartserver.cli.histories import copy, import_stream
 from smartserver.cli.servers import run
 
 REVISIONS, FILES = 100, 50
+BRZ_REVISIONS, BRZ_FILES = 300, 120
+"""Of the one that is made for Breezy."""
+
+MOST = 3000
+"""Revisions of a git history that are converted, the first ones."""
+
 CHANGED_AT_ONCE = 2
 """Files that a revision changes."""
 
@@ -89,14 +100,60 @@ def _svn_revision(number: int, message: bytes) -> bytes:
 
 
 def write(folder: Path, environment: Mapping[str, str]) -> None:
-    """Below `folder`: `git`, a bare repository; `stream` and `dump`, what other tools make theirs of.
-
-    Raises:
-        CommandError: git failed.
-    """
+    """Below `folder`: `git`, a bare repository; `stream` and `dump`, what other tools make theirs of."""
     (folder / "stream").write_bytes(git_stream())
     (folder / "dump").write_bytes(svn_dump())
     run(["git", "init", "--quiet", "--bare", str(folder / "git")], None, environment)
     import_stream(folder / "git", environment, git_stream())
     run(["git", "symbolic-ref", "HEAD", "refs/heads/main"], folder / "git", environment)
     run(["git", "repack", "--quiet", "-a", "-d"], folder / "git", environment)
+
+
+def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], most: int = MOST) -> str:
+    """Make `brz`, a shared repository with the branch `trunk`, in one pack, below `folder`; what it was made from."""
+
+    def brz(*words: str) -> None:
+        run([*BRZ, *words], folder, environment)
+
+    brz("init-shared-repository", "--quiet", "--no-trees", "brz")
+    trunk, stream = folder / "brz" / "trunk", folder / "stream"
+    if source is not None and (source / ".bzr").is_dir():
+        brz("branch", "--quiet", str(source.resolve()), str(trunk))
+        # Its parent is the branch it came from, which no server may be asked for.
+        (trunk / ".bzr" / "branch" / "branch.conf").write_text("", encoding="utf-8")
+        made_from = "a bzr branch"
+    elif source is None:
+        stream.write_bytes(git_stream(BRZ_REVISIONS, BRZ_FILES))
+        made_from = "made here"
+    else:
+        _first_revisions(source, folder / "git", environment, stream, most)
+        made_from = f"git, its first {most} revisions at most"
+    if stream.exists():
+        _import(stream, folder / "brz", environment)
+        (folder / "brz" / "main").rename(trunk)
+    brz("pack", "--quiet", str(trunk))
+    return made_from
+
+
+def _import(stream: Path, repository: Path, environment: Mapping[str, str]) -> None:
+    """Run Breezy's importer. From a file it would count first, in which it fails over merges."""
+    words = [*BRZ, "fast-import", "--quiet", "-", str(repository)]
+    with stream.open("rb") as file:
+        done = subprocess.run(words, env=environment, stdin=file, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").splitlines() or [f"status {done.returncode}"]
+        raise CommandError(f"brz fast-import: {next((line for line in said if 'ERROR' in line), said[-1])}")
+
+
+def _first_revisions(source: Path, folder: Path, environment: Mapping[str, str], stream: Path, most: int) -> None:
+    """Write the newest revision of the main line with only first ones behind it as `git fast-import` reads it."""
+    branch = copy(source, folder, environment)
+    first = run(["git", "rev-list", "--topo-order", "--reverse", branch], folder, environment).split()[:most]
+    main_line = set(run(["git", "rev-list", "--first-parent", branch], folder, environment).split())
+    newest = next(revision for revision in reversed(first) if revision in main_line)
+    run(["git", "update-ref", "refs/heads/main", newest], folder, environment)
+    words = ["git", "fast-export", "--reencode=yes", "--signed-tags=strip", "refs/heads/main"]
+    with stream.open("wb") as file:
+        done = subprocess.run(words, cwd=folder, env=environment, stdout=file, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise CommandError(f"git fast-export: status {done.returncode}: {done.stderr.decode('utf-8', 'replace')}")

@@ -1,0 +1,258 @@
+"""The links of the measurements: a proxy, which counts and keeps time, and packets, which add what TCP does.
+
+Each has one server behind it, and an RTT that can be changed while it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, ClassVar, Self, TypeVar
+
+from bench.process import MODULES, Cost, Watch
+from netem.counter import Counts
+from netem.link import Link
+from netem.packets.command import Command
+from netem.packets.errors import PacketsError, Unavailable
+from netem.packets.network import CLIENT, SERVER, Packets
+from netem.proxy import Proxy
+from netem.timekeeping import Timekeeping
+from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import HOST, Workspace, attempt, free_port, until_it_listens, written
+
+Serve = Callable[[str, int], Sequence[str]]
+"""From a host and a port to the command of a server that listens there."""
+
+PORT = 4000
+"""Of the server in a namespace of its own, where every port is free."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a client's command did."""
+
+    status: int
+    seconds: float
+    """Wall time, from its start to its end."""
+    stdout: str
+    stderr: str
+    late: float = 0.0
+    """By how many seconds the emulator was late."""
+
+    def check(self, command: Sequence[str]) -> Self:
+        """Raise an error if it failed."""
+        if self.status:
+            raise CommandError(f"{' '.join(command)}: status {self.status}: {self.stderr.strip()}")
+        return self
+
+
+class Client:
+    """A client's command that runs; made by `client`."""
+
+    def __init__(self, command: Command, begun: float, output: IO[bytes], errors: IO[bytes]) -> None:
+        self.pid = command.pid
+        self._command = command
+        self._begun = begun
+        self._output = output
+        self._errors = errors
+
+    def wait(self) -> Done:
+        """Wait for its end."""
+        status = self._command.wait()
+        seconds = time.monotonic() - self._begun
+        return Done(status, seconds, written(self._output), written(self._errors))
+
+
+@contextmanager
+def client(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Client]:
+    """Start a command on the client's side, in `folder`; it ends with the context at the latest."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
+        begun = time.monotonic()
+        running = network.run(
+            CLIENT, command, environment=environment, folder=str(folder),
+            stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno(),
+        )  # fmt: skip
+        try:
+            yield Client(running, begun, output, errors)
+        finally:
+            running.kill()
+            running.close()
+
+
+@contextmanager
+def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Command]:
+    """Start a command on the server's side, in `folder`, and wait until it listens; it ends with the network."""
+    with tempfile.TemporaryFile() as log, open(os.devnull, "rb") as nothing:
+        running = network.run(
+            SERVER, command, environment=environment, folder=str(folder),
+            stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(),
+        )  # fmt: skip
+        try:
+            until_it_listens(lambda: network.listening(SERVER) > 0, running.ended, " ".join(command[:4]), log)
+            yield running
+        finally:
+            running.close()
+
+
+def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T, Counts, float]:
+    """Do something at this RTT: what came of it, what passed, and its seconds. Before and after, the RTT is 0."""
+    link.change(Link(rtt))
+    link.take()
+    begun = time.monotonic()
+    done = act()
+    seconds = time.monotonic() - begun
+    counts = link.take()
+    link.change(Link(0.0))
+    return done, counts, seconds
+
+
+class Line(ABC):
+    """A link with a server behind it; a context manager that stops both."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    """What it is, for a table."""
+    lateness: ClassVar[str]
+    """What `Done.late` is, for a table."""
+    network: Proxy | Packets
+
+    def __init__(self) -> None:
+        self.host = HOST
+        """Where clients find the server."""
+        self.port = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @abstractmethod
+    def reserve(self) -> None:
+        """Make the link, of RTT 0; `host` and `port` are known then.
+
+        Raises:
+            Unavailable: there is none of this kind here.
+        """
+
+    @abstractmethod
+    def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
+        """Start the server and wait until it listens."""
+
+    @abstractmethod
+    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
+        """Run a client's command to its end."""
+
+
+class ProxyLine(Line):
+    """Bytes pass a proxy on this machine."""
+
+    name: ClassVar[str] = "proxy"
+    about: ClassVar[str] = (
+        "`netem proxy`: bytes and the handshake take their time, TCP's slow start and Nagle are not there"
+    )
+    lateness: ClassVar[str] = "no timer beside it was more than {late:.0f} ms late"
+
+    def reserve(self) -> None:
+        self._server = free_port()
+        self.network = self._stack.enter_context(Proxy(0.0, (HOST, self._server)))
+        self.port = self.network.port
+
+    def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
+        work.serve(serve(HOST, self._server), self._server, environment)
+
+    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
+        with Timekeeping() as kept:
+            begun = time.monotonic()
+            done = attempt(command, folder, environment)
+            seconds = time.monotonic() - begun
+        return Done(done.returncode, seconds, done.stdout, done.stderr, kept.late)
+
+
+class PacketLine(Line):
+    """Packets pass an emulator between two namespaces."""
+
+    name: ClassVar[str] = "packets"
+    about: ClassVar[str] = "`netem run`: real TCP of the kernel, with its slow start (cubic, 10 segments) and Nagle"
+    lateness: ClassVar[str] = (
+        "of each run 99 in 100 packets were let out no more than {late:.0f} ms after they were due, "
+        "and how long they lay unread is not in that"
+    )
+    network: Packets
+
+    def reserve(self) -> None:
+        self.network = self._stack.enter_context(Packets(Link(0.0)))
+        self.host, self.port = self.network.server_address, PORT
+
+    def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
+        self._stack.enter_context(server(self.network, serve(self.host, self.port), work.folder, environment))
+
+    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
+        with client(self.network, command, folder, environment) as running:
+            return replace(running.wait(), late=self.network.least_lateness().p99)
+
+
+LINES: tuple[type[Line], ...] = (ProxyLine, PacketLine)
+
+
+def serving(served: Path, host: str, port: int, *options: str) -> Sequence[str]:
+    """The command of our server, for anybody to write to."""
+    return (
+        sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--listen", f"{host}:{port}",
+        "--anonymous", "write", *options,
+    )  # fmt: skip
+
+
+class Across(PacketLine):
+    """A server of ours on the far side of packets, and commands on the near one; made by `across`."""
+
+    def __init__(self, work: Workspace, network: Packets, server: int) -> None:
+        super().__init__()
+        self.network = network
+        self.server = server
+        """The process of the server."""
+        self._work = work
+
+    def url(self, name: str) -> str:
+        """The URL of a repository."""
+        return f"hpss://{self.network.server_address}:{PORT}/{name}"
+
+    def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
+        """Run git: seconds, and what it cost."""
+        words = ["git", *arguments]
+        with client(self.network, words, folder, environment) as running, Watch(running.pid) as watch:
+            done = running.wait().check(words)
+        return done.seconds, watch.cost
+
+    def ask(self, module: str, *arguments: str) -> list[list[object]]:
+        """Run a module of ours, and read the JSON it prints."""
+        words = [sys.executable, "-m", module, *arguments]
+        done = self.run(words, self._work.folder, self._work.environment("asked") | dict(MODULES)).check(words)
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()) -> Iterator[Across]:
+    """Start a link with a server of ours behind it; `settings` of the kernel's are set on both sides first."""
+    served = work.folder / "served"
+    served.mkdir(exist_ok=True)
+    try:
+        with Packets(link) as network:
+            for name, value in settings:
+                network.setting(name, value)
+            words = serving(served, network.server_address, PORT, "--fast-open")
+            with server(network, words, work.folder, work.environment("server")) as running:
+                yield Across(work, network, running.pid)
+    except (Unavailable, PacketsError) as wrong:
+        raise CommandError(str(wrong)) from wrong

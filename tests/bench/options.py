@@ -1,0 +1,122 @@
+"""The arguments and options that measurements share, and the pages that `--write` changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from netem.units import parse_rate, parse_size, parse_time
+from smartserver.cli.errors import CommandError
+
+WHERE_BREEZY_IS = "Where the programs of an environment with Breezy are, for where this one has none."
+PERFORMANCE = Path("doc/performance.md")
+
+Function = Callable[..., Any]
+Option = Callable[[Function], Function]
+
+
+class Unit(click.ParamType[Any]):
+    """A number with a unit."""
+
+    name = "text"
+
+    def __init__(self, parse: Callable[[str], float]) -> None:
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._parse(value)
+        except ValueError as wrong:
+            raise CommandError(str(wrong)) from None
+
+
+TIME, SIZE, RATE = Unit(parse_time), Unit(parse_size), Unit(parse_rate)
+
+
+def path(*, required: bool = True, folder: bool = False) -> Option:
+    """PATH: a git repository or bundle, or a folder."""
+    kind = click.Path(path_type=Path, exists=True, file_okay=not folder)
+    return click.argument("path", required=required, type=kind)
+
+
+def number(names: str, default: int, words: str, least: int = 1) -> Option:
+    """A number of `least` or more; `names` are the option's, with spaces between them."""
+    return click.option(
+        *names.split(), type=click.IntRange(least), default=default, show_default=True, help=words
+    )  # fmt: skip
+
+
+def quantity(names: str, kind: Unit, default: str, words: str) -> Option:
+    """A number with a unit."""
+    return click.option(*names.split(), type=kind, default=default, show_default=True, help=words)
+
+
+def rtts(words: str = "three or more for a slope") -> Option:
+    """The RTTs of the link."""
+    return click.option("--rtt", "rtts", type=TIME, multiple=True, help=f"Round-trip time of the link; {words}.")
+
+
+def tools(
+    words: str = "Where the programs of an environment with Breezy are, for where this one has none.",
+) -> Option:
+    """A folder of programs."""
+    return click.option("--tools", type=click.Path(path_type=Path, file_okay=False), help=words)
+
+
+def only(names: Sequence[str], metavar: str, words: str) -> Option:
+    """Some of these names."""
+
+    def known(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in value if name not in names]:
+            raise click.UsageError(f"--only {unknown[0]!r}: there is {', '.join(names)}")
+        return value
+
+    return click.option("--only", multiple=True, metavar=metavar, help=f"{words}; repeatable.", callback=known)
+
+
+def outputs(pages: str) -> Option:
+    """`--json`, and `--write`, which writes `pages`."""
+
+    def both(function: Function) -> Function:
+        write = click.option("--write", is_flag=True, help=f"Also write {pages}, here.")
+        return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(write(function))
+
+    return both
+
+
+def marks(name: str) -> tuple[str, str]:
+    """The lines between which a measurement writes in a page."""
+    written = f"written by `bench {name} --write`"
+    return f"<!-- Begin: {written}; do not edit. -->", f"<!-- End of what is {written}. -->"
+
+
+def put(text: str, name: str, inside: str) -> str:
+    """The page with this between the marks of a measurement.
+
+    Raises:
+        CommandError: the page lacks a mark, or they are not in order.
+    """
+    first, last = marks(name)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
+    if not begin or not end:
+        raise CommandError(f"the page lacks a line {(first if not begin else last)!r}")
+    return f"{before}{first}\n\n{inside}\n\n{last}{after}"
+
+
+class Pages:
+    """The pages a measurement writes. They are read first, so that a missing mark is told before anything is run."""
+
+    def __init__(self, name: str, *paths: Path) -> None:
+        self._name = name
+        self._texts = {path: path.read_text(encoding="utf-8") for path in paths}
+        for text in self._texts.values():
+            put(text, name, "")
+
+    def write(self, *insides: str) -> None:
+        """One for each page."""
+        for (path, text), inside in zip(self._texts.items(), insides, strict=False):
+            path.write_text(put(text, self._name, inside), encoding="utf-8")

@@ -1,0 +1,309 @@
+"""Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: each on a connection of its
+own, from the same beginning, over the same link.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench import histories, options
+from bench.breezy import BRZ, breezy_library
+from bench.links import Done, ProxyLine, measured
+from bench.peers import base
+from bench.peers.base import CLIENT, Place
+from bench.ratchet_rows import MADE, ROWS, Ran, Row
+from bench.ratchet_sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
+from bench.report import circumstances, finish, listed, say, table
+from netem.counter import Counts
+from netem.units import plural
+from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import Workspace, run
+from smartserver.trace.text import size
+
+STARTED = "started"
+"""What is kept of a side before any command."""
+
+NAMES = list(dict.fromkeys([*(row.name for row in ROWS), *(row.command.split()[0] for row in ROWS)]))
+"""What `--only` may name: rows, and commands."""
+
+CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) .*\n?", re.MULTILINE)
+"""What `-Dhpss` says at the end of a command, once for each connection."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a command cost."""
+
+    calls: int
+    vfs: int
+    rounds: int
+    """On the link, as if its connections had been open."""
+    handshakes: int
+    """Round trips that opening connections added."""
+    bytes_up: int
+    bytes_down: int
+
+    @property
+    def bytes(self) -> int:
+        """Both ways."""
+        return self.bytes_up + self.bytes_down
+
+
+def figures(counts: Counts, stderr: str) -> Figures:
+    """Of what passed the link, and what the command said."""
+    said = [(int(calls), int(vfs)) for calls, vfs in CLOSING.findall(stderr)]
+    return Figures(
+        sum(calls for calls, _ in said),
+        sum(vfs for _, vfs in said),
+        counts.rounds_without_handshake,
+        counts.handshake_rounds,
+        counts.bytes_up,
+        counts.bytes_down,
+    )
+
+
+def excesses(row: Row, ours: Figures, stock: Figures | None) -> Iterator[str]:
+    """In what ours cost more than it may."""
+    if ours.rounds > row.budget:
+        yield f"{plural(ours.rounds, 'round trip')}, budget {row.budget}"
+    if ours.handshakes > 1:
+        yield f"{ours.handshakes} handshakes"
+    if ours.vfs:
+        yield plural(ours.vfs, "VFS call")
+    if row.cold and stock is not None and ours.bytes > stock.bytes * row.times:
+        yield f"{size(ours.bytes)}, stock {size(stock.bytes)}"
+
+
+@dataclass
+class Compared:
+    """One command on both sides."""
+
+    row: Row
+    stock: Figures | None = None
+    ours: Figures | None = None
+    """None where the command failed."""
+    problems: list[str] = field(default_factory=list)
+    """Outcomes that are wrong, and what ours cost too much."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Ratchet:
+    """All that was measured."""
+
+    rows: list[Compared] = field(default_factory=list)
+    about: str = ""
+    """The history."""
+    version: str = ""
+    circumstances: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """All of them."""
+        return [f"{each.row.name}: {problem}" for each in self.rows for problem in each.problems]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        rows = [
+            {
+                **{name: getattr(each.row, name) for name in ("name", "command", "old", "budget")},
+                "stock": asdict(each.stock) if each.stock else None,
+                "ours": asdict(each.ours) if each.ours else None,
+                "problems": each.problems,
+                "seconds": {side: round(seconds, 3) for side, seconds in each.seconds.items()},
+            }
+            for each in self.rows
+        ]
+        about = {"history": self.about, "version": self.version, "circumstances": self.circumstances}
+        return {**about, "rows": rows}
+
+
+def measure(source: Path | None, only: Collection[str], tools: Path | None, rtt: float) -> Ratchet:
+    """Run each command on both sides."""
+    rows = [row for row in ROWS if not only or row.name in only or row.command.split()[0] in only]
+    found = Ratchet([Compared(row) for row in rows])
+    library = breezy_library(tools)
+    with Workspace("ratchet") as work, ExitStack() as stack:
+        fixtures = work.folder / "fixtures"
+        signing = fixtures / "signing"
+        signing.mkdir(parents=True)
+        (signing / "__init__.py").write_text(SIGNING, encoding="utf-8")
+        environment = {
+            **work.environment("fixtures"), **Stock.settings(work.folder, ""), **Stock.plugins(signing), **library
+        }  # fmt: skip
+        found.version = run([*BRZ, "version", "--short"], None, environment).strip()
+        say("history")
+        made_from = histories.prepare(source, fixtures, environment)
+        outputs: dict[str, str] = {}
+        for kind in SIDES:
+            measuring = _Measuring(found, kind, work, stack, {**library, **kind.plugins(signing)})
+            measuring.measure(fixtures, rtt, outputs)
+            if kind is Stock:
+                found.about = f"{made_from}: {_size_of(fixtures)}"
+    found.circumstances = circumstances()
+    return found
+
+
+def _size_of(fixtures: Path) -> str:
+    """How many revisions, and the size of them."""
+    packs = list((fixtures / "brz" / ".bzr" / "repository" / "packs").iterdir())
+    revno = (fixtures / "brz" / "trunk" / ".bzr" / "branch" / "last-revision").read_text().partition(" ")[0]
+    return f"{revno} revisions on its main line, {sum(pack.stat().st_size for pack in packs) / 1e6:.1f} MB packed"
+
+
+class _Measuring:
+    """One side."""
+
+    def __init__(
+        self, found: Ratchet, kind: type[Side], work: Workspace, stack: ExitStack, settings: Mapping[str, str]
+    ) -> None:
+        self.found = found
+        self.kind = kind
+        self.work = work
+        self.folder = work.folder / kind.name
+        self.line = stack.enter_context(ProxyLine())
+        self.line.reserve()
+        path = os.environ.get("PATH", os.defpath)
+        self.place = Place(work, self.folder, kind, self.line, path, settings)
+
+    def measure(self, fixtures: Path, rtt: float, outputs: dict[str, str]) -> None:
+        """Run all rows; `outputs`: what stock printed, for ours to print the same."""
+        wanted = {compared.row.where for compared in self.found.rows} - {"mine", "behind", EMPTY}
+        side = self.kind(self.place, fixtures, self.folder / "pieces", wanted)
+        say(f"{self.kind.label} begins")
+        self.line.serve(self.work, side.server, self.place.environment("server"))
+        side.fill()
+        self.place.keep(STARTED)
+        for compared in self.found.rows:
+            say(f"{self.kind.label} {compared.row.name}")
+            try:
+                cost, output = self._once(side, compared, rtt)
+            except CommandError as wrong:
+                compared.problems.append(f"{self.kind.label} {wrong}")
+                continue
+            if self.kind is Plugin:
+                compared.ours = cost
+                if compared.row.same and compared.stock is not None and output != outputs[compared.row.name]:
+                    compared.problems.append(
+                        f"prints other than stock: {difference(outputs[compared.row.name], output)}"
+                    )
+                compared.problems += excesses(compared.row, cost, compared.stock)
+            else:
+                compared.stock = cost
+                outputs[compared.row.name] = output
+
+    def _once(self, side: Side, compared: Compared, rtt: float) -> tuple[Figures, str]:
+        """One command: what it cost and printed."""
+        row = compared.row
+        self.place.put_back(STARTED)
+        if row.where in side.lacks:
+            raise CommandError(f"{row.where}: {side.lacks[row.where]}")
+        side.take(row.where)
+        for command in row.before:
+            side.brz(*self._words(side, command), folder=row.where)
+        if row.cold:
+            shutil.rmtree(self.place.folder / f"cache-{CLIENT}", ignore_errors=True)
+        tip = side.there("project/trunk")
+        words, folder = self._words(side, row.command), f"{CLIENT}/{row.where}"
+        done, counts, compared.seconds[self.kind.name] = measured(
+            self.line.network, rtt, lambda: self.place.attempt(CLIENT, *BRZ, *words, "-Dhpss", folder=folder)
+        )
+        for wrong in wrongs(row, done, Ran(side, done, row.where, tip)):
+            raise CommandError(f"brz {row.command}: {wrong}")
+        # What a command printed, without where it ran.
+        return figures(counts, done.stderr), done.stdout.replace(self.place.url("project"), "URL")
+
+    def _words(self, side: Side, command: str) -> list[str]:
+        places = {"project": self.place.url("project"), "made": self.place.url(MADE), "file": side.file}
+        return [word.format_map(places) for word in command.split()]
+
+
+def wrongs(row: Row, done: Done, ran: Ran) -> Iterator[str]:
+    """What is wrong with how a command ended, and with what it did."""
+    said = CLOSING.sub("", done.stderr).strip()
+    if ended := list(base.wrongs(row.status, row.says, done.status, done.stdout + said)):
+        yield from ended
+    elif row.same and not done.stdout.strip():
+        yield "it printed nothing"
+    elif row.right is not None:
+        try:
+            if not row.right(ran):
+                yield f"its effect is wrong; it said: {said}"
+        except OSError as wrong:
+            yield f"its effect is wrong: {wrong}"
+
+
+def difference(expected: str, printed: str) -> str:
+    """The first line that differs."""
+    for one, other in zip(expected.splitlines(), printed.splitlines(), strict=False):
+        if one != other:
+            return f"{other!r} instead of {one!r}"
+    return f"{len(printed.splitlines())} lines instead of {len(expected.splitlines())}"
+
+
+def markdown(found: Ratchet) -> str:
+    """The table, then what must be known to read it."""
+    rows = [
+        [each.row.name, "" if each.row.old is None else str(each.row.old), *_cells(each.stock), *_cells(each.ours),
+         str(each.row.budget), "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
+        for each in found.rows
+    ]  # fmt: skip
+    sides = [word for scheme in ("bzr", "hpss") for word in (f"{scheme}:// calls", "trips", "up / down")]
+    return f"{table(['command', 'was', *sides, 'budget', ''], rows)}\n\n{listed(notes(found))}"
+
+
+def _cells(cost: Figures | None) -> list[str]:
+    """`9 (2 vfs)`, `9 + 1`, `1.2 KB / 145.0 KB`."""
+    if cost is None:
+        return ["-", "-", "-"]
+    calls = f"{cost.calls} ({cost.vfs} vfs)" if cost.vfs else str(cost.calls)
+    return [calls, f"{cost.rounds} + {cost.handshakes}", f"{size(cost.bytes_up)} / {size(cost.bytes_down)}"]
+
+
+def notes(found: Ratchet) -> list[str]:
+    """What was measured on, and how it came out."""
+    ours = [each.ours for each in found.rows if each.ours is not None]
+    both = [each for each in found.rows if each.ours is not None and each.stock is not None]
+    stock = sum(each.stock.rounds for each in both if each.stock is not None)
+    more = [each.row.name for each in both if each.stock and each.ours and each.ours.bytes > each.stock.bytes]
+    return [
+        f"History: {found.about}. Breezy {found.version} on both sides; {found.circumstances}",
+        "was: the calls Breezy's own `test_vfs_ratchet` asserts; trips: round trips on the link + those of handshakes",
+        f"{len(ours)} of {plural(len(found.rows), 'command')} are done over hpss://: "
+        f"{plural(sum(cost.rounds for cost in ours), 'round trip')} where bzr:// takes {stock}, "
+        f"{plural(sum(cost.vfs for cost in ours), 'VFS call')}",
+        *([f"More bytes over hpss://: {'; '.join(more)}"] if more else []),
+    ]
+
+
+@click.command()
+@options.path(required=False)
+@options.only(NAMES, "NAME", "Some commands: push, 'push, diverged'")
+@options.quantity("--rtt", options.TIME, "10ms", "Round-trip time of the link; no count changes with it.")
+@options.tools()
+@options.outputs("doc/performance.md")
+def command(path: Path | None, only: Sequence[str], rtt: float, tools: Path | None, as_json: bool, write: bool) -> None:
+    """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
+
+    Both sides have the same history (a bzr branch, or the first 3,000 revisions of a git repository or bundle; without
+    PATH one of 300 revisions is made), the same links and a fresh connection for each command; what each command did
+    is looked at. Exit status 1 when one of ours takes more round trips than its budget, makes a VFS call, comes out
+    wrong, or, where it reads with nothing remembered, moves more bytes than stock. Takes about three minutes.
+
+    \b
+    bench ratchet
+    bench ratchet ~/src/branch --only cat --only log
+    """
+    pages = options.Pages("ratchet", *([options.PERFORMANCE] if write else []))
+    found = measure(path, only, tools, rtt)
+    pages.write(markdown(found))
+    finish(found, markdown(found), as_json=as_json)
