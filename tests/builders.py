@@ -37,12 +37,21 @@ SILENT = "another 1"
 """A system that says nothing of its records, and whose refs have any names."""
 
 
+TEXTS = (Kind("text", "blake2b-128", True), Kind("signature", "blake2b-128", False))
+"""The kinds of a system whose keys prove nothing of a text."""
+
+
 class _Silent(System):
     name = SILENT
     kinds = KINDS
 
 
-register(_Silent())
+class _Texts(System):
+    name = "texts"
+    kinds = TEXTS
+
+
+register(_Silent(), _Texts())
 
 Files = Mapping[str, bytes]
 

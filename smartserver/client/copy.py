@@ -23,7 +23,7 @@ from smartserver.verbs.rules import Rule
 from smartserver.wire.limits import MAX_HAVES
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
-"""What git's refs begin with."""
+"""What a short name of a ref may lack in front."""
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 """By name: what its values are, and its entries as they are kept."""
@@ -74,7 +74,7 @@ class Copied:
         """
         for name, value in self.refs.items():
             if len(value) != 1:
-                why = "as a branch of Mercurial may, and this release sets refs to one: copy others by --ref NAME"
+                why = "and this release sets refs to one: copy others by --ref NAME"
                 raise CannotCopy(f"the ref {shown(name)} has {len(value)} tips, {why}")
         return [
             RefUpdate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import breezy
@@ -82,7 +83,7 @@ class Server:
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
         )
         if flags:  # What a server that was started here says of its calls comes with its end.
-            breezy.get_global_state().exit_stack.callback(self.close)
+            breezy.get_global_state().exit_stack.callback(self._leave)
 
     @property
     def read(self) -> Read:
@@ -109,6 +110,11 @@ class Server:
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         self.client.close()
+
+    def _leave(self) -> None:
+        """Close it as the command ends: an interrupt comes too late to end anything else."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self.close()
 
 
 _servers: dict[str, Server] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from builders import MAIN, History, check_whole, locate, push, request_id, upload
+from builders import MAIN, TEXTS, History, check_whole, locate, push, request_id, upload
 from incoming_uploads import FILE, left_in_quarantine, raw, receive
 
 from smartserver.errors import (
@@ -13,13 +13,11 @@ from smartserver.errors import (
 )
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
-from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record
+from smartserver.records.model import BaseTag, Entry, Parent, Record
 from smartserver.records.segment import encode_graph, encode_segment
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
-
-TEXTS = (Kind("text", "blake2b-128", True), Kind("signature", "blake2b-128", False))
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 4096])

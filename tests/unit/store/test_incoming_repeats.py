@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from builders import KINDS, MAIN, History, Repeatable, check_whole, push, upload
+from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, push, upload
 
 from smartserver.errors import CorruptRecord, MissingReference
 from smartserver.records import delta
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
-from smartserver.records.model import BaseTag, Entry, Kind, Parent
+from smartserver.records.model import BaseTag, Entry, Parent
 from smartserver.records.segment import encode_segment
 from smartserver.store import incoming
 from smartserver.store.proof import ReferenceCache
@@ -117,16 +117,15 @@ def test_what_a_copy_refers_to_may_be_forgotten(twins: Twins, monkeypatch: pytes
 
 def test_a_repeat_whose_check_is_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the key says nothing of the text, the header's check is looked at in every copy."""
-    texts = (Kind("text", "blake2b-128", True),)
     repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
     transaction = repository.begin(b"", "user")
-    transaction.create("texts", texts, {})
+    transaction.create("texts", TEXTS, {})
     sent = repository.receive(transaction)
     encoding, frame = compress(OLD)
-    right = make_check(texts[0], b"k", b"", OLD)
+    right = make_check(TEXTS[0], b"k", b"", OLD)
     for revision, parents, check in ((b"a", [], right), (b"b", [Parent(b"a")], right[:-1] + b"?")):
         entry = Entry(0, encoding, b"k", b"", BaseTag.NONE, b"", len(OLD), len(frame), check)
-        segment = encode_segment(revision, parents, [entry], [frame], texts)
+        segment = encode_segment(revision, parents, [entry], [frame], TEXTS)
         if check == right:
             sent.write(segment)
     with pytest.raises(CorruptRecord):

@@ -180,13 +180,13 @@ def test_a_tombstone_and_a_creation_over_it(storage: Transport) -> None:
         swap.replace(*tombstone(RootView(swap.current, file.folder), now=NOW, log=entry(1)).finish())
     grave = file.read()
     assert grave.deleted
-    Creation(file).hold_place("hg", KINDS)
+    Creation(file).hold_place("git sha256", KINDS)
     with file.swapping() as swap:
         assert swap.current == grave
-        view = RootView(empty_root(b"j" * 16, "hg", KINDS, now=NOW, over=grave), file.folder)
+        view = RootView(empty_root(b"j" * 16, "git sha256", KINDS, now=NOW, over=grave), file.folder)
         swap.replace(*next_root(view, now=NOW, log=entry(2)).finish())
     root = RootFile(storage, "a").read()
-    assert (root.incarnation, root.version, root.vcs, root.deleted) == (b"j" * 16, 1, "hg", False)
+    assert (root.incarnation, root.version, root.vcs, root.deleted) == (b"j" * 16, 1, "git sha256", False)
 
 
 def test_a_repository_removed_from_outside_is_gone() -> None:

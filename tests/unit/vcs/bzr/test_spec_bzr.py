@@ -12,7 +12,7 @@ from smartserver.records.system import system_of
 from smartserver.vcs.bzr.pages import read_leaf, read_node
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 
-SPEC = Path(__file__).parents[3] / "doc" / "spec" / "disk.md"
+SPEC = Path(__file__).parents[4] / "doc" / "spec" / "disk.md"
 
 
 def block(title: str) -> bytes:
