@@ -339,13 +339,11 @@ class Remote:
         maps: Sequence[MapUpdateRequest],
         source: PushSource | None = None,
         new: NewRepository | None = None,
-        anew: Callable[[], Changes] | None = None,
+        replan: Callable[[], Changes] | None = None,
         *,
         is_likely: bool = False,
     ) -> Pushed:
-        """Send a change, all of it or nothing; to be called in `words`. `anew`, `is_likely`: as
-        `replan` and `is_likely` of `PushRequest`.
-        """
+        """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
         self.server.settle()
         with moving("Sending revisions") as self.repository.sent:
             return self.repository.push(
@@ -357,7 +355,7 @@ class Remote:
                     atomic=True,
                     bulk=True,
                     is_likely=is_likely,
-                    replan=anew,
+                    replan=replan,
                 )
             )
 
