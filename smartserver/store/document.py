@@ -167,22 +167,16 @@ def empty_root(incarnation: bytes, vcs: str, kinds: Sequence[Kind], *, now: floa
 
     `over`: the tombstone it replaces. Its dropped files stay listed; its log does not go on.
     """
-    dropped = Table("opaque")
+    tables = {DROPPED: Table("opaque"), REFS: Table("ids")}
+    root = Root(incarnation=incarnation, version=0, vcs=vcs, kinds=tuple(kinds), tables=tables)
     if over is None or not (over.log or over.log_files or over.log_since):  # Or it only held the place.
-        return Root(incarnation=incarnation, version=0, vcs=vcs, kinds=tuple(kinds), tables=_tables(dropped))
-    return Root(
-        incarnation=incarnation,
-        version=0,
-        vcs=vcs,
-        kinds=tuple(kinds),
-        tables=_tables(over.tables.get(DROPPED, dropped)),
+        return root
+    return msgspec.structs.replace(
+        root,
+        tables={**tables, DROPPED: over.tables.get(DROPPED, tables[DROPPED])},
         changes={name: changes for name, changes in over.changes.items() if name == DROPPED},
         log_since=milliseconds(now),  # Earlier requests were for the repository that is gone.
     )
-
-
-def _tables(dropped: Table) -> dict[str, Table]:
-    return {DROPPED: dropped, REFS: Table("ids")}
 
 
 def milliseconds(now: float) -> int:

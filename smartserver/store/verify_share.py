@@ -7,6 +7,7 @@ is read from its pack.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -178,10 +179,9 @@ class SegmentCheck:
             self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
 
     def _check_records(self, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int) -> None:
-        reach = self._ancestry.reach(ordinal)
-        proof = SegmentProof(
-            self._system, segment, reach, self._snapshot.introducers, self._snapshot.metas, self._references
-        )
+        snapshot = self._snapshot
+        reaches = partial(self._ancestry.reaches_any, ordinal)
+        proof = SegmentProof(self._system, segment, reaches, snapshot.introducers, snapshot.metas, self._references)
         at = offset + segment.frames_at
         whole = True
         for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
@@ -228,9 +228,8 @@ class SegmentCheck:
         try:
             key = proof.base(entry)
         except UnreachableBase as wrong:
-            raise CorruptRecord(
-                proof.revision, entry.key, f"its base {shown(wrong.key)} comes from no ancestor"
-            ) from None
+            why = f"its base {shown(wrong.key)} comes from no ancestor"
+            raise CorruptRecord(proof.revision, entry.key, why) from wrong
         if key is None:
             return None
         found = self._recent.get(entry.kind, key)
