@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,7 +49,7 @@ from smartserver.store.format import FOLDERS, INCOMING, LOST, PACKS
 from smartserver.store.intent import PREFIX
 from smartserver.store.log import MARK, LogChange, LogEntry, NewLogEntry
 from smartserver.store.open_pack import pack_path
-from smartserver.store.pack import CHUNK, TRAILER, PackReader, PackWriter, encode_header
+from smartserver.store.pack import MovedPack, PackWriter
 from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.strays import Stray
@@ -380,7 +379,7 @@ def _bring(
     plan: Callable[[RepositoryTransaction], bytes],
 ) -> None:
     """Commit with the segments of a pack as the body."""
-    pack = _open(repository.folder, stray)
+    pack = strays.open_pack(repository.folder, stray)
     upload = repository.receive(repository.begin(request, user), request=request, policy=TAKEN)
     try:
         segments = size = 0
@@ -393,11 +392,6 @@ def _bring(
         upload.abandon()
         raise
     repository.commit(request, 0, user, plan, upload)
-
-
-def _open(folder: Transport, stray: Stray) -> PackReader:
-    assert stray.pack is not None  # Its intent is in it.
-    return strays.open_pack(folder, stray.pack, stray.length)
 
 
 def _clear(repository: PackRepository) -> None:
@@ -430,14 +424,13 @@ def _restore_packs(folder: Transport, root: Root, findings: Findings) -> bool:
 
 def _cut(folder: Transport, root: Root, entry: PackEntry, stray: Stray) -> bool:
     """Make a pack again from the segments of a joined one; whether that has them."""
-    header = encode_header(root.kinds)
-    pack = _open(folder, stray)
-    size = entry.length - len(header) - TRAILER
+    pack = strays.open_pack(folder, stray)
     offsets = [offset for offset, _ in pack.segments()]
     ends = {*offsets, pack.end}
-    starts = (start for start in offsets if start + size in ends)
-    start = next((each for each in starts if _hash(header, _pieces(pack, each, size)) == entry.hash), None)
-    if start is None:
+    path = pack_path(entry.name)
+    places = [MovedPack(pack, offset - pack.first, entry.length, entry.hash, path) for offset in offsets]
+    found = next((each for each in places if each.end + each.shift in ends and each.is_whole()), None)
+    if found is None:
         return False
     strays.make_lost(folder)
     written = f"{LOST}/{entry.name.hex()}.cut"
@@ -445,21 +438,9 @@ def _cut(folder: Transport, root: Root, entry: PackEntry, stray: Stray) -> bool:
         folder.delete(written)  # A crash left it.
     with contextlib.closing(folder.create(written)) as file:
         writer = PackWriter(file, pack.kinds)
-        for piece in _pieces(pack, start, size):
-            writer.append(piece)
+        for chunk in found.chunks():
+            writer.append(chunk)
         writer.finish()
         file.sync()
     folder.perform([Rename(written, pack_path(entry.name)), SyncDirectory(PACKS), SyncDirectory(LOST)])
     return True
-
-
-def _pieces(pack: PackReader, start: int, size: int) -> Iterator[bytes]:
-    for offset in range(start, start + size, CHUNK):
-        yield pack.read(offset, min(CHUNK, start + size - offset))
-
-
-def _hash(header: bytes, pieces: Iterable[bytes]) -> bytes:
-    digest = blake2b(header, digest_size=TRAILER)
-    for piece in pieces:
-        digest.update(piece)
-    return digest.digest()

@@ -462,14 +462,13 @@ Raises CorruptFile, Unsupported and TransportError as `States.read`."""
 def _seek(again: Again, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
     """See `open_pack.Seek`. `family`: of the root that named the pack."""
     now = again()
-    if now is None or _family(now.root) != family:
-        raise RepositoryChanged(pack_path(entry.name))
-    if entry in now.root.packs:
-        return None
-    place = now.place_of(index)
-    if place is None:
-        raise RepositoryChanged(pack_path(entry.name))
-    return place
+    if now is not None and _family(now.root) == family:
+        if entry in now.root.packs:
+            return None
+        place = now.place_of(index)
+        if place is not None:
+            return place
+    raise RepositoryChanged(pack_path(entry.name))
 
 
 def _rows_before(again: Again, family: tuple[object, ...], count: int) -> Resolve:

@@ -23,7 +23,7 @@ from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
-from transports.base import ReadFile, Transport
+from transports.base import Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import GetStat, MakeDirectory, ReadRanges, Rename, SyncDirectory
 
@@ -148,7 +148,7 @@ def is_superseded(stray: Stray, view: RootView, snapshot: Callable[[], Snapshot]
         # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
         return view.is_logged(intent.entry.request, in_file=stray.is_intent)
     with contextlib.suppress(NoSuchFile, CorruptFile):
-        return stray.pack is not None and is_stored(folder, stray.pack, stray.length, snapshot())
+        return stray.pack is not None and _is_stored(folder, stray, snapshot())
     return False
 
 
@@ -158,41 +158,20 @@ def is_logged(stray: Stray, view: RootView) -> bool:
     return intent is not None and intent.entry is not None and view.is_logged(intent.entry.request)
 
 
-class _Ranges(ReadFile):
-    """A file of which each range is read by a step of its own, on whatever store."""
-
-    def __init__(self, folder: Transport, path: str, size: int) -> None:
-        self._read = ranges_of(folder, path)
-        self._size = size
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._read(offset, size)
-
-    def size(self) -> int:
-        return self._size
-
-    def close(self) -> None:
-        """There is nothing to give back."""
-
-
-def open_pack(folder: Transport, path: str, length: int) -> PackReader:
-    """A pack that no root names; `length`: where its intent begins.
+def open_pack(folder: Transport, stray: Stray) -> PackReader:
+    """The pack of a stray that has one.
 
     Raises:
         CorruptFile: it is no pack.
         TransportError: the store failed.
     """
-    return PackReader(_Ranges(folder, path, length), length, path)
+    assert stray.pack is not None  # Its intent is in it.
+    return PackReader(folder.open_read(stray.pack), stray.length, stray.pack)
 
 
-def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> bool:
-    """Whether each segment of a pack is stored as it is.
-
-    Raises:
-        CorruptFile: the pack is damaged.
-        TransportError: the store failed.
-    """
-    pack = open_pack(folder, path, length)
+def _is_stored(folder: Transport, stray: Stray, snapshot: Snapshot) -> bool:
+    """Whether each segment of a stray's pack is stored as it is."""
+    pack = open_pack(folder, stray)
     for _, content in pack.segments():
         ordinal = snapshot.ordinal(decode_segment(content, 0, pack.kinds).revision)
         if ordinal is None or snapshot.segment(ordinal) != content:
