@@ -23,6 +23,7 @@ from __future__ import annotations
 import bisect
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from smartserver.records.cache import Cache
 from smartserver.store.allowance import CHECK, Charge, free
@@ -50,15 +51,13 @@ NONE = 0xFFFFFFFF
 """In the columns: no such revision."""
 
 
+@dataclass(eq=False, slots=True)
 class _Front:
     """The stored revisions a revision of the stream rests on: its own, and those of the fronts it was joined from."""
 
-    __slots__ = ("joined", "ordinals")
-
-    def __init__(self, ordinals: frozenset[int] | array[int], joined: tuple[_Front, ...] = ()) -> None:
-        """`ordinals`: those it names itself, a set of a few or a sorted array of many."""
-        self.ordinals = ordinals
-        self.joined = joined
+    ordinals: frozenset[int] | array[int]
+    """Those it names itself, a set of a few or a sorted array of many."""
+    joined: tuple[_Front, ...] = ()
 
     def names(self, ordinal: int) -> bool:
         """Whether it names that revision itself."""

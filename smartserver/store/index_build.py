@@ -59,17 +59,14 @@ def fanout_bits(rows: int) -> int:
     return min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0
 
 
-def _little_endian(column: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        column = array(column.typecode, column)
-        column.byteswap()
-    return column.tobytes()
-
-
 def _aligned(content: array[int] | bytes) -> bytes:
-    """A column or table, and zeros up to where the next one begins."""
-    found = _little_endian(content) if isinstance(content, array) else content
-    return found + bytes(-len(found) & 7)
+    """A column, little-endian, or a table, and zeros up to where the next one begins."""
+    if isinstance(content, array):
+        if sys.byteorder == "big":
+            content = array(content.typecode, content)
+            content.byteswap()
+        content = content.tobytes()
+    return content + bytes(-len(content) & 7)
 
 
 def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:

@@ -72,7 +72,7 @@ class LostChange:
     """A change that is written down and that the log does not have."""
 
     entry: LogEntry
-    incarnation: bytes | None
+    incarnation: bytes | None = None
     """Of the repository that it was made in; None: a log file has it, which does not say."""
     made: bool = False
     """Whether it surely was made: a later change tells of it."""
@@ -108,10 +108,6 @@ class Findings:
     def __bool__(self) -> bool:
         """Whether there is anything."""
         return bool(self.changes or self.joined or self.others or self.gone)
-
-
-class Conflict(Exception):
-    """A change cannot be made any more: something else was changed since."""
 
 
 def put_back(file: RootFile) -> int:
@@ -159,19 +155,19 @@ def find(file: RootFile) -> Findings:
     others: list[str] = []
     previous: set[tuple[int, bytes]] = set()
     for stray in strays.find(folder, listed, root, {each.name for each in view.dropped()}):
-        if stray.is_log:
-            entries = stray.entries(folder)
-            for entry in entries:
-                # The file may have been written for the newest one, by a writer that died before the root was swapped.
-                _note(changes, LostChange(entry, None, made=entry is not entries[-1], strays=[stray]))
-            others += () if entries else stray.paths
-        elif stray.intent is None:
-            others += stray.paths
-        elif stray.intent.entry is None:
+        if stray.is_joined:
             joined.append(stray)
-        else:
-            previous.update(stray.intent.previous)
-            _note(changes, LostChange(stray.intent.entry, stray.intent.incarnation, strays=[stray]))
+            continue
+        entries, intent = stray.entries(folder), stray.intent
+        others += () if entries else stray.paths
+        for entry in entries:
+            change = changes.setdefault(entry.request, LostChange(entry))
+            change.strays.append(stray)
+            # A log file may have been written for its newest entry, by a writer that died before the root was swapped.
+            change.made |= entry is not entries[-1]
+            if intent is not None:
+                previous.update(intent.previous)
+                change.incarnation = change.incarnation or intent.incarnation
     unknown = [each for each in changes.values() if not view.is_logged(each.entry.request)]
     _tell_made(unknown, previous)
     same = {root.incarnation, *_former(root.incarnation, [*_entries(view), *(each.entry for each in unknown)])}
@@ -213,14 +209,6 @@ def _former(incarnation: bytes, entries: Iterable[LogEntry]) -> set[bytes]:
     for _ in pairs:
         found |= {each for pair in pairs if found & set(pair) for each in pair if each is not None}
     return found
-
-
-def _note(changes: dict[bytes, LostChange], found: LostChange) -> None:
-    known = changes.setdefault(found.entry.request, found)
-    if known is not found:
-        known.made |= found.made
-        known.incarnation = known.incarnation or found.incarnation
-        known.strays += found.strays
 
 
 def by_default(findings: Findings) -> list[LostChange]:
@@ -305,10 +293,9 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
     def plan(transaction: RepositoryTransaction) -> bytes:
         conflicts.clear()
         for each in changes:
-            try:
-                _apply(transaction, each, kinds)
-            except Conflict as wrong:
-                conflicts.append(f"{wrong}{_keep(transaction, change, each)}")
+            if not _apply(transaction, each, kinds):
+                word = each.key.decode(errors="replace")
+                conflicts.append(f"{word} was changed since{_keep(transaction, change, each)}")
         transaction.remember()
         return change.entry.outcomes
 
@@ -330,12 +317,8 @@ def _keep(transaction: RepositoryTransaction, lost: LostChange, change: LogChang
     return f"; what it was to be is kept as {name.decode(errors='replace')}"
 
 
-def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> None:
-    """Make one change.
-
-    Raises:
-        Conflict: what it changes is not what it was.
-    """
+def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> bool:
+    """Make one change; False where what it changes is not what it was."""
     word = change.key.decode(errors="replace")
     if change.table == REFS:
         value = transaction.ref(change.key)
@@ -346,11 +329,11 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
         name = change.table.removeprefix(MAP)
         now = transaction.entry(name, change.key) if name in transaction.maps() else None
     else:
-        return  # The kind of a new map, which is used with its first entry.
+        return True  # The kind of a new map, which is used with its first entry.
     if now == change.new or (change.table == REFS and _has_passed(transaction, change)):
-        return
+        return True
     if now != change.old:
-        raise Conflict(f"{word} was changed since")
+        return False
     if change.table == REFS:
         transaction.set_ref(change.key, None if change.new is None else decode_value(change.new))
     elif change.table == SETTINGS:
@@ -358,6 +341,7 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
     else:
         kind = transaction.map_kind(name) or kinds.get(name, "opaque")
         transaction.set_map(name, kind, change.key, change.new)
+    return True
 
 
 def _has_passed(transaction: RepositoryTransaction, change: LogChange) -> bool:

@@ -108,14 +108,10 @@ class Snapshot:
             read = dict(far.get_all(transport, {**files, **view.unopened()}))
             view.take_over(read)
         for entry in root.packs:
-            found = opened.get(entry)
-            if found is not None:
-                pack, part = found
-                graph, missing = graph.with_index(pack.index, part)
-            else:
-                pack = OpenPack(transport, entry, root.kinds, seek)
+            pack, part = opened.get(entry) or (OpenPack(transport, entry, root.kinds, seek), None)
+            if part is None:
                 pack.open_index(cls(view, packs, graph, texts).first_row, read)
-                graph, missing = graph.with_index(pack.index)
+            graph, missing = graph.with_index(pack.index, part)
             if missing:
                 raise CorruptFile(pack.path, 0, f"the parent {shown(missing[0])} is in no pack before it")
             packs.append(pack)

@@ -62,14 +62,21 @@ class Stray:
         return place in (LOG, LOST) and "-" in name and not self.is_intent
 
     def entries(self, folder: Transport) -> list[LogEntry]:
-        """The entries of a log file, oldest first; none where it cannot be read.
+        """The entries of the log that are written down in it, oldest first; none where it cannot be read.
 
         Raises:
             TransportError: the store failed.
         """
+        if self.intent is not None:
+            return [] if self.intent.entry is None else [self.intent.entry]
         with contextlib.suppress(CorruptFile):
-            return swap_log.decode_log(folder.get(self.paths[0]), self.paths[0])
+            return swap_log.decode_log(folder.get(self.paths[0]), self.paths[0]) if self.is_log else []
         return []
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is a pack that a repack made."""
+        return self.pack is not None and self.intent is not None and self.intent.entry is None
 
 
 def stem(path: str) -> str:
@@ -138,24 +145,19 @@ def is_superseded(stray: Stray, view: RootView, snapshot: Callable[[], Snapshot]
         CorruptFile, TransportError: what it is compared with cannot be read.
     """
     folder = view.transport
-    if stray.is_log:
-        entries = stray.entries(folder)
-        return bool(entries) and all(view.is_logged(each.request) for each in entries)
-    intent = stray.intent
-    if intent is None:
+    if stray.is_joined:
+        with contextlib.suppress(NoSuchFile, CorruptFile):
+            return _is_stored(folder, stray, snapshot())
         return False
-    if intent.entry is not None:
-        # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
-        return view.is_logged(intent.entry.request, in_file=stray.is_intent)
-    with contextlib.suppress(NoSuchFile, CorruptFile):
-        return stray.pack is not None and _is_stored(folder, stray, snapshot())
-    return False
+    entries = stray.entries(folder)
+    # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
+    return bool(entries) and all(view.is_logged(each.request, in_file=stray.is_intent) for each in entries)
 
 
 def is_logged(stray: Stray, view: RootView) -> bool:
     """Whether the log has the request of a stray's intent."""
-    intent = stray.intent
-    return intent is not None and intent.entry is not None and view.is_logged(intent.entry.request)
+    entry = None if stray.intent is None else stray.intent.entry
+    return entry is not None and view.is_logged(entry.request)
 
 
 def open_pack(folder: Transport, stray: Stray) -> PackReader:

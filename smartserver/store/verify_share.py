@@ -40,7 +40,7 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     stop: int
 
 
-class Found(msgspec.Struct, array_like=True):
+class ShareReport(msgspec.Struct, array_like=True):
     """What was read and found of some segments."""
 
     segments: int = 0
@@ -72,11 +72,11 @@ class SegmentCheck:
         self._ancestry = Ancestry(Graph(), lambda steps: pulse(), marks_kept=marks)
         self._references = ReferenceCache()
         self._recent = RecentRecords(texts)
-        self._window: dict[str, tuple[int, bytes]] = {}
-        """Of a far pack, what was read ahead: its path -> where that begins, and the bytes."""
-        self._found = Found()
+        self._window = ("", 0, b"")
+        """Of a far pack, what was read ahead: its path, where that begins, and the bytes."""
+        self._found = ShareReport()
 
-    def share(self, share: Share, progress: Callable[[int], None]) -> Found:
+    def share(self, share: Share, progress: Callable[[int], None]) -> ShareReport:
         """Read and check a share. `progress`: bytes that were read since the last call.
 
         Raises:
@@ -103,9 +103,9 @@ class SegmentCheck:
                     self._check(share.pack, local, segment, content)
                 yield local, content, segment
 
-    def take(self) -> Found:
+    def take(self) -> ShareReport:
         """What was found since the last call."""
-        found, self._found = self._found, Found()
+        found, self._found = self._found, ShareReport()
         return found
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:
@@ -114,10 +114,10 @@ class SegmentCheck:
         try:
             if not pack.far:
                 return pack.reader.read(start, stop - start)
-            begin, window = self._window.get(pack.path, (0, b""))
-            if stop > begin + len(window):
+            path, begin, window = self._window
+            if path != pack.path or stop > begin + len(window):
                 begin, window = start, pack.reader.read(start, min(max(stop - start, CHUNK), pack.reader.end - start))
-                self._window = {pack.path: (begin, window)}
+                self._window = (pack.path, begin, window)
             return window[start - begin : stop - begin]
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))

@@ -37,7 +37,7 @@ from smartserver.store.pack import CHUNK
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
-from smartserver.store.verify_share import Found, SegmentCheck, Share
+from smartserver.store.verify_share import SegmentCheck, Share, ShareReport
 from transports.local import LocalTransport
 
 MOST = 2
@@ -78,7 +78,7 @@ class Message(msgspec.Struct, frozen=True):
 
     read: int
     share: Share | None = None
-    found: Found | None = None
+    found: ShareReport | None = None
 
 
 def cores() -> int:
@@ -125,7 +125,7 @@ class Workers:
         """Bytes they have read."""
         self.shares = {share: number for number, run in enumerate(runs) for share in run}
         """All shares in order, and the number of the worker of each."""
-        self._found: dict[Share, Found] = {}
+        self._found: dict[Share, ShareReport] = {}
         self._messages: queue.SimpleQueue[tuple[int, Message | None]] = queue.SimpleQueue()
         self._ended: set[int] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -170,7 +170,7 @@ class Workers:
             while True:
                 self._take(*self._messages.get_nowait())
 
-    def wait(self, share: Share, look: Callable[[], None]) -> Found | None:
+    def wait(self, share: Share, look: Callable[[], None]) -> ShareReport | None:
         """What was found of a share; None where its worker ended early. `look` is called while it waits."""
         worker = self.shares[share]
         while share not in self._found and worker not in self._ended:
