@@ -97,7 +97,12 @@ class ContentReader:
                     with _reading(revision):
                         had.add(revision)
         for revision in wanted:
-            yield from self._tree(revision, changed, also, self._shared(revision, had))
+            shared: set[Key] = set()
+            if had is not None:
+                with _reading(revision):
+                    pages, shared = had.shared(revision)
+                self._walked |= pages  # The walk will not enter them.
+            yield from self._tree(revision, changed, also, shared)
         if plan.trees.files:
             yield from self._files(plan.trees.files)
 
@@ -137,15 +142,6 @@ class ContentReader:
             places = list(self._content.tree(self._read, revision, (), set()))
         records = [*self._described(revision), *[each for kind, key in places for each in self._once(kind, key)]]
         yield self._segment(ordinal, records)
-
-    def _shared(self, revision: RevisionId, had: Had | None) -> set[Key]:
-        """The texts that a tree shares with those the reader has; the walk will not enter the pages it shares."""
-        if had is None:
-            return set()
-        with _reading(revision):
-            pages, texts = had.shared(revision)
-        self._walked |= pages
-        return texts
 
     def _files(self, keys: Iterable[Key]) -> Iterator[bytes]:
         """Texts that were asked for by their keys, in the segments of what brought them."""

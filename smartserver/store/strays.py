@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from smartserver.errors import CorruptFile
 from smartserver.records.segment import decode_segment
@@ -23,7 +23,7 @@ from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
-from transports.base import Transport
+from transports.base import Stat, Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import GetStat, MakeDirectory, ReadRanges, Rename, SyncDirectory
 
@@ -35,15 +35,22 @@ PLACES = (PACKS, TABLES, LOG)
 class Stray:
     """A file that the root does not name, or a pack with its index."""
 
-    paths: tuple[str, ...]
-    sizes: tuple[int, ...]
-    """Bytes of each."""
-    modified: float
-    """When the newest of them was last changed, by the store's clock."""
+    files: dict[str, Stat] = field(default_factory=dict)
+    """By their paths."""
     intent: Intent | None = None
     """What its change was about to do; None where nothing says so."""
     length: int = 0
     """Where the intent begins: of a pack its length."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Where its files lie."""
+        return list(self.files)
+
+    @property
+    def modified(self) -> float:
+        """When the newest of them was last changed, by the store's clock."""
+        return max(each.modified for each in self.files.values())
 
     @property
     def pack(self) -> str | None:
@@ -106,26 +113,18 @@ def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collecti
     unnamed = [path for path in listed if stem(path) not in known and hex_name(path) not in gone]
     looks = [GetStat(path) for path in unnamed]
     folder.perform(looks)
-    together: dict[str, list[GetStat]] = {}
+    found: dict[str, Stray] = {}
     for look in looks:
         if look.result is not None:
-            together.setdefault(stem(look.path), []).append(look)
-    found = [
-        Stray(
-            tuple(look.path for look in group),
-            tuple(look.result.size for look in group if look.result),
-            max(look.result.modified for look in group if look.result),
-        )
-        for group in together.values()
-    ]
-    _read_intents(folder, found)
-    return found
+            found.setdefault(stem(look.path), Stray()).files[look.path] = look.result
+    _read_intents(folder, list(found.values()))
+    return list(found.values())
 
 
 def _read_intents(folder: Transport, found: Sequence[Stray]) -> None:
     """Read the ends of all files that may have an intent, in one go; what is gone by now has none."""
     asked = [(each, path) for each in found if (path := each.paths[0] if each.is_intent else each.pack) is not None]
-    sizes = [stray.sizes[stray.paths.index(path)] for stray, path in asked]
+    sizes = [stray.files[path].size for stray, path in asked]
     tails = [ReadRanges(path, [(max(0, size - TAIL), TAIL)]) for (_, path), size in zip(asked, sizes, strict=True)]
     try:
         folder.perform(tails)
