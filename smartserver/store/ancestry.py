@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
+from smartserver.records.cache import Cache
 from smartserver.store.allowance import CHECK, Charge, free
 from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
@@ -50,15 +51,13 @@ NONE = 0xFFFFFFFF
 """In the columns: no such revision."""
 
 
+@dataclass(eq=False, slots=True)
 class _Front:
     """The stored revisions a revision of the stream rests on: its own, and those of the fronts it was joined from."""
 
-    __slots__ = ("joined", "ordinals")
-
-    def __init__(self, ordinals: frozenset[int] | array[int], joined: tuple[_Front, ...] = ()) -> None:
-        """`ordinals`: those it names itself, a set of a few or a sorted array of many."""
-        self.ordinals = ordinals
-        self.joined = joined
+    ordinals: frozenset[int] | array[int]
+    """Those it names itself, a set of a few or a sorted array of many."""
+    joined: tuple[_Front, ...] = ()
 
     def names(self, ordinal: int) -> bool:
         """Whether it names that revision itself."""
@@ -66,17 +65,6 @@ class _Front:
             return ordinal in self.ordinals
         at = bisect.bisect_left(self.ordinals, ordinal)
         return at < len(self.ordinals) and self.ordinals[at] == ordinal
-
-    def all(self) -> Iterator[int]:
-        """Every stored revision, some perhaps twice."""
-        seen = {self}
-        todo = [self]
-        while todo:
-            front = todo.pop()
-            yield from front.ordinals
-            news = [each for each in front.joined if each not in seen]
-            seen.update(news)
-            todo += news
 
 
 _NO_FRONT = _Front(frozenset())
@@ -105,34 +93,6 @@ class _Marks:
         return self._marks[ordinal] == 1
 
 
-class Reach:
-    """A revision and its ancestors."""
-
-    __slots__ = ("_ancestry", "_ordinal")
-
-    def __init__(self, ancestry: Ancestry, ordinal: int) -> None:
-        self._ancestry = ancestry
-        self._ordinal = ordinal
-
-    def has_any(self, ordinals: Iterable[int]) -> bool:
-        """Whether one of those revisions is among them."""
-        is_near, is_marked, mine = self._ancestry.is_near_ancestor, self._ancestry.is_marked_ancestor, self._ordinal
-        aside: list[int] = []
-        room = ASIDE
-        for each in ordinals:
-            near = is_near(each, mine)
-            if near:
-                return True
-            if near is None:
-                aside.append(each)
-                if len(aside) >= room:
-                    if any(is_marked(far, mine) for far in aside):
-                        return True
-                    aside.clear()
-                    room = 1
-        return any(is_marked(far, mine) for far in aside)
-
-
 class Ancestry:
     """The graph of one stream over the stored one; not for several threads at once."""
 
@@ -154,9 +114,8 @@ class Ancestry:
         self._merge = array("I")
         """The first revision on its line, itself included, that has several parents in the stream."""
         self._fronts: list[_Front] = []
-        self._marks: OrderedDict[object, _Marks] = OrderedDict()
-        self._marks_size = 0
-        self._marks_kept = marks_kept
+        # What is over the limit costs no more than that: it is kept alone.
+        self._marks = Cache[object, _Marks](marks_kept, lambda marks: min(len(marks), marks_kept))
 
     def __len__(self) -> int:
         """How many revisions, stored ones included."""
@@ -184,11 +143,25 @@ class Ancestry:
         self._count(len(parents) + 1)
         return self.stored + index
 
-    def reach(self, ordinal: int) -> Reach:
-        """That revision and its ancestors."""
-        return Reach(self, ordinal)
+    def reaches_any(self, ordinal: int, ordinals: Iterable[int]) -> bool:
+        """Whether a revision is or descends from any of `ordinals`."""
+        is_near, is_marked = self._is_near_ancestor, self._is_marked_ancestor
+        aside: list[int] = []
+        room = ASIDE
+        for each in ordinals:
+            near = is_near(each, ordinal)
+            if near:
+                return True
+            if near is None:
+                aside.append(each)
+                if len(aside) >= room:
+                    if any(is_marked(far, ordinal) for far in aside):
+                        return True
+                    aside.clear()
+                    room = 1
+        return any(is_marked(far, ordinal) for far in aside)
 
-    def is_near_ancestor(self, ancestor: int, ordinal: int) -> bool | None:
+    def _is_near_ancestor(self, ancestor: int, ordinal: int) -> bool | None:
         """Whether `ordinal` is or descends from `ancestor`; None where only marks tell."""
         self._count(QUESTION)
         if ancestor >= ordinal:
@@ -210,14 +183,15 @@ class Ancestry:
                 break
         return None
 
-    def is_marked_ancestor(self, ancestor: int, ordinal: int) -> bool:
-        """Whether `ordinal` descends from `ancestor`, where `is_near_ancestor` gave None."""
+    def _is_marked_ancestor(self, ancestor: int, ordinal: int) -> bool:
+        """Whether `ordinal` descends from `ancestor`, where `_is_near_ancestor` gave None."""
         index = ordinal - self.stored
         if index < 0:
             return self._stored_marks(frozenset((ordinal,))).has(ancestor)
         if ancestor < self.stored:
             return self._stored_marks(self._fronts[index]).has(ancestor)
-        return self._stream_marks(self._merge[index]).has(ancestor - self.stored)
+        merge = self._merge[index]
+        return self._kept(merge, lambda: _Marks((merge,), self._mark_parents)).has(ancestor - self.stored)
 
     def _on_line(self, wanted: int, index: int) -> bool:
         """Whether the line of first parents leads from one revision of the stream to another."""
@@ -239,9 +213,6 @@ class Ancestry:
                 return next((front for front in fronts if front.ordinals == ordinals), None) or _Front(ordinals)
         return _Front(array("I", sorted(below)), tuple(fronts))
 
-    def _stream_marks(self, merge: int) -> _Marks:
-        return self._kept(merge, lambda: _Marks((merge,), self._mark_parents))
-
     def _stored_marks(self, front: _Front | frozenset[int]) -> _Marks:
         """Of what a front rests on; one that names all its revisions itself is known by them."""
         if not isinstance(front, _Front):
@@ -251,23 +222,25 @@ class Ancestry:
         return self._kept(front, lambda: _Marks(self._collected(front), self._mark_stored_parents))
 
     def _collected(self, front: _Front) -> set[int]:
+        """Every stored revision that a front rests on."""
         found: set[int] = set()
-        for ordinal in front.all():
-            found.add(ordinal)
-            self._count(1)
+        seen = {front}
+        todo = [front]
+        while todo:
+            each = todo.pop()
+            found.update(each.ordinals)
+            self._count(len(each.ordinals))
+            news = [joined for joined in each.joined if joined not in seen]
+            seen.update(news)
+            todo += news
         return found
 
     def _kept(self, key: object, make: Callable[[], _Marks]) -> _Marks:
         found = self._marks.get(key)
-        if found is not None:
-            self._marks.move_to_end(key)
-            return found
-        found = self._marks[key] = make()
-        self._count(len(found) >> 8)  # To clear that many bytes takes about as long as a step for 256.
-        self._marks_size += len(found)
-        while self._marks_size > self._marks_kept and len(self._marks) > 1:
-            _, dropped = self._marks.popitem(last=False)
-            self._marks_size -= len(dropped)
+        if found is None:
+            found = make()
+            self._count(len(found) >> 8)  # To clear that many bytes takes about as long as a step for 256.
+            self._marks.put(key, found)
         return found
 
     def _mark_parents(self, stop: int, low: int, marks: bytearray) -> int:

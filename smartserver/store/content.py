@@ -88,12 +88,21 @@ class ContentReader:
             named = ()
         wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or plan.trees.each else ())])
         also = self._named(wanted) if len(wanted) > 1 and plan.trees.paths else set()
-        named_had = [revision for revision in dict.fromkeys(plan.trees.had) if snapshot.ordinal(revision) is not None]
-        for revision in named_had:
-            yield from self._inventory(revision)
-        had = self._had(named_had) if wanted else None
+        had: Had | None = None
+        for revision in dict.fromkeys(plan.trees.had):
+            if snapshot.ordinal(revision) is not None:
+                yield from self._inventory(revision)
+                if wanted:
+                    had = had or self._content.had(self._read)
+                    with _reading(revision):
+                        had.add(revision)
         for revision in wanted:
-            yield from self._tree(revision, changed, also, self._shared(revision, had))
+            shared: set[Key] = set()
+            if had is not None:
+                with _reading(revision):
+                    pages, shared = had.shared(revision)
+                self._walked |= pages  # The walk will not enter them.
+            yield from self._tree(revision, changed, also, shared)
         if plan.trees.files:
             yield from self._files(plan.trees.files)
 
@@ -133,25 +142,6 @@ class ContentReader:
             places = list(self._content.tree(self._read, revision, (), set()))
         records = [*self._described(revision), *[each for kind, key in places for each in self._once(kind, key)]]
         yield self._segment(ordinal, records)
-
-    def _had(self, revisions: Collection[RevisionId]) -> Had | None:
-        """The trees that the reader has; None where it has none."""
-        if not revisions:
-            return None
-        had = self._content.had(self._read)
-        for revision in revisions:
-            with _reading(revision):
-                had.add(revision)
-        return had
-
-    def _shared(self, revision: RevisionId, had: Had | None) -> set[Key]:
-        """The texts that a tree shares with those the reader has; the walk will not enter the pages it shares."""
-        if had is None:
-            return set()
-        with _reading(revision):
-            pages, texts = had.shared(revision)
-        self._walked |= pages
-        return texts
 
     def _files(self, keys: Iterable[Key]) -> Iterator[bytes]:
         """Texts that were asked for by their keys, in the segments of what brought them."""

@@ -136,17 +136,17 @@ def decode_root(content: bytes) -> Root:
     except msgspec.DecodeError as wrong:
         # A feature may change what follows the head.
         with contextlib.suppress(msgspec.DecodeError):
-            _refuse_unread(_HEAD.decode(payload).read_features)
+            _refuse_unknown(_HEAD.decode(payload).read_features, READ_FEATURES, "the repository feature")
         raise CorruptFile(ROOT, 0, str(wrong)) from wrong
-    _refuse_unread(root.read_features)
+    _refuse_unknown(root.read_features, READ_FEATURES, "the repository feature")
     system_of(root.vcs)
     return root
 
 
-def _refuse_unread(features: Sequence[str]) -> None:
+def _refuse_unknown(features: Sequence[str], known: frozenset[str], what: str) -> None:
     for feature in features:
-        if feature not in READ_FEATURES:
-            raise Unsupported(f"the repository feature {feature!r}", ", ".join(sorted(READ_FEATURES)) or "none")
+        if feature not in known:
+            raise Unsupported(f"{what} {feature!r}", ", ".join(sorted(known)) or "none")
 
 
 def check_writable(root: Root) -> None:
@@ -155,11 +155,7 @@ def check_writable(root: Root) -> None:
     Raises:
         Unsupported: it has a feature this release does not keep up.
     """
-    for feature in root.write_features:
-        if feature not in WRITE_FEATURES:
-            raise Unsupported(
-                f"writing a repository with the feature {feature!r}", ", ".join(sorted(WRITE_FEATURES)) or "none"
-            )
+    _refuse_unknown(root.write_features, WRITE_FEATURES, "writing a repository with the feature")
 
 
 def empty_root(incarnation: bytes, vcs: str, kinds: Sequence[Kind], *, now: float, over: Root | None = None) -> Root:
@@ -167,22 +163,16 @@ def empty_root(incarnation: bytes, vcs: str, kinds: Sequence[Kind], *, now: floa
 
     `over`: the tombstone it replaces. Its dropped files stay listed; its log does not go on.
     """
-    dropped = Table("opaque")
+    tables = {DROPPED: Table("opaque"), REFS: Table("ids")}
+    root = Root(incarnation=incarnation, version=0, vcs=vcs, kinds=tuple(kinds), tables=tables)
     if over is None or not (over.log or over.log_files or over.log_since):  # Or it only held the place.
-        return Root(incarnation=incarnation, version=0, vcs=vcs, kinds=tuple(kinds), tables=_tables(dropped))
-    return Root(
-        incarnation=incarnation,
-        version=0,
-        vcs=vcs,
-        kinds=tuple(kinds),
-        tables=_tables(over.tables.get(DROPPED, dropped)),
+        return root
+    return msgspec.structs.replace(
+        root,
+        tables={**tables, DROPPED: over.tables.get(DROPPED, tables[DROPPED])},
         changes={name: changes for name, changes in over.changes.items() if name == DROPPED},
         log_since=milliseconds(now),  # Earlier requests were for the repository that is gone.
     )
-
-
-def _tables(dropped: Table) -> dict[str, Table]:
-    return {DROPPED: dropped, REFS: Table("ids")}
 
 
 def milliseconds(now: float) -> int:

@@ -125,9 +125,6 @@ class FarPack(PackReader):
         """Not asked: it would be one more trip, to save a check that needs none."""
         return ()
 
-    def _read_at(self, offset: int, size: int) -> bytes:
-        return self.read_ranges([(offset, size)])[0]
-
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     """Ranges of segments of several packs (each with its offset and size), in that order, together where they are far.

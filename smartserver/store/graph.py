@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
 from smartserver.records.model import Announced, RevisionId
@@ -28,29 +29,19 @@ _WANTED = 1
 _HAD = 2
 
 
+@dataclass(eq=False, slots=True)
 class Part:
     """The revisions of one pack, or of one announcement: consecutive ordinals from `first`."""
 
-    __slots__ = ("_by_id", "_entries", "_revision", "_starts", "count", "first", "outside")
-
-    def __init__(
-        self,
-        first: int,
-        count: int,
-        starts: Sequence[int],
-        entries: Sequence[int],
-        outside: Sequence[int],
-        by_id: Callable[[RevisionId], int | None],
-        revision: Callable[[int], RevisionId],
-    ) -> None:
-        """`starts`, `entries`: parents of each revision, as in an index; `outside`: global ordinals."""
-        self.first = first
-        self.count = count
-        self.outside = outside
-        self._starts = starts
-        self._entries = entries
-        self._by_id = by_id
-        self._revision = revision
+    first: int
+    count: int
+    _starts: Sequence[int]
+    """Parents of each revision, as in an index; so are `_entries`."""
+    _entries: Sequence[int]
+    outside: Sequence[int]
+    """Global ordinals."""
+    _by_id: Callable[[RevisionId], int | None]
+    _revision: Callable[[int], RevisionId]
 
     @property
     def starts(self) -> Sequence[int]:

@@ -223,8 +223,8 @@ class Intake:
         return parents
 
     def _proof(self, segment: Segment, ordinal: int) -> SegmentProof:
-        reach = self._ancestry.reach(ordinal)
-        return SegmentProof(self._system, segment, reach, self._copies, self._metas, self._references)
+        reaches = partial(self._ancestry.reaches_any, ordinal)
+        return SegmentProof(self._system, segment, reaches, self._copies, self._metas, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
         if self._snapshot is not None and self._snapshot.far:

@@ -89,25 +89,19 @@ class IndexRow(NamedTuple):
     depth: int
 
 
-class _Part(NamedTuple):
-    """A column: its name, bytes of one item."""
-
-    name: str
-    width: int
-
-
 _COLUMNS = (
-    _Part("fanout", 4),
-    _Part("digests", DIGEST),
-    _Part("rows", ROW.size),
-    _Part("segment offsets", 8),
-    _Part("id offsets", 4),
-    _Part("by id", 4),
-    _Part("parents' starts", 4),
-    _Part("parents", 4),
-    _Part("external offsets", 4),
-    _Part("outside offsets", 4),
+    ("fanout", 4),
+    ("digests", DIGEST),
+    ("rows", ROW.size),
+    ("segment offsets", 8),
+    ("id offsets", 4),
+    ("by id", 4),
+    ("parents' starts", 4),
+    ("parents", 4),
+    ("external offsets", 4),
+    ("outside offsets", 4),
 )
+"""Their names, and the bytes of an item of each."""
 _BLOBS = ("ids", "external_keys", "outside_ids")
 
 
@@ -190,10 +184,10 @@ class Index:
         self.pack_hash: bytes = pack_hash
         at = HEADER.size
         places: list[tuple[int, int]] = []
-        for part, count in zip(_COLUMNS, _counts(bits, *counts), strict=True):
-            stop = at + count * part.width
+        for (title, width), count in zip(_COLUMNS, _counts(bits, *counts), strict=True):
+            stop = at + count * width
             if stop > body:
-                raise CorruptFile(name, at, f"the column {part.name} of {count} items passes the end at {body}")
+                raise CorruptFile(name, at, f"the column {title} of {count} items passes the end at {body}")
             places.append((at, count))
             at = (stop + 7) & ~7
         self._fanout, self._digests, self._rows = (place for place, _ in places[:3])

@@ -59,17 +59,14 @@ def fanout_bits(rows: int) -> int:
     return min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0
 
 
-def _little_endian(column: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        column = array(column.typecode, column)
-        column.byteswap()
-    return column.tobytes()
-
-
 def _aligned(content: array[int] | bytes) -> bytes:
-    """A column or table, and zeros up to where the next one begins."""
-    found = _little_endian(content) if isinstance(content, array) else content
-    return found + bytes(-len(found) & 7)
+    """A column, little-endian, or a table, and zeros up to where the next one begins."""
+    if isinstance(content, array):
+        if sys.byteorder == "big":
+            content = array(content.typecode, content)
+            content.byteswap()
+        content = content.tobytes()
+    return content + bytes(-len(content) & 7)
 
 
 def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
@@ -115,12 +112,19 @@ def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
     return offsets, b"".join(parts)
 
 
-class _Columns:
-    """What is known of the records and segments of one pack, in the order they lie in it."""
+class IndexBuilder:
+    """Collects the segments of one pack, in the order they lie in it."""
 
-    def __init__(self, before: Before, numbering: Numbering, digest: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self,
+        before: Before = nowhere,
+        numbering: Numbering | None = None,
+        digest: Callable[[bytes], bytes] = name_digest,
+    ) -> None:
         """`before`: whether a record lies in a pack before this one; it is then the base of those that name it.
-        `digest`: of a record, by its name in the numbering."""
+        `numbering`: where the caller numbers what it adds, for `add_numbered`. `digest`: of a record, by its name in
+        the numbering; where indexes are joined that name is the digest, as they have no keys."""
+        numbering = numbering or Numbering()
         self._before = before
         self._names, self._revisions = numbering.records, numbering.revisions
         self._digest = digest
@@ -151,86 +155,6 @@ class _Columns:
     def records(self) -> int:
         """How many records were added."""
         return len(self._bases)
-
-    def _parent_entry(self, revision: RevisionId) -> int:
-        local = self._revisions.find(revision)
-        if local >= 0:
-            return local
-        return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
-
-    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
-        """The index of a pack of that length and hash, in the pieces of `blocks.seal`."""
-        return seal(self._body(pack_length, pack_hash, pace))
-
-    def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
-        rows = len(self._bases)
-        bits = fanout_bits(rows)
-        digests = self._digests(pace)
-        fanout, order = _sorted(digests, bits, pace)
-        row_of = array("I", bytes(4 * rows))
-        for row, position in enumerate(order):
-            row_of[position] = row
-        revisions = self._revisions
-        by_id = array("I", sorted(range(len(revisions)), key=revisions.__getitem__))
-        external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
-        outside_offsets, outside_blob = _blob(self._outside)
-        counts = (rows, len(revisions), len(self._parent_entries), len(self._external), len(self._outside))
-        yield HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash)
-        yield _aligned(fanout)
-        for first in range(0, rows, STRIDE):
-            pace()
-            yield b"".join([digests[at * DIGEST : (at + 1) * DIGEST] for at in order[first : first + STRIDE]])
-        yield bytes(-rows * DIGEST & 7)
-        for first in range(0, rows, PACED):
-            pace()
-            yield b"".join(map(self._row, order[first : first + PACED], repeat(row_of)))
-        yield bytes(-rows * ROW.size & 7)
-        rest: tuple[array[int] | bytes, ...] = (
-            array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
-            revisions.ends,
-            by_id,
-            self._parent_starts,
-            self._parent_entries,
-            external_offsets,
-            outside_offsets,
-            bytes(revisions.joined),
-            external_blob,
-            outside_blob,
-        )
-        yield from map(_aligned, rest)
-
-    def _digests(self, pace: Pace) -> bytes:
-        """The digests of all records, by position."""
-        found = bytearray()
-        for first in range(0, len(self._bases), PACED):
-            pace()
-            found += b"".join(
-                [self._digest(self._names[at]) for at in range(first, min(first + PACED, len(self._bases)))]
-            )
-        return bytes(found)
-
-    def _row(self, position: int, row_of: array[int]) -> bytes:
-        base = self._bases[position]
-        start = self._segment_offsets[self._row_segments[position]]
-        return ROW.pack(
-            start + self._header_offsets[position],
-            start + self._frame_offsets[position],
-            self._frame_lengths[position],
-            self._lengths[position],
-            base if base & EXTERNAL else row_of[base],
-            self._row_segments[position],
-            self._chains[position],
-            self._lineages[position],
-            self._depths[position],
-        )
-
-
-class IndexBuilder(_Columns):
-    """Collects the segments of one pack, in the order they lie in it."""
-
-    def __init__(self, before: Before = nowhere, numbering: Numbering | None = None) -> None:
-        """`before`: as of `add`. `numbering`: where the caller numbers what it adds, for `add_numbered`."""
-        super().__init__(before, numbering or Numbering(), name_digest)
 
     def first_copy(self, kind: int, key: Key) -> Row | None:
         """The row of the first copy added so far: what a later record with this base rests on."""
@@ -307,15 +231,9 @@ class IndexBuilder(_Columns):
                     at = -1
             yield at
 
-
-class IndexJoiner(_Columns):
-    """Joins the indexes of packs. A record is named by its digest: an index has no keys."""
-
-    def __init__(self, before: Before) -> None:
-        super().__init__(before, Numbering(), bytes)
-
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add all of another pack's index, its first segment now at `offset`, without reading that pack.
+        """Add all of another pack's index, its first segment now at `offset`, without reading that pack. All records of
+        this builder are named by their digests.
 
         Raises:
             LimitExceeded: more records or revisions than an index holds.
@@ -372,6 +290,78 @@ class IndexJoiner(_Columns):
             self._lineages.append(lineage)
             self._depths.append(min(depth, MAX_DEPTH))
 
+    def _parent_entry(self, revision: RevisionId) -> int:
+        local = self._revisions.find(revision)
+        if local >= 0:
+            return local
+        return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
+
+    def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
+        """The index of a pack of that length and hash, in the pieces of `blocks.seal`."""
+        return seal(self._body(pack_length, pack_hash, pace))
+
+    def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
+        rows = len(self._bases)
+        bits = fanout_bits(rows)
+        digests = self._digests(pace)
+        fanout, order = _sorted(digests, bits, pace)
+        row_of = array("I", bytes(4 * rows))
+        for row, position in enumerate(order):
+            row_of[position] = row
+        revisions = self._revisions
+        by_id = array("I", sorted(range(len(revisions)), key=revisions.__getitem__))
+        external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
+        outside_offsets, outside_blob = _blob(self._outside)
+        counts = (rows, len(revisions), len(self._parent_entries), len(self._external), len(self._outside))
+        yield HEADER.pack(MAGIC, VERSION, 0, bits, *counts, pack_length, pack_hash)
+        yield _aligned(fanout)
+        for first in range(0, rows, STRIDE):
+            pace()
+            yield b"".join([digests[at * DIGEST : (at + 1) * DIGEST] for at in order[first : first + STRIDE]])
+        yield bytes(-rows * DIGEST & 7)
+        for first in range(0, rows, PACED):
+            pace()
+            yield b"".join(map(self._row, order[first : first + PACED], repeat(row_of)))
+        yield bytes(-rows * ROW.size & 7)
+        rest: tuple[array[int] | bytes, ...] = (
+            array("Q", (*self._segment_offsets, self._end or pack_length - TRAILER)),
+            revisions.ends,
+            by_id,
+            self._parent_starts,
+            self._parent_entries,
+            external_offsets,
+            outside_offsets,
+            bytes(revisions.joined),
+            external_blob,
+            outside_blob,
+        )
+        yield from map(_aligned, rest)
+
+    def _digests(self, pace: Pace) -> bytes:
+        """The digests of all records, by position."""
+        found = bytearray()
+        for first in range(0, len(self._bases), PACED):
+            pace()
+            found += b"".join(
+                [self._digest(self._names[at]) for at in range(first, min(first + PACED, len(self._bases)))]
+            )
+        return bytes(found)
+
+    def _row(self, position: int, row_of: array[int]) -> bytes:
+        base = self._bases[position]
+        start = self._segment_offsets[self._row_segments[position]]
+        return ROW.pack(
+            start + self._header_offsets[position],
+            start + self._frame_offsets[position],
+            self._frame_lengths[position],
+            self._lengths[position],
+            base if base & EXTERNAL else row_of[base],
+            self._row_segments[position],
+            self._chains[position],
+            self._lineages[position],
+            self._depths[position],
+        )
+
 
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
@@ -385,7 +375,7 @@ def merge(
         LimitExceeded: more records or revisions than an index holds.
         ValueError: a revision is in two of the packs.
     """
-    builder = IndexJoiner(before)
+    builder = IndexBuilder(before, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
         builder.append(index, at, pace)

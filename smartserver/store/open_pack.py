@@ -93,21 +93,18 @@ class OpenPack:
         if self.far:
             # It holds what it needs to find itself, and not this, which would keep both alive.
             return FarPack(self._transport, Place(self.path, entry, 0), self._kinds, find)
-        try:
-            return self._open_at(self.path, entry)
-        except NoSuchFile:
-            for moves_left in range(far.MOVES, 0, -1):
-                place = find()
+        place: Place | None = None
+        for moves_left in range(far.MOVES, -1, -1):
+            try:
+                if place is None:
+                    return self._open_at(self.path, entry)
+                inside = self._open_at(place.path, place.entry)
+                return MovedPack(inside, place.shift, entry.length, entry.hash, self.path)
+            except NoSuchFile:
+                place = find() if moves_left else None
                 if place is None:
                     raise
-                try:
-                    inside = self._open_at(place.path, place.entry)
-                except NoSuchFile:
-                    if moves_left == 1:
-                        raise
-                    continue
-                return MovedPack(inside, place.shift, entry.length, entry.hash, self.path)
-            raise AssertionError("the last move returns or raises") from None
+        raise AssertionError("the last move returns or raises")
 
     def _open_at(self, path: str, entry: PackEntry) -> PackReader:
         reader = PackReader(self._transport.open_read(path), entry.length, path)
@@ -139,7 +136,9 @@ class OpenPack:
         """
         path = index_path(self.entry.name)
         try:
-            file = _there(path, read[path]) if path in read else self._transport.open_read(path)
+            file = read[path] if path in read else self._transport.open_read(path)
+            if file is None:
+                raise NoSuchFile(path)
             blocks = Blocks(file, path)
             if (blocks.size, blocks.hash) != (self.entry.index_length, self.entry.index_hash):
                 raise CorruptFile(path, blocks.size, "not the index the root names")
@@ -179,9 +178,3 @@ class OpenPack:
             return rebuild(reader, pack._resolve())
 
         return remake
-
-
-def _there(path: str, content: bytes | None) -> bytes:
-    if content is None:
-        raise NoSuchFile(path)
-    return content

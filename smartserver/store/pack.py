@@ -149,7 +149,7 @@ class PackReader:
         return self._file.read_ranges(ranges)
 
     def _read_at(self, offset: int, size: int) -> bytes:
-        return self._file.read_at(offset, size)
+        return self.read_ranges([(offset, size)])[0]
 
     def check_inside(self, offset: int, size: int) -> None:
         """Refuse what is no range of the segments.
@@ -239,15 +239,21 @@ class MovedPack(PackReader):
         self.first = inside.first
         self.end = length - TRAILER
         self._inside = inside
-        self._shift = shift
+        self.shift = shift
         self._digest = digest
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As of any pack."""
-        return self._inside.read_ranges([(offset + self._shift, size) for offset, size in ranges])
+        return self._inside.read_ranges([(offset + self.shift, size) for offset, size in ranges])
 
-    def _read_at(self, offset: int, size: int) -> bytes:
-        return self.read_ranges([(offset, size)])[0]
+    def is_whole(self) -> bool:
+        """Whether the bytes there are those of the pack."""
+        try:
+            for _ in self.chunks():
+                pass
+        except CorruptFile:
+            return False
+        return True
 
     def trailer(self) -> bytes:
         """As of any pack; the joined one was written only where the bytes had this hash."""

@@ -9,14 +9,14 @@ on down to the files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
 from smartserver.records.cache import Cache
-from smartserver.records.model import BaseTag, Entry, Key, Record, Segment
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
 from smartserver.records.system import References as ReferenceGroups
 from smartserver.records.system import System
-from smartserver.store.ancestry import Reach
 
 REFERENCES_KEPT = 200_000
 """Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago. With
@@ -98,39 +98,35 @@ def check_own_record(system: System, segment: Segment, own: Record | None) -> No
         raise WrongParents(revision)
 
 
+@dataclass(eq=False, slots=True)
 class SegmentProof:
     """The proof of one segment: its entries in order, then `finish`.
 
-    `reach`: the revision and its ancestors. `copies`: the ordinals of the revisions before this one that introduced a
-    record. `metas`: the metas of records that an ancestor introduced, asked for together.
+    `reaches_any`: whether the revision is or descends from any of some, by ordinals. `copies`: the ordinals of the
+    revisions before this one that introduced a record. `metas`: the metas of records that an ancestor introduced, asked
+    for together.
     """
 
-    def __init__(
-        self,
-        system: System,
-        segment: Segment,
-        reach: Reach,
-        copies: Callable[[int, Key], Iterable[int]],
-        metas: Callable[[Sequence[Place]], Sequence[bytes]],
-        cache: ReferenceCache,
-    ) -> None:
-        self.revision = segment.revision
+    _system: System
+    _segment: Segment
+    _reaches_any: Callable[[Iterable[int]], bool]
+    _copies: Callable[[int, Key], Iterable[int]]
+    _metas: Callable[[Sequence[Place]], Sequence[bytes]]
+    _cache: ReferenceCache
+    own: Record | None = None
+    """The record that is the revision itself, once it came."""
+    _own: dict[Place, bytes] = field(default_factory=dict)
+    """The records of this revision so far, with their metas."""
+    _bases: dict[Place, bytes] = field(default_factory=dict)
+    """Records that some of them are based on, with their metas."""
+    _granted: list[Group] = field(default_factory=list)
+    """What records of ancestors refer to."""
+    _needed: list[tuple[Entry, Group]] = field(default_factory=list)
+
+    @property
+    def revision(self) -> RevisionId:
         """Whose proof it is."""
-        self._system = system
-        self._segment = segment
-        self._reach = reach
-        self._copies = copies
-        self._metas = metas
-        self._cache = cache
-        self.own: Record | None = None
-        """The record that is the revision itself, once it came."""
-        self._own: dict[Place, bytes] = {}
-        """The records of this revision so far, with their metas."""
-        self._bases: dict[Place, bytes] = {}
-        """Records that some of them are based on, with their metas."""
-        self._granted: list[Group] = []
-        """What records of ancestors refer to."""
-        self._needed: list[tuple[Entry, Group]] = []
+        return self._segment.revision
 
     def base(self, entry: Entry) -> Key | None:
         """The key of an entry's base; None where it has none.
@@ -277,7 +273,7 @@ class SegmentProof:
         for granted, _, keys in self._granted:
             if kind == granted and key in keys:
                 return True
-        return self._reach.has_any(self._copies(kind, key))
+        return self._reaches_any(self._copies(kind, key))
 
 
 def _frozen(groups: ReferenceGroups) -> References:

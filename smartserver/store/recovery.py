@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,7 +49,7 @@ from smartserver.store.format import FOLDERS, INCOMING, LOST, PACKS
 from smartserver.store.intent import PREFIX
 from smartserver.store.log import MARK, LogChange, LogEntry, NewLogEntry
 from smartserver.store.open_pack import pack_path
-from smartserver.store.pack import CHUNK, TRAILER, PackReader, PackWriter, encode_header
+from smartserver.store.pack import MovedPack, PackWriter
 from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.strays import Stray
@@ -73,7 +72,7 @@ class LostChange:
     """A change that is written down and that the log does not have."""
 
     entry: LogEntry
-    incarnation: bytes | None
+    incarnation: bytes | None = None
     """Of the repository that it was made in; None: a log file has it, which does not say."""
     made: bool = False
     """Whether it surely was made: a later change tells of it."""
@@ -109,10 +108,6 @@ class Findings:
     def __bool__(self) -> bool:
         """Whether there is anything."""
         return bool(self.changes or self.joined or self.others or self.gone)
-
-
-class Conflict(Exception):
-    """A change cannot be made any more: something else was changed since."""
 
 
 def put_back(file: RootFile) -> int:
@@ -160,19 +155,19 @@ def find(file: RootFile) -> Findings:
     others: list[str] = []
     previous: set[tuple[int, bytes]] = set()
     for stray in strays.find(folder, listed, root, {each.name for each in view.dropped()}):
-        if stray.is_log:
-            entries = stray.entries(folder)
-            for entry in entries:
-                # The file may have been written for the newest one, by a writer that died before the root was swapped.
-                _note(changes, LostChange(entry, None, made=entry is not entries[-1], strays=[stray]))
-            others += () if entries else stray.paths
-        elif stray.intent is None:
-            others += stray.paths
-        elif stray.intent.entry is None:
+        if stray.is_joined:
             joined.append(stray)
-        else:
-            previous.update(stray.intent.previous)
-            _note(changes, LostChange(stray.intent.entry, stray.intent.incarnation, strays=[stray]))
+            continue
+        entries, intent = stray.entries(folder), stray.intent
+        others += () if entries else stray.paths
+        for entry in entries:
+            change = changes.setdefault(entry.request, LostChange(entry))
+            change.strays.append(stray)
+            # A log file may have been written for its newest entry, by a writer that died before the root was swapped.
+            change.made |= entry is not entries[-1]
+            if intent is not None:
+                previous.update(intent.previous)
+                change.incarnation = change.incarnation or intent.incarnation
     unknown = [each for each in changes.values() if not view.is_logged(each.entry.request)]
     _tell_made(unknown, previous)
     same = {root.incarnation, *_former(root.incarnation, [*_entries(view), *(each.entry for each in unknown)])}
@@ -214,14 +209,6 @@ def _former(incarnation: bytes, entries: Iterable[LogEntry]) -> set[bytes]:
     for _ in pairs:
         found |= {each for pair in pairs if found & set(pair) for each in pair if each is not None}
     return found
-
-
-def _note(changes: dict[bytes, LostChange], found: LostChange) -> None:
-    known = changes.setdefault(found.entry.request, found)
-    if known is not found:
-        known.made |= found.made
-        known.incarnation = known.incarnation or found.incarnation
-        known.strays += found.strays
 
 
 def by_default(findings: Findings) -> list[LostChange]:
@@ -306,10 +293,9 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
     def plan(transaction: RepositoryTransaction) -> bytes:
         conflicts.clear()
         for each in changes:
-            try:
-                _apply(transaction, each, kinds)
-            except Conflict as wrong:
-                conflicts.append(f"{wrong}{_keep(transaction, change, each)}")
+            if not _apply(transaction, each, kinds):
+                word = each.key.decode(errors="replace")
+                conflicts.append(f"{word} was changed since{_keep(transaction, change, each)}")
         transaction.remember()
         return change.entry.outcomes
 
@@ -331,12 +317,8 @@ def _keep(transaction: RepositoryTransaction, lost: LostChange, change: LogChang
     return f"; what it was to be is kept as {name.decode(errors='replace')}"
 
 
-def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> None:
-    """Make one change.
-
-    Raises:
-        Conflict: what it changes is not what it was.
-    """
+def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> bool:
+    """Make one change; False where what it changes is not what it was."""
     word = change.key.decode(errors="replace")
     if change.table == REFS:
         value = transaction.ref(change.key)
@@ -347,11 +329,11 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
         name = change.table.removeprefix(MAP)
         now = transaction.entry(name, change.key) if name in transaction.maps() else None
     else:
-        return  # The kind of a new map, which is used with its first entry.
+        return True  # The kind of a new map, which is used with its first entry.
     if now == change.new or (change.table == REFS and _has_passed(transaction, change)):
-        return
+        return True
     if now != change.old:
-        raise Conflict(f"{word} was changed since")
+        return False
     if change.table == REFS:
         transaction.set_ref(change.key, None if change.new is None else decode_value(change.new))
     elif change.table == SETTINGS:
@@ -359,6 +341,7 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
     else:
         kind = transaction.map_kind(name) or kinds.get(name, "opaque")
         transaction.set_map(name, kind, change.key, change.new)
+    return True
 
 
 def _has_passed(transaction: RepositoryTransaction, change: LogChange) -> bool:
@@ -380,7 +363,7 @@ def _bring(
     plan: Callable[[RepositoryTransaction], bytes],
 ) -> None:
     """Commit with the segments of a pack as the body."""
-    pack = _open(repository.folder, stray)
+    pack = strays.open_pack(repository.folder, stray)
     upload = repository.receive(repository.begin(request, user), request=request, policy=TAKEN)
     try:
         segments = size = 0
@@ -393,11 +376,6 @@ def _bring(
         upload.abandon()
         raise
     repository.commit(request, 0, user, plan, upload)
-
-
-def _open(folder: Transport, stray: Stray) -> PackReader:
-    assert stray.pack is not None  # Its intent is in it.
-    return strays.open_pack(folder, stray.pack, stray.length)
 
 
 def _clear(repository: PackRepository) -> None:
@@ -430,14 +408,13 @@ def _restore_packs(folder: Transport, root: Root, findings: Findings) -> bool:
 
 def _cut(folder: Transport, root: Root, entry: PackEntry, stray: Stray) -> bool:
     """Make a pack again from the segments of a joined one; whether that has them."""
-    header = encode_header(root.kinds)
-    pack = _open(folder, stray)
-    size = entry.length - len(header) - TRAILER
+    pack = strays.open_pack(folder, stray)
     offsets = [offset for offset, _ in pack.segments()]
     ends = {*offsets, pack.end}
-    starts = (start for start in offsets if start + size in ends)
-    start = next((each for each in starts if _hash(header, _pieces(pack, each, size)) == entry.hash), None)
-    if start is None:
+    path = pack_path(entry.name)
+    places = [MovedPack(pack, offset - pack.first, entry.length, entry.hash, path) for offset in offsets]
+    found = next((each for each in places if each.end + each.shift in ends and each.is_whole()), None)
+    if found is None:
         return False
     strays.make_lost(folder)
     written = f"{LOST}/{entry.name.hex()}.cut"
@@ -445,21 +422,9 @@ def _cut(folder: Transport, root: Root, entry: PackEntry, stray: Stray) -> bool:
         folder.delete(written)  # A crash left it.
     with contextlib.closing(folder.create(written)) as file:
         writer = PackWriter(file, pack.kinds)
-        for piece in _pieces(pack, start, size):
-            writer.append(piece)
+        for chunk in found.chunks():
+            writer.append(chunk)
         writer.finish()
         file.sync()
     folder.perform([Rename(written, pack_path(entry.name)), SyncDirectory(PACKS), SyncDirectory(LOST)])
     return True
-
-
-def _pieces(pack: PackReader, start: int, size: int) -> Iterator[bytes]:
-    for offset in range(start, start + size, CHUNK):
-        yield pack.read(offset, min(CHUNK, start + size - offset))
-
-
-def _hash(header: bytes, pieces: Iterable[bytes]) -> bytes:
-    digest = blake2b(header, digest_size=TRAILER)
-    for piece in pieces:
-        digest.update(piece)
-    return digest.digest()

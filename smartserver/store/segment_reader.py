@@ -37,10 +37,8 @@ class SegmentReader:
         if len(self._ahead) < wanted:
             more = self._read(max(wanted - len(self._ahead), far.AT_ONCE if self._far else 0))
             self._ahead = self._ahead + more if self._ahead else more
-        if len(self._ahead) == wanted:
-            read, self._ahead = self._ahead, b""
-        else:
-            read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
+        # Where it is all of them, the slice is no copy.
+        read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
         return read
 
     def _read(self, size: int) -> bytes:

@@ -108,14 +108,10 @@ class Snapshot:
             read = dict(far.get_all(transport, {**files, **view.unopened()}))
             view.take_over(read)
         for entry in root.packs:
-            found = opened.get(entry)
-            if found is not None:
-                pack, part = found
-                graph, missing = graph.with_index(pack.index, part)
-            else:
-                pack = OpenPack(transport, entry, root.kinds, seek)
+            pack, part = opened.get(entry) or (OpenPack(transport, entry, root.kinds, seek), None)
+            if part is None:
                 pack.open_index(cls(view, packs, graph, texts).first_row, read)
-                graph, missing = graph.with_index(pack.index)
+            graph, missing = graph.with_index(pack.index, part)
             if missing:
                 raise CorruptFile(pack.path, 0, f"the parent {shown(missing[0])} is in no pack before it")
             packs.append(pack)
@@ -462,14 +458,13 @@ Raises CorruptFile, Unsupported and TransportError as `States.read`."""
 def _seek(again: Again, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
     """See `open_pack.Seek`. `family`: of the root that named the pack."""
     now = again()
-    if now is None or _family(now.root) != family:
-        raise RepositoryChanged(pack_path(entry.name))
-    if entry in now.root.packs:
-        return None
-    place = now.place_of(index)
-    if place is None:
-        raise RepositoryChanged(pack_path(entry.name))
-    return place
+    if now is not None and _family(now.root) == family:
+        if entry in now.root.packs:
+            return None
+        place = now.place_of(index)
+        if place is not None:
+            return place
+    raise RepositoryChanged(pack_path(entry.name))
 
 
 def _rows_before(again: Again, family: tuple[object, ...], count: int) -> Resolve:

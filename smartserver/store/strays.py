@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from smartserver.errors import CorruptFile
 from smartserver.records.segment import decode_segment
@@ -23,7 +23,7 @@ from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
-from transports.base import ReadFile, Transport
+from transports.base import Stat, Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import GetStat, MakeDirectory, ReadRanges, Rename, SyncDirectory
 
@@ -35,15 +35,22 @@ PLACES = (PACKS, TABLES, LOG)
 class Stray:
     """A file that the root does not name, or a pack with its index."""
 
-    paths: tuple[str, ...]
-    sizes: tuple[int, ...]
-    """Bytes of each."""
-    modified: float
-    """When the newest of them was last changed, by the store's clock."""
+    files: dict[str, Stat] = field(default_factory=dict)
+    """By their paths."""
     intent: Intent | None = None
     """What its change was about to do; None where nothing says so."""
     length: int = 0
     """Where the intent begins: of a pack its length."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Where its files lie."""
+        return list(self.files)
+
+    @property
+    def modified(self) -> float:
+        """When the newest of them was last changed, by the store's clock."""
+        return max(each.modified for each in self.files.values())
 
     @property
     def pack(self) -> str | None:
@@ -62,14 +69,21 @@ class Stray:
         return place in (LOG, LOST) and "-" in name and not self.is_intent
 
     def entries(self, folder: Transport) -> list[LogEntry]:
-        """The entries of a log file, oldest first; none where it cannot be read.
+        """The entries of the log that are written down in it, oldest first; none where it cannot be read.
 
         Raises:
             TransportError: the store failed.
         """
+        if self.intent is not None:
+            return [] if self.intent.entry is None else [self.intent.entry]
         with contextlib.suppress(CorruptFile):
-            return swap_log.decode_log(folder.get(self.paths[0]), self.paths[0])
+            return swap_log.decode_log(folder.get(self.paths[0]), self.paths[0]) if self.is_log else []
         return []
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is a pack that a repack made."""
+        return self.pack is not None and self.intent is not None and self.intent.entry is None
 
 
 def stem(path: str) -> str:
@@ -99,26 +113,18 @@ def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collecti
     unnamed = [path for path in listed if stem(path) not in known and hex_name(path) not in gone]
     looks = [GetStat(path) for path in unnamed]
     folder.perform(looks)
-    together: dict[str, list[GetStat]] = {}
+    found: dict[str, Stray] = {}
     for look in looks:
         if look.result is not None:
-            together.setdefault(stem(look.path), []).append(look)
-    found = [
-        Stray(
-            tuple(look.path for look in group),
-            tuple(look.result.size for look in group if look.result),
-            max(look.result.modified for look in group if look.result),
-        )
-        for group in together.values()
-    ]
-    _read_intents(folder, found)
-    return found
+            found.setdefault(stem(look.path), Stray()).files[look.path] = look.result
+    _read_intents(folder, list(found.values()))
+    return list(found.values())
 
 
 def _read_intents(folder: Transport, found: Sequence[Stray]) -> None:
     """Read the ends of all files that may have an intent, in one go; what is gone by now has none."""
     asked = [(each, path) for each in found if (path := each.paths[0] if each.is_intent else each.pack) is not None]
-    sizes = [stray.sizes[stray.paths.index(path)] for stray, path in asked]
+    sizes = [stray.files[path].size for stray, path in asked]
     tails = [ReadRanges(path, [(max(0, size - TAIL), TAIL)]) for (_, path), size in zip(asked, sizes, strict=True)]
     try:
         folder.perform(tails)
@@ -138,61 +144,35 @@ def is_superseded(stray: Stray, view: RootView, snapshot: Callable[[], Snapshot]
         CorruptFile, TransportError: what it is compared with cannot be read.
     """
     folder = view.transport
-    if stray.is_log:
-        entries = stray.entries(folder)
-        return bool(entries) and all(view.is_logged(each.request) for each in entries)
-    intent = stray.intent
-    if intent is None:
+    if stray.is_joined:
+        with contextlib.suppress(NoSuchFile, CorruptFile):
+            return _is_stored(folder, stray, snapshot())
         return False
-    if intent.entry is not None:
-        # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
-        return view.is_logged(intent.entry.request, in_file=stray.is_intent)
-    with contextlib.suppress(NoSuchFile, CorruptFile):
-        return stray.pack is not None and is_stored(folder, stray.pack, stray.length, snapshot())
-    return False
+    entries = stray.entries(folder)
+    # The intent of a change without a pack stays until a log file has it, so that it is never in the root alone.
+    return bool(entries) and all(view.is_logged(each.request, in_file=stray.is_intent) for each in entries)
 
 
 def is_logged(stray: Stray, view: RootView) -> bool:
     """Whether the log has the request of a stray's intent."""
-    intent = stray.intent
-    return intent is not None and intent.entry is not None and view.is_logged(intent.entry.request)
+    entry = None if stray.intent is None else stray.intent.entry
+    return entry is not None and view.is_logged(entry.request)
 
 
-class _Ranges(ReadFile):
-    """A file of which each range is read by a step of its own, on whatever store."""
-
-    def __init__(self, folder: Transport, path: str, size: int) -> None:
-        self._read = ranges_of(folder, path)
-        self._size = size
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._read(offset, size)
-
-    def size(self) -> int:
-        return self._size
-
-    def close(self) -> None:
-        """There is nothing to give back."""
-
-
-def open_pack(folder: Transport, path: str, length: int) -> PackReader:
-    """A pack that no root names; `length`: where its intent begins.
+def open_pack(folder: Transport, stray: Stray) -> PackReader:
+    """The pack of a stray that has one.
 
     Raises:
         CorruptFile: it is no pack.
         TransportError: the store failed.
     """
-    return PackReader(_Ranges(folder, path, length), length, path)
+    assert stray.pack is not None  # Its intent is in it.
+    return PackReader(folder.open_read(stray.pack), stray.length, stray.pack)
 
 
-def is_stored(folder: Transport, path: str, length: int, snapshot: Snapshot) -> bool:
-    """Whether each segment of a pack is stored as it is.
-
-    Raises:
-        CorruptFile: the pack is damaged.
-        TransportError: the store failed.
-    """
-    pack = open_pack(folder, path, length)
+def _is_stored(folder: Transport, stray: Stray, snapshot: Snapshot) -> bool:
+    """Whether each segment of a stray's pack is stored as it is."""
+    pack = open_pack(folder, stray)
     for _, content in pack.segments():
         ordinal = snapshot.ordinal(decode_segment(content, 0, pack.kinds).revision)
         if ordinal is None or snapshot.segment(ordinal) != content:

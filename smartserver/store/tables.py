@@ -6,6 +6,7 @@ absence: each entry that a lookup touches carries its own check, a walk checks t
 
 from __future__ import annotations
 
+import bisect
 import struct
 import zlib
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
@@ -169,14 +170,7 @@ class OpenTable:
 
     def _place(self, key: bytes) -> int:
         """The index of the first entry whose key is not less."""
-        low, high = 0, self.count
-        while low < high:
-            middle = (low + high) // 2
-            if self._entry(middle)[0] < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect.bisect_left(range(self.count), key, key=lambda index: self._entry(index)[0])
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All entries in key order.
@@ -225,30 +219,30 @@ class Lookup:
     """One table with the changes over it (a table inside the root has none), read when asked."""
 
     def __init__(self, table: Table, changes: Mapping[bytes, bytes | None], opener: Opener) -> None:
-        self.table = table
+        self.stored = table
         self.changes = changes
         self._opener = opener
 
     def base(self) -> OpenTable | None:
         """The file below the changes, opened."""
-        return None if self.table.file is None else self._opener(self.table.file)
+        return None if self.stored.file is None else self._opener(self.stored.file)
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key."""
         if key in self.changes:
             return self.changes[key]
         below = self.base()
-        return self.table.inline.get(key) if below is None else below.get(key)
+        return self.stored.inline.get(key) if below is None else below.get(key)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All entries in key order."""
         below = self.base()
-        return iter(self.table.inline.items()) if below is None else merged(below.items(), self.changes)
+        return iter(sorted(self.stored.inline.items())) if below is None else merged(below.items(), self.changes)
 
     def starting(self, first: bytes) -> list[bytes]:
         """The keys that begin so; of a file no more is read than where they lie."""
         below = self.base()
-        stored = self.table.inline if below is None else below.starting(first)
+        stored = self.stored.inline if below is None else below.starting(first)
         keys = {key for key in (*stored, *self.changes) if key.startswith(first)}
         return sorted(key for key in keys if self.get(key) is not None)
 
@@ -256,7 +250,7 @@ class Lookup:
         """How many entries there are."""
         below = self.base()
         if below is None:
-            return len(self.table.inline)
+            return len(self.stored.inline)
         return below.count + sum((new is not None) - (below.get(key) is not None) for key, new in self.changes.items())
 
 
@@ -264,23 +258,13 @@ def merged(
     below: Iterator[tuple[bytes, bytes]], changes: Mapping[bytes, bytes | None]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Entries in key order with `changes` over them."""
-    over = iter(sorted(changes.items()))
-    change = next(over, None)
+    over = sorted([(key, new) for key, new in changes.items() if new is not None], reverse=True)
     for key, value in below:
-        while change is not None and change[0] < key:
-            if change[1] is not None:
-                yield change[0], change[1]
-            change = next(over, None)
-        if change is not None and change[0] == key:
-            if change[1] is not None:
-                yield key, change[1]
-            change = next(over, None)
-        else:
+        while over and over[-1][0] < key:
+            yield over.pop()
+        if key not in changes:  # Else its new value is in `over`.
             yield key, value
-    while change is not None:
-        if change[1] is not None:
-            yield change[0], change[1]
-        change = next(over, None)
+    yield from reversed(over)
 
 
 class _Items(ItemsView[bytes, V]):
@@ -341,68 +325,66 @@ class TableMapping(Mapping[bytes, V], Generic[V]):
         return _Values(self)
 
 
-class DraftTable:
+class DraftTable(Lookup):
     """A table on its way into the next root: takes changes, and moves to a file when it grows."""
 
+    changes: dict[bytes, bytes | None]
+
     def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-        self.kind = lookup.table.kind
-        self.inline = dict(lookup.table.inline)
-        self.file = lookup.table.file
-        self.changes = dict(lookup.changes)
+        table = lookup.stored
+        super().__init__(Table(table.kind, dict(table.inline), table.file), dict(lookup.changes), lookup._opener)
         self._content: bytes | None = None
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key, changes so far included."""
-        if key in self.changes:
-            return self.changes[key]
-        below = self._below()
-        return self.inline.get(key) if below is None else below.get(key)
+    @property
+    def file(self) -> TableFile | None:
+        """The file below the changes."""
+        return self.stored.file
+
+    def base(self) -> OpenTable | None:
+        """The file below the changes, which may not be written yet."""
+        if self._content is None or self.stored.file is None:
+            return super().base()
+        return OpenTable(memoryview(self._content), self.stored.file)
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Set a key, or (None) remove it."""
-        below = self._below()
+        below = self.base()
         if below is not None:
             if below.get(key) == value:
                 self.changes.pop(key, None)
             else:
                 self.changes[key] = value
         elif value is None:
-            self.inline.pop(key, None)
+            self.stored.inline.pop(key, None)
         else:
-            self.inline[key] = value
-
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries in key order."""
-        below = self._below()
-        return iter(sorted(self.inline.items())) if below is None else merged(below.items(), self.changes)
+            self.stored.inline[key] = value
 
     def size(self) -> int:
         """Bytes it takes in the root beyond a fixed few, at most."""
-        held: Mapping[bytes, bytes | None] = self.inline if self.file is None else self.changes
+        held: Mapping[bytes, bytes | None] = self.stored.inline if self.file is None else self.changes
         return sum(len(key) + len(value or b"") + OVERHEAD for key, value in held.items())
 
     def held(self) -> int:
         """Bytes of its keys and values with what any encoding adds to them, at most; `LEAST_ENTRY` each at least."""
+        if self.file is None:
+            return max(self.size(), LEAST_ENTRY * len(self.stored.inline))
         removed = sum(new is None for new in self.changes.values())
-        entries = len(self.inline) if self.file is None else self.file.count + len(self.changes) - 2 * removed
-        return max((0 if self.file is None else self.file.length) + self.size(), LEAST_ENTRY * entries)
+        entries = self.file.count + len(self.changes) - 2 * removed
+        return max(self.file.length + self.size(), LEAST_ENTRY * entries)
 
     def fold(self, name: bytes, *, into_file: bool = False) -> bytes | None:
         """Apply the changes: into the root where the result is small, else into a new file with that name.
 
         Gives the name of the file it replaces.
         """
-        replaced = self.file.name if self.file is not None else None
+        replaced = None if self.file is None else self.file.name
         items = list(self.items())
-        self.changes = {}
-        self._content = None
         if not into_file and sum(len(key) + len(value) + OVERHEAD for key, value in items) < INLINE:
-            self.inline, self.file = dict(items), None
+            self.stored, self._content = Table(self.stored.kind, dict(items)), None
         else:
-            content = encode_table(items)
-            self.inline, self._content = {}, content
-            self.file = TableFile(name, len(content), content[-TRAILER:], len(items))
+            self._content = content = encode_table(items)
+            self.stored = Table(self.stored.kind, {}, TableFile(name, len(content), content[-TRAILER:], len(items)))
+        self.changes = {}
         return replaced
 
     def new_file(self) -> tuple[str, bytes] | None:
@@ -411,11 +393,4 @@ class DraftTable:
 
     def table(self) -> Table:
         """As the next root holds it, without its changes."""
-        return Table(self.kind, dict(sorted(self.inline.items())), self.file)
-
-    def _below(self) -> OpenTable | None:
-        if self.file is None:
-            return None
-        if self._content is not None:
-            return OpenTable(memoryview(self._content), self.file)
-        return self._lookup.base()
+        return Table(self.stored.kind, dict(sorted(self.stored.inline.items())), self.file)

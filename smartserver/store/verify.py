@@ -13,10 +13,8 @@ from hashlib import blake2b
 
 from msgspec import structs
 
-from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, shown
+from smartserver.errors import CorruptFile, NoSuchRepository, shown
 from smartserver.records.model import BaseTag, RevisionId, Segment
-from smartserver.records.segment import decode_segment
-from smartserver.records.varint import Malformed
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
@@ -30,7 +28,7 @@ from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
-from smartserver.store.verify_share import MAX_PROBLEMS, Found, SegmentCheck, Share, segment_fits
+from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share
 from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
@@ -72,9 +70,7 @@ class _Verification:
         self._problems: list[str] = []
         self._ghosts: set[RevisionId] = set()
         """Parents that are said to be absent; some may have been stored since."""
-        self._check: SegmentCheck
         self._workers: Workers | None = None
-        self._runs: list[list[Share]] = []
 
     def run(self) -> VerifyReport:
         ghosts = 0
@@ -89,21 +85,18 @@ class _Verification:
 
     def _verify(self) -> int:
         """Check everything; how many ghosts there are."""
-        view = RootView(self._root, self._folder)
-        for problem in view.verify():
+        for problem in RootView(self._root, self._folder).verify():
             self._report(problem)
         snapshot = self._open()
         self._check_intents(snapshot)
-        self._check = SegmentCheck(snapshot, pulse=self._tell)
-        try:
-            with contextlib.ExitStack() as until:
-                self._workers = self._start(snapshot)
-                if self._workers is not None:
-                    until.enter_context(self._workers)
-                for number, pack in enumerate(snapshot.packs):
-                    self._check_pack(snapshot, number, pack)
-        finally:
-            del self._check  # It calls this object: a cycle would keep files open until the next garbage collection.
+        # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
+        check = SegmentCheck(snapshot, pulse=self._tell)
+        with contextlib.ExitStack() as until:
+            self._workers = self._start(snapshot)
+            if self._workers is not None:
+                until.enter_context(self._workers)
+            for number, pack in enumerate(snapshot.packs):
+                self._check_pack(snapshot, number, pack, check)
         if len(snapshot.packs) == len(self._root.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
@@ -115,9 +108,7 @@ class _Verification:
         count = min(cores(), MOST)
         if folder is None or count < 2 or self._total < LEAST or not sys.executable:
             return None
-        self._runs = shares_of(snapshot.packs, snapshot.graph, count)
-        root = structs.replace(self._root, packs=self._root.packs[: len(snapshot.packs)])
-        return Workers(folder, root, self._runs)
+        return Workers(folder, snapshot.root, shares_of(snapshot.packs, snapshot.graph, count))
 
     def _open(self) -> Snapshot:
         """The snapshot of the root, or of as many of its packs, from the first one, as can be opened."""
@@ -154,7 +145,7 @@ class _Verification:
         except (CorruptFile, TransportError):
             pass  # A damaged table is reported with the root's files.
 
-    def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack) -> None:
+    def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         if pack.rebuilt is not None:
             self._report(f"{index_path(pack.entry.name)}: {NO_INDEX}")
         index, entry = pack.index, pack.entry
@@ -164,27 +155,26 @@ class _Verification:
         earlier = Snapshot(snapshot.view, snapshot.packs[:number], snapshot.graph, snapshot.texts)
         builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
         try:
-            reader = pack.reader
-            digest = blake2b(reader.header, digest_size=TRAILER)
-            trailer = reader.trailer()
+            digest = blake2b(pack.reader.header, digest_size=TRAILER)
+            trailer = pack.reader.trailer()
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
             return
-        self._done += len(reader.header) + len(trailer)
+        self._done += len(pack.reader.header) + len(trailer)
         lineages = _lineages(index)
+        every = Share(number, 0, index.segments)
         try:
-            for local in range(index.segments):
-                content = self._read(pack, local)
-                if content is None:
-                    continue
+            for local, content, segment in check.segments(every, prove=self._workers is None):
                 digest.update(content)
-                segment = self._segment(number, local, content, index)
+                self._done += len(content)
+                if self._done // CHUNK != (self._done - len(content)) // CHUNK:
+                    self._tell()
                 if segment is not None:
                     builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, lineages))
         except (TransportFailed, PermissionDenied):
-            self._take(number)
+            self._take(check, number)
             raise
-        self._take(number)
+        self._take(check, number)
         if digest.digest() != trailer or trailer != entry.hash:
             self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
         elif builder.segments == index.segments and pack.rebuilt is None:
@@ -201,46 +191,27 @@ class _Verification:
                 except CorruptFile as wrong:
                     self._report(damage(wrong))
 
-    def _read(self, pack: OpenPack, local: int) -> bytes | None:
-        before = self._done // CHUNK
-        content = self._check.read(pack, local)
-        self._done += len(content or b"")
-        if self._done // CHUNK != before:
-            self._tell()
-        return content
-
     def _tell(self) -> None:
         """Say how far it is: as far as the slower of this process and its workers."""
         if self._workers is not None:
             self._workers.look()
         self._progress(self._done if self._workers is None else min(self._done, self._workers.read), self._total)
 
-    def _segment(self, number: int, local: int, content: bytes, index: Index) -> Segment | None:
-        """The segment, checked where no worker does that; None where there is none."""
-        if self._workers is None:
-            return self._check.check(number, local, content)
-        try:
-            segment = decode_segment(content, 0, self._root.kinds)
-        except (Malformed, LimitExceeded):
-            return None
-        return segment if segment_fits(segment, content, index.revision(local)) else None
-
-    def _take(self, number: int) -> None:
+    def _take(self, check: SegmentCheck, number: int) -> None:
         """Note what was found of a pack's segments."""
-        if self._workers is None:
-            self._note(self._check.take())
-            return
-        self._check.take()  # What could not be read is what a worker has to say, too.
-        for share in [share for run in self._runs for share in run if share.pack == number]:
-            found = self._workers.wait(share, self._tell)
-            self._note(found if found is not None else self._check.share(share, lambda read: self._tell()))
-
-    def _note(self, found: Found) -> None:
-        self._segments += found.segments
-        self._records += found.records
-        self._ghosts.update(found.ghosts)
-        for problem in found.problems:
-            self._report(problem)
+        found = [check.take()]
+        if self._workers is not None:  # Which say, too, what could not be read here.
+            shares = [share for share in self._workers.shares if share.pack == number]
+            found = [
+                self._workers.wait(share, self._tell) or check.share(share, lambda read: self._tell())
+                for share in shares
+            ]
+        for each in found:
+            self._segments += each.segments
+            self._records += each.records
+            self._ghosts.update(each.ghosts)
+            for problem in each.problems:
+                self._report(problem)
 
     def _compare(self, pack: OpenPack, builder: IndexBuilder) -> None:
         index = pack.index

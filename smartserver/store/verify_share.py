@@ -6,14 +6,15 @@ is read from its pack.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
 from smartserver.errors import CorruptFile, CorruptRecord, LimitExceeded, MissingReference, WrongParents, shown
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import Entry, Key, Record, RevisionId, Segment
+from smartserver.records.model import Entry, Record, RevisionId, Segment
 from smartserver.records.segment import decode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
@@ -39,7 +40,7 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     stop: int
 
 
-class Found(msgspec.Struct, array_like=True):
+class ShareReport(msgspec.Struct, array_like=True):
     """What was read and found of some segments."""
 
     segments: int = 0
@@ -47,11 +48,6 @@ class Found(msgspec.Struct, array_like=True):
     problems: list[str] = []
     ghosts: list[RevisionId] = []
     """Parents that are said to be absent; some may have been stored since."""
-
-
-def segment_fits(segment: Segment, content: bytes, revision: RevisionId) -> bool:
-    """Whether a decoded segment is all of `content`, and of the revision the index names."""
-    return segment.length == len(content) and segment.revision == revision
 
 
 class SegmentCheck:
@@ -76,61 +72,75 @@ class SegmentCheck:
         self._ancestry = Ancestry(Graph(), lambda steps: pulse(), marks_kept=marks)
         self._references = ReferenceCache()
         self._recent = RecentRecords(texts)
-        self._window: dict[str, tuple[int, bytes]] = {}
-        """Of a far pack, what was read ahead: its path -> where that begins, and the bytes."""
-        self._found = Found()
+        self._window = ("", 0, b"")
+        """Of a far pack, what was read ahead: its path, where that begins, and the bytes."""
+        self._found = ShareReport()
 
-    def share(self, share: Share, progress: Callable[[int], None]) -> Found:
+    def share(self, share: Share, progress: Callable[[int], None]) -> ShareReport:
         """Read and check a share. `progress`: bytes that were read since the last call.
+
+        Raises:
+            TransportFailed, PermissionDenied: what says nothing of the pack.
+        """
+        for _, content, _ in self.segments(share):
+            progress(len(content))
+        return self.take()
+
+    def segments(self, share: Share, *, prove: bool = True) -> Iterator[tuple[int, bytes, Segment | None]]:
+        """Read a share: the number, the bytes and the parts of each segment that can be read; no parts where the bytes
+        are not those of the segment that the index names. What is wrong is noted. `prove`: check the records and
+        parents, too.
 
         Raises:
             TransportFailed, PermissionDenied: what says nothing of the pack.
         """
         pack = self._snapshot.packs[share.pack]
         for local in range(share.start, share.stop):
-            content = self.read(pack, local)
+            content = self._read(pack, local)
             if content is not None:
-                progress(len(content))
-                self.check(share.pack, local, content)
-        return self.take()
+                segment = self._decode(pack, local, content)
+                if segment is not None and prove:
+                    self._check(share.pack, local, segment, content)
+                yield local, content, segment
 
-    def take(self) -> Found:
+    def take(self) -> ShareReport:
         """What was found since the last call."""
-        found, self._found = self._found, Found()
+        found, self._found = self._found, ShareReport()
         return found
 
-    def read(self, pack: OpenPack, local: int) -> bytes | None:
-        """The bytes of a segment; None where they cannot be read, which is noted.
-
-        Raises:
-            TransportFailed, PermissionDenied: what says nothing of the pack.
-        """
+    def _read(self, pack: OpenPack, local: int) -> bytes | None:
+        """The bytes of a segment; None where they cannot be read, which is noted."""
         start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
         try:
             if not pack.far:
                 return pack.reader.read(start, stop - start)
-            begin, window = self._window.get(pack.path, (0, b""))
-            if stop > begin + len(window):
+            path, begin, window = self._window
+            if path != pack.path or stop > begin + len(window):
                 begin, window = start, pack.reader.read(start, min(max(stop - start, CHUNK), pack.reader.end - start))
-                self._window = {pack.path: (begin, window)}
+                self._window = (pack.path, begin, window)
             return window[start - begin : stop - begin]
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
             return None
 
-    def check(self, number: int, local: int, content: bytes) -> Segment | None:
-        """Check a segment of pack `number`; None where it is none, or another one."""
-        snapshot = self._snapshot
-        pack = snapshot.packs[number]
-        offset = pack.index.segment_offsets[local]
+    def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:
+        """A segment that was read; None where it is none, or another one, which is noted."""
+        offset, revision = pack.index.segment_offsets[local], pack.index.revision(local)
         try:
             segment = decode_segment(content, 0, self._kinds)
         except (Malformed, LimitExceeded) as wrong:
-            self._at(pack, offset, f"segment of revision {shown(pack.index.revision(local))}: {wrong}")
+            self._at(pack, offset, f"segment of revision {shown(revision)}: {wrong}")
             return None
-        if not segment_fits(segment, content, pack.index.revision(local)):
-            self._at(pack, offset, f"segment of revision {shown(segment.revision)}: not the one the index names")
-            return None
+        if segment.length == len(content) and segment.revision == revision:
+            return segment
+        self._at(pack, offset, f"segment of revision {shown(segment.revision)}: not the one the index names")
+        return None
+
+    def _check(self, number: int, local: int, segment: Segment, content: bytes) -> None:
+        """Check what a segment says."""
+        snapshot = self._snapshot
+        pack = snapshot.packs[number]
+        offset = pack.index.segment_offsets[local]
         self._found.segments += 1
         self._found.records += len(segment.entries)
         ordinal = snapshot.graph.parts[number].first + local
@@ -141,7 +151,6 @@ class SegmentCheck:
             self._at(pack, offset, f"revision {shown(segment.revision)}: a later pack has it again")
         self._check_parents(pack, offset, segment, ordinal)
         self._check_records(pack, offset, segment, content, ordinal)
-        return segment
 
     def _report(self, problem: str) -> None:
         if len(self._found.problems) <= MAX_PROBLEMS:  # One more than are listed, so that it is seen there are others.
@@ -170,37 +179,26 @@ class SegmentCheck:
             self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
 
     def _check_records(self, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int) -> None:
-        reach = self._ancestry.reach(ordinal)
-        proof = SegmentProof(
-            self._system, segment, reach, self._snapshot.introducers, self._snapshot.metas, self._references
-        )
-        own: Record | None = None
+        snapshot = self._snapshot
+        reaches = partial(self._ancestry.reaches_any, ordinal)
+        proof = SegmentProof(self._system, segment, reaches, snapshot.introducers, snapshot.metas, self._references)
         at = offset + segment.frames_at
         whole = True
         for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
             try:
-                key = proof.base(entry)
-                base = None if key is None else self._base(entry.kind, key)
+                base = self._base(proof, entry)
                 record = self._record(segment, entry, frame, base)
                 proof.add(entry, record, base)
                 if entry.kind == self._system.own_kind and entry.key == segment.revision:
-                    own = record
-            except UnreachableBase as wrong:
-                why = f"its base {shown(wrong.key)} comes from no ancestor"
-                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
-                whole = False
+                    proof.own = record
             except CorruptRecord as wrong:
                 self._at(pack, at, wrong)
-                whole = False
-            except (CorruptFile, TransportError) as wrong:
-                why = f"its base {shown(segment.base_of(entry))} cannot be read: {damage(wrong)}"
-                self._at(pack, at, CorruptRecord(segment.revision, entry.key, why))
                 whole = False
             proof.claim(entry)
             at += entry.frame_length
         try:
             if whole:  # Else the record that is missing here has been named.
-                check_own_record(self._system, segment, own)
+                check_own_record(self._system, segment, proof.own)
             proof.finish()
         except (CorruptRecord, WrongParents, MissingReference) as wrong:
             self._at(pack, offset, wrong)
@@ -221,11 +219,27 @@ class SegmentCheck:
             self._recent.put(record)
         return record
 
-    def _base(self, kind: int, key: Key) -> Record:
-        found = self._recent.get(kind, key)
-        if found is None:
-            location = self._snapshot.first(kind, key)
-            assert location is not None  # It was just found reachable.
-            found = self._snapshot.record(location)
-            self._recent.put(found)
+    def _base(self, proof: SegmentProof, entry: Entry) -> Record | None:
+        """The base of a record; None where it has none.
+
+        Raises:
+            CorruptRecord: it comes from no ancestor, or cannot be read.
+        """
+        try:
+            key = proof.base(entry)
+        except UnreachableBase as wrong:
+            why = f"its base {shown(wrong.key)} comes from no ancestor"
+            raise CorruptRecord(proof.revision, entry.key, why) from wrong
+        if key is None:
+            return None
+        found = self._recent.get(entry.kind, key)
+        try:
+            if found is None:
+                location = self._snapshot.first(entry.kind, key)
+                assert location is not None  # It was just found reachable.
+                found = self._snapshot.record(location)
+                self._recent.put(found)
+        except (CorruptFile, TransportError) as wrong:
+            why = f"its base {shown(key)} cannot be read: {damage(wrong)}"
+            raise CorruptRecord(proof.revision, entry.key, why) from wrong
         return found

@@ -19,13 +19,13 @@ import gc
 import os
 import queue
 import signal
-import struct
 import subprocess
 import sys
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from typing import IO, Self
+from itertools import pairwise
+from typing import Self
 
 import msgspec
 
@@ -37,7 +37,7 @@ from smartserver.store.pack import CHUNK
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
-from smartserver.store.verify_share import Found, SegmentCheck, Share
+from smartserver.store.verify_share import SegmentCheck, Share, ShareReport
 from transports.local import LocalTransport
 
 MOST = 2
@@ -64,22 +64,21 @@ PAUSE = 0.2
 COLLECT = 100_000
 """Objects made and not dropped between two looks of Python's collector: as in `vcs.collector`."""
 
-_LENGTH = struct.Struct("<I")
 
-
-class Job(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker is told."""
+class Job(msgspec.Struct, frozen=True):
+    """What a worker is told: a line of JSON."""
 
     folder: str
     root: bytes
     shares: list[Share]
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says: how many bytes it read, and what it found of a share that it has finished."""
+class Message(msgspec.Struct, frozen=True):
+    """What a worker says, a line of JSON: how many bytes it read, and what it found of a share that it has finished."""
 
     read: int
-    found: Found | None = None
+    share: Share | None = None
+    found: ShareReport | None = None
 
 
 def cores() -> int:
@@ -100,23 +99,21 @@ def shares_of(packs: Sequence[OpenPack], graph: Graph, count: int) -> list[list[
                 of_pack[row.segment] += row.length + RECORD_COST
         costs += of_pack
     total = sum(costs)
-    ends: list[int] = []
+    ends = [0]
     done = 0
     for ordinal, cost in enumerate(costs):
         done += cost
-        if done * count >= total * (len(ends) + 1):
+        if done * count >= total * len(ends):
             ends.append(ordinal + 1)
-    ends[count - 1 :] = [len(costs)]
+    ends[count:] = [len(costs)]
     runs: list[list[Share]] = []
-    begin = 0
-    for end in ends:
+    for begin, end in pairwise(ends):
         run = []
         for number, part in enumerate(graph.parts):
             start, stop = max(begin - part.first, 0), min(end - part.first, part.count)
             if start < stop:
                 run.append(Share(number, start, stop))
         runs.append(run)
-        begin = end
     return runs
 
 
@@ -126,11 +123,11 @@ class Workers:
     def __init__(self, folder: str, root: Root, runs: Sequence[list[Share]]) -> None:
         self.read = 0
         """Bytes they have read."""
-        self._shares = {share: number for number, run in enumerate(runs) for share in run}
-        self._found: dict[Share, Found] = {}
+        self.shares = {share: number for number, run in enumerate(runs) for share in run}
+        """All shares in order, and the number of the worker of each."""
+        self._found: dict[Share, ShareReport] = {}
         self._messages: queue.SimpleQueue[tuple[int, Message | None]] = queue.SimpleQueue()
-        self._waiting = [list(run) for run in runs]
-        """The shares of each worker that it has not finished."""
+        self._ended: set[int] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         # The modules come from where this program has them from, whatever its folder is.
         program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
@@ -143,7 +140,7 @@ class Workers:
                     stderr=subprocess.DEVNULL,
                 )
                 self._processes.append(process)
-                job = msgspec.msgpack.encode(Job(folder, encode_root(root), run))
+                job = msgspec.json.encode(Job(folder, encode_root(root), run)) + b"\n"
                 threading.Thread(target=self._receive, args=(number, process, job), daemon=True).start()
         except BaseException:
             self.close()
@@ -173,10 +170,10 @@ class Workers:
             while True:
                 self._take(*self._messages.get_nowait())
 
-    def wait(self, share: Share, look: Callable[[], None]) -> Found | None:
+    def wait(self, share: Share, look: Callable[[], None]) -> ShareReport | None:
         """What was found of a share; None where its worker ended early. `look` is called while it waits."""
-        worker = self._shares[share]
-        while share not in self._found and self._waiting[worker]:
+        worker = self.shares[share]
+        while share not in self._found and worker not in self._ended:
             look()
             with contextlib.suppress(queue.Empty):
                 self._take(*self._messages.get(timeout=PAUSE))
@@ -184,34 +181,22 @@ class Workers:
 
     def _take(self, worker: int, message: Message | None) -> None:
         if message is None:
-            self._waiting[worker].clear()
+            self._ended.add(worker)
             return
         self.read += message.read
-        if message.found is not None and self._waiting[worker]:
-            self._found[self._waiting[worker].pop(0)] = message.found
+        if message.share is not None and message.found is not None:
+            self._found[message.share] = message.found
 
     def _receive(self, number: int, process: subprocess.Popen[bytes], job: bytes) -> None:
         """A thread's work: tell a worker its job, and hear what it says until it ends."""
         assert process.stdin is not None
         assert process.stdout is not None
-        try:
-            process.stdin.write(_LENGTH.pack(len(job)) + job)
+        with contextlib.suppress(OSError, ValueError, msgspec.DecodeError):  # It ended, or its pipes were closed.
+            process.stdin.write(job)
             process.stdin.flush()
-            while True:
-                self._messages.put((number, msgspec.msgpack.decode(_frame(process.stdout), type=Message)))
-        except (OSError, ValueError, EOFError, msgspec.DecodeError):
-            self._messages.put((number, None))  # It ended, or its pipes were closed.
-
-
-def _frame(stream: IO[bytes]) -> bytes:
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    (length,) = _LENGTH.unpack(head)
-    content = stream.read(length)
-    if len(content) < length:
-        raise EOFError
-    return content
+            for line in process.stdout:
+                self._messages.put((number, msgspec.json.decode(line, type=Message)))
+        self._messages.put((number, None))
 
 
 # -- in the worker's process
@@ -222,7 +207,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # That of a terminal goes to the parent too, which ends this process.
     gc.set_threshold(COLLECT, *gc.get_threshold()[1:])
     stdout = sys.stdout.buffer
-    job = msgspec.msgpack.decode(_frame(sys.stdin.buffer), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     file = RootFile(LocalTransport(job.folder))
     again = reader(file, TextCache(0))
@@ -230,10 +215,9 @@ def main() -> None:
     check = SegmentCheck(snapshot, texts=TEXTS, marks=MARKS)
     read = 0
 
-    def say(found: Found | None = None) -> None:
+    def say(message: Message) -> None:
         nonlocal read
-        content = msgspec.msgpack.encode(Message(read, found))
-        stdout.write(_LENGTH.pack(len(content)) + content)
+        stdout.write(msgspec.json.encode(message) + b"\n")
         stdout.flush()
         read = 0
 
@@ -241,10 +225,11 @@ def main() -> None:
         nonlocal read
         read += more
         if read >= CHUNK:
-            say()
+            say(Message(read))
 
     for share in job.shares:
-        say(check.share(share, progress))
+        found = check.share(share, progress)
+        say(Message(read, share, found))
 
 
 def _end_with_parent() -> None:

@@ -149,7 +149,7 @@ def test_a_machine_of_the_other_byte_order_reads_and_writes_the_same(monkeypatch
     column = array("I", (1, 0x01020304))
     plain = column.tobytes()
     monkeypatch.setattr(sys, "byteorder", "big")
-    assert index_build._little_endian(column) == plain[3::-1] + plain[:3:-1]
+    assert index_build._aligned(column) == plain[3::-1] + plain[:3:-1]
     assert column.tobytes() == plain
     monkeypatch.undo()
     index = build(history(3))

@@ -8,6 +8,7 @@ from pack_samples import KINDS, history
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind
 from smartserver.store.pack import MAGIC, PackReader, PackWriter, decode_header, encode_header
+from transports.base import ReadFile
 from transports.memory import MemoryTransport
 
 
@@ -97,7 +98,7 @@ def test_reading_outside_of_the_segments_is_refused() -> None:
 def test_a_file_that_became_shorter_is_named() -> None:
     content = content_of(3)
 
-    class Shrunk:
+    class Shrunk(ReadFile):
         def __init__(self) -> None:
             self.length = len(content)
 
@@ -111,7 +112,7 @@ def test_a_file_that_became_shorter_is_named() -> None:
             pass
 
     file = Shrunk()
-    reader = PackReader(file, len(content), "packs/1.pack")  # type: ignore[arg-type]
+    reader = PackReader(file, len(content), "packs/1.pack")
     file.length = 100
     with pytest.raises(CorruptFile, match=r"packs/1.pack at byte 90: 10 bytes, expected 20: the file became shorter"):
         reader.read(90, 20)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from builders import GIT, History
@@ -56,7 +57,7 @@ class Case:
             return self.copies.get(key, [])
 
         listed = segment(b"r2", *entries, parents=(Parent(b"r0"),))
-        return SegmentProof(RULES, listed, self.ancestry.reach(2), copies, self.read_metas, self.cache)
+        return SegmentProof(RULES, listed, partial(self.ancestry.reaches_any, 2), copies, self.read_metas, self.cache)
 
     def read_metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """Blobs, where nothing else is said."""
@@ -223,7 +224,9 @@ class BzrCase(Case):
         entries = [Entry(r.kind, 0, r.key, r.meta, *tags.get(r.kind, (0, b"")), len(r.text), 9, b"") for r in records]
         listed = Segment(SECOND[0].key, SECOND_PARENTS, tuple(entries), 0, 0, ())
         rules = system_of("bzr 2a")
-        proof = SegmentProof(rules, listed, self.ancestry.reach(2), self.find, self.read_metas, self.cache)
+        proof = SegmentProof(
+            rules, listed, partial(self.ancestry.reaches_any, 2), self.find, self.read_metas, self.cache
+        )
         for each, record in zip(entries, records, strict=True):
             proof.add(each, record, None if proof.base(each) is None else old)
         own = next((record for record in records if (record.kind, record.key) == (REVISION, SECOND[0].key)), None)

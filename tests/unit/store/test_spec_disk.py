@@ -128,7 +128,7 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         for _, items, item, _ in rows
     ]
     counts = index_module._counts(bits, records, segments, parents, external, outside)
-    assert listed == [(count, part.width) for count, part in zip(counts, index_module._COLUMNS, strict=True)]
+    assert listed == [(count, part[1]) for count, part in zip(counts, index_module._COLUMNS, strict=True)]
     row = [cells[0] for cells in table_after("Indexes", "| bytes of a row | |")]
     assert [{"Q": "u64", "I": "u32", "B": "u8"}[form] for form in index_module.ROW.format[1:]] == row
     assert [row[0] for row in table_after("Indexes", "| table | |")] == ["ids", "external bases", "outside parents"]

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from builders import MAIN, Clock, History, Repeatable, push
 
-from smartserver.store import verify, verify_workers
+from smartserver.store import verify
 from smartserver.store.document import encode_root
 from smartserver.store.format import PACKS
 from smartserver.store.model import VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.verify_share import SegmentCheck, Share
-from smartserver.store.verify_workers import Job, Workers, shares_of
+from smartserver.store.verify_workers import Job, Message, Workers, shares_of
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
@@ -150,9 +150,9 @@ def worker(repository: PackRepository, tmp_path: Path) -> Iterator[subprocess.Po
         stdout=subprocess.PIPE,
     )
     root = encode_root(repository.snapshot().root)
-    job = msgspec.msgpack.encode(Job(str(tmp_path), root, [Share(0, 0, 3), Share(2, 1, 5)]))
+    job = msgspec.json.encode(Job(str(tmp_path), root, [Share(0, 0, 3), Share(2, 1, 5)]))
     assert process.stdin is not None
-    process.stdin.write(verify_workers._LENGTH.pack(len(job)) + job)
+    process.stdin.write(job + b"\n")
     process.stdin.flush()
     yield process
     process.kill()
@@ -167,9 +167,9 @@ def test_one_ends_with_its_parent(worker: subprocess.Popen[bytes], repository: P
     assert worker.stdin is not None
     snapshot = repository.snapshot()
     for share in (Share(0, 0, 3), Share(2, 1, 5)):
-        message = msgspec.msgpack.decode(verify_workers._frame(worker.stdout), type=verify_workers.Message)
+        message = msgspec.json.decode(worker.stdout.readline(), type=Message)
+        assert message.share == share
         assert message.found == SegmentCheck(snapshot).share(share, lambda read: None)
-        assert message.found is not None
         assert message.found.segments == share.stop - share.start
     os.kill(worker.pid, signal.SIGINT)  # What a terminal sends to all is for the parent.
     assert worker.poll() is None
