@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.server.site import Found
+from smartserver.server.site import Location
 from smartserver.store.format import LOG, PACKS, TABLES
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 
@@ -17,7 +17,7 @@ GONE = "is not there"
 NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
 
 
-def in_words(error: CodedError, found: Found | None, served: str) -> CodedError:
+def in_words(error: CodedError, found: Location | None, served: str) -> CodedError:
     """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
     `served`: what the folder that is served is called.
 
