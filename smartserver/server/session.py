@@ -102,7 +102,7 @@ class Session:
         self._discarded = 0
         """Bytes of a refused upload that came since its refusal."""
         self._refusal: CodedError | None = None
-        self.asked = False
+        self.had_request = False
         """Whether a request, or its first part, ever came."""
         self._leaving = False
         """Nothing more is to come, or to be taken: close after the last answer."""
@@ -303,7 +303,7 @@ class Session:
         request = self._requests.get(getattr(event, "id", 0))
         match event:
             case Request():
-                self.asked = True
+                self.had_request = True
                 self._owes(event)
                 if self._refusal is not None:
                     self.send(ErrorEvent(event.id, encode(Failure(fault(self._refusal)))))

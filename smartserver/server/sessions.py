@@ -12,6 +12,7 @@ from twisted.internet import defer
 from smartserver.errors import ServerBusy
 from smartserver.server.executor import Executor
 from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.patience import Patience
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from transports.errors import CodedError
@@ -60,22 +61,11 @@ class OpenConnection(Protocol):
     refusal: CodedError | None
     peer: str
     address: str
-    session: Session | None
+    session: Session
+    patience: Patience
 
-    @property
-    def draining(self) -> bool:
-        """Whether everything was said, and only the peer has not closed yet."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether a request ever came."""
-
-    @property
-    def idle_since(self) -> float | None:
-        """Since when it is used for nothing; None while it is."""
-
-    def let_go(self, reason: str) -> None:
-        """Take no new requests, and close within `Sessions.farewell`, whatever the peer does."""
+    def lose(self) -> None:
+        """Close it once everything is sent."""
 
 
 class _Seldom:
@@ -142,25 +132,38 @@ class Sessions:
         now = self.clock.seconds()
         if now < self._none_before:
             return False
-        idle = [(since, each) for each in self._counted if (since := each.idle_since) is not None]
+        idle = [(since, each) for each in self._counted if (since := each.patience.idle_since(now)) is not None]
         first = min((since for since, _ in idle), default=now)
         if first + IDLE_ENOUGH > now:
             self._none_before = first + IDLE_ENOUGH
             return False
-        enough = [(not each.draining, each.asked, since, each) for since, each in idle if since + IDLE_ENOUGH <= now]
-        *_, since, longest = min(enough, key=lambda found: found[:3])
-        self._counted.discard(longest)
+        since, longest = min(
+            ((since, each) for since, each in idle if since + IDLE_ENOUGH <= now),
+            key=lambda found: (found[1].patience.sent_all is None, found[1].session.had_request, found[0]),
+        )
         why = f"all {self.limits.connections} connections are in use, and this one was idle for {now - since:.0f} s"
         self._partings.say(f"{longest.peer}: let go: {why}")
-        longest.let_go(why)
+        self._evict(longest, why)
         return True
+
+    def _evict(self, one: OpenConnection, reason: str) -> None:
+        """Let it take no new requests, and close: somebody else needs its place.
+
+        A peer with a request has `farewell` to take what it has not yet, and to close. Others are owed nothing.
+        """
+        self._counted.discard(one)
+        one.patience.must_leave(self.clock.seconds())
+        if not one.patience.closing:
+            one.session.go_away(reason)
+        if one.patience.sent_all is not None or not one.session.had_request:
+            one.lose()
 
     @property
     def farewell(self) -> float:
         """Seconds one that was let go is open at most."""
         return min(FAREWELL, self.limits.idle)
 
-    def leaves(self, one: OpenConnection) -> None:
+    def release(self, one: OpenConnection) -> None:
         """A connection is let go because it asked nothing for too long: it has `farewell` to close, and no place."""
         self._counted.discard(one)
 
@@ -199,7 +202,7 @@ class Sessions:
         if force or not self.open:
             empty, self._empty = self._empty, None
             empty.callback(None)
-        elif not self._parting and all(each.draining for each in self.open):
+        elif not self._parting and all(each.patience.sent_all is not None for each in self.open):
             self._parting = True
             self.clock.callLater(PARTING, lambda: self.changed(force=True))
 
@@ -213,7 +216,7 @@ class Sessions:
     @property
     def busy(self) -> int:
         """Connections on which a request is open."""
-        return sum(each.session is not None and not each.session.idle for each in self.open)
+        return sum(not each.session.idle for each in self.open)
 
     def cut(self) -> None:
         """Having been told to stop, wait no longer."""
@@ -227,7 +230,6 @@ class Sessions:
         empty = self._empty = defer.Deferred[None]()
         self._parting = False
         for each in list(self.open):
-            if each.session is not None:
-                each.session.go_away(reason)
+            each.session.go_away(reason)
         self.changed()
         return empty

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from typing import Any
 from typing import Protocol as Interface
-from typing import cast
 
 from twisted.internet import protocol
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -40,14 +40,6 @@ SOCKET_OPTIONS = {
     "TCP_KEEPCNT": 6,
 }
 """Set where the system knows them."""
-
-
-class _TcpTransport(Interface):
-    """What is used of Twisted's TCP transport besides; its zope interfaces say nothing to a type checker."""
-
-    def setTcpNoDelay(self, enabled: bool) -> None: ...
-    def setTcpKeepAlive(self, enabled: bool) -> None: ...
-    def getHandle(self) -> socket.socket: ...
 
 
 class ListeningPort(Interface):
@@ -95,7 +87,7 @@ class TcpProtocol(SessionProtocol):
 
     def connectionMade(self) -> None:
         """Set the socket's options."""
-        connection = cast("_TcpTransport", self.transport)
+        connection: Any = self.transport
         connection.setTcpNoDelay(True)
         connection.setTcpKeepAlive(True)
         handle = connection.getHandle()
