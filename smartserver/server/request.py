@@ -295,7 +295,7 @@ class ServedRequest:
         return "a request" if self._context is None else self._context.header.description
 
     def _log(self, outcome: str) -> None:
-        peer, work = self._session.peer or "a client", self._work
+        peer, work = self._session.peer, self._work
         milliseconds = work.busy * 1000
         log.info("%s: %s: %s, %.1f ms%s", peer, self._description, outcome, milliseconds, _io(work.spent))
 
@@ -308,7 +308,7 @@ class ServedRequest:
             return
         why = str(error_from_wire(error.code, named(error)))
         why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
-        refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer or "a client", self._description, why)
+        refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 
     def _over(self) -> None:
         """The final answer is sent."""

@@ -169,8 +169,7 @@ class Site:
             InvalidPath: it cannot name a repository, or leads out of the root.
             NestedRepository: it lies inside another repository.
         """
-        name = jail.clean(path)
-        self._check_inside(path, name)
+        name = self._inside(path, jail.clean(path))
         found = self._look(name, seen)
         if not found.exists:
             self._check_around(path, name)
@@ -182,8 +181,7 @@ class Site:
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
         """
-        name = jail.clean(path)
-        self._check_inside(path, name)
+        name = self._inside(path, jail.clean(path))
         return self._first(jail.prefixes(name)) or Location(self._repository(name), False)
 
     def find_below(self, path: str) -> Location:
@@ -192,8 +190,7 @@ class Site:
         Raises:
             InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
         """
-        place = jail.place(path)
-        self._check_inside(path, place)
+        place = self._inside(path, jail.place(path))
         return self._first(jail.prefixes(place)) or Location(self._repository(jail.clean(path)), False)
 
     def files(self, path: str) -> JailedTransport:
@@ -281,9 +278,10 @@ class Site:
         except TransportError:
             return ()
 
-    def _check_inside(self, path: str, name: str) -> None:
+    def _inside(self, path: str, name: str) -> str:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
+        return name
 
     def _check_around(self, path: str, name: str) -> None:
         """Refuse a place in the folders of a repository, be it one that what is served lies in."""
