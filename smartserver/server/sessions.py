@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -68,7 +67,7 @@ class OpenConnection(Protocol):
         """Close it once everything is sent."""
 
 
-class _Seldom:
+class _RareLines:
     """Lines in the log of which one a minute is enough: a flood of connections is no flood of lines."""
 
     def __init__(self, clock: Clock) -> None:
@@ -101,26 +100,25 @@ class Sessions:
         self.clock = clock
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
-        self._of_address: Counter[str] = Counter()
-        self._refused: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
         """Those of which there may be only so many: neither refused nor let go."""
         self._none_before = 0.0
         """When to look again for somebody to let go: whoever was idle at the last look was not so for long enough."""
-        self._refusals = _Seldom(clock)
-        self._partings = _Seldom(clock)
+        self._refusal_lines = _RareLines(clock)
+        self._eviction_lines = _RareLines(clock)
         self._empty: defer.Deferred[None] | None = None
         self._parting = False
 
     def admit(self, peer: str, address: str) -> CodedError | None:
         """Why another connection is one too many; None where there is room, or room could be made."""
-        if address and self._of_address[address] >= self.limits.of_address:
+        of_address = sum(each.address == address and each.refusal is None for each in self.open)
+        if address and of_address >= self.limits.of_address:
             wrong = ServerBusy("connections from one address", self.limits.of_address)
         elif len(self._counted) >= self.limits.connections and not self._make_room():
             wrong = ServerBusy("connections", self.limits.connections)
         else:
             return None
-        self._refusals.say(f"{peer}: refused: {wrong}")
+        self._refusal_lines.say(f"{peer}: refused: {wrong}")
         return wrong
 
     def _make_room(self) -> bool:
@@ -142,7 +140,7 @@ class Sessions:
             key=lambda found: (found[1].patience.sent_all is None, found[1].session.had_request, found[0]),
         )
         why = f"all {self.limits.connections} connections are in use, and this one was idle for {now - since:.0f} s"
-        self._partings.say(f"{longest.peer}: let go: {why}")
+        self._eviction_lines.say(f"{longest.peer}: let go: {why}")
         self._evict(longest, why)
         return True
 
@@ -170,30 +168,18 @@ class Sessions:
     @property
     def may_refuse(self) -> bool:
         """Whether another connection that is one too many can be told so."""
-        return len(self._refused) < MAX_REFUSED
+        return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
         """A connection is there."""
         self.open.add(one)
-        if one.refusal is not None:
-            self._refused.add(one)
-            return
-        self._counted.add(one)
-        if one.address:
-            self._of_address[one.address] += 1
+        if one.refusal is None:
+            self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
         """A connection is gone."""
-        if one not in self.open:
-            return
         self.open.discard(one)
         self._counted.discard(one)
-        if one in self._refused:
-            self._refused.discard(one)
-        elif one.address:
-            self._of_address[one.address] -= 1
-            if not self._of_address[one.address]:
-                del self._of_address[one.address]
 
     def changed(self, *, force: bool = False) -> None:
         """A connection closed, or has nothing left to say; with `force`, wait for the others no longer."""

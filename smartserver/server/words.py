@@ -23,7 +23,7 @@ def in_words(error: CodedError, found: Location | None, served: str) -> CodedErr
 
     No repository: with what is there instead, or that the served folder itself is gone. A file a root names and that is
     gone: as the damage that is. Damage is logged, since a client can only be told of it. Other failures of
-    the store are logged with the refusal (`exchange`).
+    the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error
