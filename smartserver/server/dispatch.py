@@ -1,11 +1,11 @@
-"""A decoded request -> the outcome of each of its calls. No I/O of its own: it runs verbs on a transaction."""
+"""A request's payload -> its calls, all of them known and valid; and an error -> the fault that travels."""
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -17,21 +17,17 @@ from smartserver.errors import (
     InternalError,
     LimitExceeded,
     NoSuchRepository,
-    NotDone,
     RepositoryChanged,
-    RequestRefused,
     Unsupported,
 )
-from smartserver.server.access import Access
-from smartserver.store.allowance import Allowance
-from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Files, Permission, Result, ServerFacts
-from smartserver.verbs.fields import HERE
-from smartserver.verbs.here import with_branch
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect
 from smartserver.verbs.vfs import BringRequest
-from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_RESULTS
-from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, Status, raw
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS
+from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, decode_request, raw
 from transports.errors import CodedError, TransportError
+
+log = logging.getLogger("smartserver")
 
 ALWAYS = (
     AccessDenied,
@@ -49,12 +45,10 @@ store some of whose calls are banned, a client that is gone, or the limits of a 
 REQUEST_ID = 16
 """Bytes of a request's id."""
 
-_encoder = msgspec.msgpack.Encoder()
-
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request whose calls are all known and whose arguments are all valid."""
+class RequestHeader:
+    """A request without its body: its calls are all known and its arguments all valid."""
 
     message: Request
     calls: tuple[tuple[AnyVerb, Arguments], ...]
@@ -89,7 +83,7 @@ class Prepared:
         return f"{shown} on {path!r}" if path else shown
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """Nothing changes: the fault of the whole request, and the outcome of each call where they differ."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:
@@ -103,7 +97,20 @@ def fault(error: CodedError) -> Fault:
     return Fault(error.code, raw(error.wire_arguments()))
 
 
-def prepare(message: Request) -> Prepared:
+def read_header(payload: bytes, *, body: bool) -> RequestHeader | CodedError:
+    """The request in a payload, or why it is refused. `body`: what its frame says."""
+    try:
+        header = check_header(decode_request(payload))
+    except RemoteProtocolError as wrong:
+        return Unsupported("a request of this form", str(wrong))
+    except CodedError as wrong:
+        return wrong
+    if body != bool(header.flags & RequestFlag.BODY):
+        return Unsupported("the request flag BODY at odds with its frame", "the same of both")
+    return header
+
+
+def check_header(message: Request) -> RequestHeader:
     """Decode every call before anything is done.
 
     Raises:
@@ -133,10 +140,10 @@ def prepare(message: Request) -> Prepared:
             calls.append((verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
             raise Unsupported(f"these arguments of {call.verb}", str(wrong)) from None
-    prepared = Prepared(message, tuple(calls), flags)
-    if prepared.is_vfs:
-        _check_vfs(prepared)
-        return prepared
+    header = RequestHeader(message, tuple(calls), flags)
+    if header.is_vfs:
+        _check_vfs(header)
+        return header
     ups = sum(verb.body is Body.UP for verb, _ in calls)
     downs = sum(verb.body is Body.DOWN for verb, _ in calls)
     if ups > 1 or downs > 1:
@@ -147,25 +154,25 @@ def prepare(message: Request) -> Prepared:
     longs = [verb.name for verb, _ in calls if verb.long]
     if len(longs) > 1:
         raise Unsupported(f"{len(longs)} calls of {longs[0]} in one request", "one in a request")
-    if prepared.mutates and prepared.long:
+    if header.mutates and header.long:
         raise Unsupported("a verb that may take minutes in a request that changes something", "it in reads only")
-    if prepared.mutates and downs:
+    if header.mutates and downs:
         raise Unsupported("a body down in a request that changes something", "bodies down in reads only")
     # A check may leave the body away; one that none of its verbs takes, and so permits, would be held all the same.
     if bool(flags & RequestFlag.BODY) != bool(ups) and not (ups and flags & RequestFlag.CHECK_ONLY):
         raise Unsupported("the request flag BODY at odds with its calls", "BODY with a verb that takes one")
     if flags & RequestFlag.BULK and not flags & RequestFlag.BODY:
         raise Unsupported("the request flag BULK without BODY", "BULK with a body")
-    return prepared
+    return header
 
 
-def _check_vfs(prepared: Prepared) -> None:
+def _check_vfs(header: RequestHeader) -> None:
     """Check a request that has a file-level call.
 
     Raises:
-        Unsupported, LimitExceeded: as `prepare`.
+        Unsupported, LimitExceeded: as `check_header`.
     """
-    calls, flags = prepared.calls, prepared.flags
+    calls, flags = header.calls, header.flags
     others = [verb.name for verb, _ in calls if not verb.is_vfs]
     if others:
         (first, *_) = (verb.name for verb, _ in calls if verb.is_vfs)
@@ -174,217 +181,8 @@ def _check_vfs(prepared: Prepared) -> None:
         raise LimitExceeded("file-level calls in one request", len(calls), MAX_FILE_CALLS)
     if flags & ~RequestFlag.BODY:
         raise Unsupported(f"request flags {int(flags):#x} with file-level calls", "the flag BODY with those")
-    if bool(flags & RequestFlag.BODY) != bool(prepared.brought):
+    if bool(flags & RequestFlag.BODY) != bool(header.brought):
         raise Unsupported("the request flag BODY at odds with its calls", "BODY with a call whose content is in it")
-
-
-class NoRepository:
-    """The transaction of requests that concern the server alone: whatever is asked of it, there is no repository."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.exists = False
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NoSuchRepository(self.path)
-
-
-class Served(Protocol):
-    """The request whose calls are run (`server.asked.Asked`)."""
-
-    prepared: Prepared
-    access: Access
-    allowance: Allowance
-
-    @property
-    def facts(self) -> ServerFacts:
-        """What this server is."""
-
-    @property
-    def place(self) -> str:
-        """The path of the repository, be it there or to be made."""
-
-    @property
-    def may_create(self) -> bool:
-        """Whether the server makes repositories."""
-
-    def verify(self) -> VerifyReport:
-        """Check the whole repository."""
-
-    def pack(self) -> PackReport:
-        """Join the repository's packs."""
-
-    def listing(self, after: str, most: int) -> Sequence[Listed]:
-        """The repositories at or below the path."""
-
-
-class CallContext:
-    """What the verbs of one request share; implements `verbs.declare.Context`."""
-
-    def __init__(
-        self, transaction: Transaction, asked: Served, *, early: bool = False, files: Files | None = None
-    ) -> None:
-        """`early`: the body is still on its way."""
-        self._transaction = transaction
-        self._asked = asked
-        self._path = asked.prepared.message.path
-        self._below = bool(asked.prepared.flags & RequestFlag.BELOW)
-        self._branch: tuple[bytes, str] | None = None
-        self._early = early
-        self._files = files
-        self.results = 0
-        """Bytes of the results so far, of the one that is being made too."""
-        self.plan: PullPlan | ContentPlan | None = None
-
-    @property
-    def transaction(self) -> Transaction:
-        """The request's view of its repository."""
-        return self._transaction
-
-    @property
-    def server(self) -> ServerFacts:
-        """What this server is."""
-        return self._asked.facts
-
-    @property
-    def early(self) -> bool:
-        """Whether the body is still on its way."""
-        return self._early
-
-    @property
-    def path(self) -> str:
-        """The path the client named."""
-        return self._path
-
-    @property
-    def at(self) -> str:
-        """The longest prefix of the path that is a repository, one that this request makes included."""
-        return self._asked.place if self._transaction.exists else ""
-
-    @property
-    def branch(self) -> bytes:
-        """The ref that `.` stands for; empty without the flag BELOW."""
-        return self._named()[0]
-
-    @property
-    def inner(self) -> str:
-        """What of the path leads into that branch."""
-        return self._named()[1]
-
-    @property
-    def files(self) -> Files:
-        """The served files."""
-        assert self._files is not None  # Those who ask are in requests of VFS calls.
-        return self._files
-
-    def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
-        """Run a verb, the ref `.` in its arguments being the branch the path names.
-
-        Raises:
-            CodedError: what it declares.
-        """
-        self._asked.allowance()  # Which ends a request that nobody waits for.
-        if self._below:
-            arguments = with_branch(arguments, lambda: self.branch)
-        result: Result = verb.function(self, arguments)
-        return result
-
-    def gather(self, size: int) -> None:
-        """Count bytes of a result while it is made, so that one that is too long is never there whole.
-
-        Raises:
-            LimitExceeded: the results of the request are too long.
-        """
-        self.results += size
-        if self.results > MAX_RESULTS:
-            raise LimitExceeded("bytes of results of one request", self.results, MAX_RESULTS)
-
-    def _named(self) -> tuple[bytes, str]:
-        """The branch the path names and what is below that, looked up once: a read sees one state of the refs."""
-        if not self._below:
-            return b"", ""
-        if self._branch is None:
-            parts = self._path.strip("/")[len(self._asked.place) :].strip("/").split("/")
-            whole = "/".join(parts).encode() or HERE
-            self._branch = whole, ""
-            for count in () if self._asked.prepared.mutates else range(len(parts), -1, -1):
-                ref = "/".join(parts[:count]).encode() or HERE
-                if self._transaction.ref(ref) is not None:
-                    self._branch = ref, "/".join(parts[count:])
-                    break
-        return self._branch
-
-    def require(self, permission: Permission, ref: bytes = b"") -> None:
-        """Check one permission.
-
-        Raises:
-            AccessDenied: it is not given, or the repository would have to be made and the server makes none.
-        """
-        if permission is Permission.CREATE and not ref:
-            path = self._transaction.path
-            if not self._asked.may_create:
-                raise AccessDenied("create the repository", "this server makes none (`serve --no-create`)", path)
-            if not path:
-                # It would be around every other one there could ever be.
-                raise AccessDenied("create a repository", "it needs a name below the served folder")
-        self._asked.access.require(permission, ref)
-
-    def stream(self, plan: PullPlan | ContentPlan) -> None:
-        """Remember what to send after the reply."""
-        self.plan = plan
-
-    def verify(self) -> VerifyReport:
-        """Check the whole repository."""
-        return self._asked.verify()
-
-    def pack(self) -> PackReport:
-        """Join the repository's packs."""
-        return self._asked.pack()
-
-    def listing(self, after: str, most: int) -> Sequence[Listed]:
-        """The repositories at or below the path."""
-        return self._asked.listing(after, most)
-
-
-def decide(prepared: Prepared, context: CallContext) -> list[Outcome]:
-    """Run the calls in order and give the outcome of each.
-
-    Raises:
-        Refused: the request changes nothing: a call without a verdict of its own was refused, or one of an atomic
-            request, or all of them.
-    """
-    outcomes: list[Outcome] = []
-    refusals: list[CodedError] = []
-    judged = 0
-    for verb, arguments in prepared.calls:
-        before = context.results
-        try:
-            context.require(verb.permission)
-            result = context.run(verb, arguments)
-        except CodedError as error:
-            checked = declared(verb, error)
-            if not verb.own_verdict or isinstance(error, Cancelled):
-                raise Refused(checked) from error
-            refusals.append(checked)
-            outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
-        else:
-            encoded = _encoder.encode(result)
-            context.results = before  # What was gathered on the way is in it.
-            try:
-                context.gather(len(encoded))
-            except LimitExceeded as error:
-                raise Refused(error) from error
-            outcomes.append(Outcome(Status.DONE, msgspec.Raw(encoded)))
-        judged += verb.own_verdict
-    if refusals and (prepared.flags & RequestFlag.ATOMIC or len(refusals) == judged):
-        if len(prepared.calls) == 1:
-            raise Refused(refusals[0])
-        undone = [
-            outcome if outcome.status == Status.REFUSED else Outcome(Status.NOT_DONE, fault=fault(NotDone()))
-            for outcome in outcomes
-        ]
-        raise Refused(RequestRefused(), undone)
-    return outcomes
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:
@@ -398,8 +196,8 @@ class UndeclaredError(Exception):
     """A verb raised a coded error it does not list: fails in tests, is `internal` in production."""
 
 
-def internal(error: Exception, log: Callable[[str, Exception], None]) -> InternalError:
+def internal(error: Exception) -> InternalError:
     """What a client is told of a bug: a reference to what the log says."""
     reference = uuid.uuid4().hex[:12]
-    log(reference, error)
+    log.error("internal error %s", reference, exc_info=error)
     return InternalError(reference)

@@ -25,16 +25,7 @@ def clean(path: str) -> str:
     Raises:
         InvalidPath: it cannot name a repository.
     """
-    if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
-        raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
-    inner = path.strip("/")
-    if not inner:
-        return ""
-    for part in inner.split("/"):
-        why = _objection(part)
-        if why:
-            raise InvalidPath(_shown(path), why)
-    return inner
+    return "/".join(_parts(path, below=False))
 
 
 def is_name(part: str) -> bool:
@@ -48,15 +39,24 @@ def place(path: str) -> str:
     Raises:
         InvalidPath: it could not name a file in a branch either.
     """
+    return "/".join(itertools.takewhile(lambda part: not _objection(part), _parts(path, below=True)))
+
+
+def _parts(path: str, *, below: bool) -> list[str]:
+    """The parts of a path, each of which may be one; none for the root itself. `below`: of what is below a repository.
+
+    Raises:
+        InvalidPath: it is too long, or there is an objection to a part.
+    """
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
         raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
     inner = path.strip("/")
     parts = inner.split("/") if inner else []
     for part in parts:
-        why = _objection(part, below=True)
+        why = _objection(part, below=below)
         if why:
             raise InvalidPath(_shown(path), why)
-    return "/".join(itertools.takewhile(lambda part: not _objection(part), parts))
+    return parts
 
 
 def file(path: str) -> str:
@@ -81,9 +81,8 @@ def is_file_name(part: str) -> bool:
 
 def is_hidden(path: str) -> bool:
     """Whether all that keeps it from being a file's path is that a part begins with a dot."""
-    return all(not _objection(part, below=True) for part in path.split("/")) and any(
-        part.startswith(".") for part in path.split("/")
-    )
+    parts = path.split("/")
+    return not any(_objection(part, below=True) for part in parts) and any(part.startswith(".") for part in parts)
 
 
 def _shown(text: str) -> str:

@@ -12,14 +12,17 @@ it would have everybody, the next client too, take a folder for what it is not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from smartserver.errors import CorruptFile, InvalidPath, Unsupported, place
 from smartserver.server import jail
 from smartserver.store.format import FORMAT, MADE_BESIDE, Discipline, parse_format
 from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
+
+T = TypeVar("T")
 
 FORMAT_BYTES = 512
 """What is read of a file that may be a repository's format, which has up to 256 bytes: one with more is none."""
@@ -47,12 +50,10 @@ class JailedTransport(Transport):
     # -- reads
 
     def get(self, path: str) -> bytes:
-        with _named(path):
-            return self._root.get(self._seen(path))
+        return self._call(self._root.get, self._seen, path)
 
     def open_read(self, path: str) -> ReadFile:
-        with _named(path):
-            return self._root.open_read(self._seen(path))
+        return self._call(self._root.open_read, self._seen, path)
 
     def list_directory(self, path: str) -> list[str]:
         """The names in a folder that a path may have."""
@@ -60,22 +61,18 @@ class JailedTransport(Transport):
             return [name for name in self._root.list_directory(self._seen(path)) if jail.is_file_name(name)]
 
     def stat(self, path: str) -> Stat:
-        with _named(path):
-            return self._root.stat(self._seen(path))
+        return self._call(self._root.stat, self._seen, path)
 
     def sync_directory(self, path: str) -> None:
-        with _named(path):
-            self._root.sync_directory(self._seen(path))
+        self._call(self._root.sync_directory, self._seen, path)
 
     # -- changes
 
     def create(self, path: str) -> WriteFile:
-        with _named(path):
-            return self._root.create(self._written(path))
+        return self._call(self._root.create, self._written, path)
 
     def append(self, path: str) -> WriteFile:
-        with _named(path):
-            return self._root.append(self._written(path))
+        return self._call(self._root.append, self._written, path)
 
     def rename(self, source: str, target: str) -> None:
         with _named(source):
@@ -92,16 +89,13 @@ class JailedTransport(Transport):
                 raise
 
     def delete(self, path: str) -> None:
-        with _named(path):
-            self._root.delete(self._changed(path))
+        self._call(self._root.delete, self._changed, path)
 
     def make_directory(self, path: str) -> None:
-        with _named(path):
-            self._root.make_directory(self._written(path))
+        self._call(self._root.make_directory, self._written, path)
 
     def remove_directory(self, path: str) -> None:
-        with _named(path):
-            self._root.remove_directory(self._changed(path))
+        self._call(self._root.remove_directory, self._changed, path)
 
     def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
         raise NotSupported("lock")
@@ -110,6 +104,10 @@ class JailedTransport(Transport):
         raise NotSupported("lock")
 
     # -- the jail
+
+    def _call(self, call: Callable[[str], T], place: Callable[[str], str], path: str) -> T:
+        with _named(path):
+            return call(place(path))
 
     def _full(self, path: str) -> str:
         return "/".join(filter(None, (self._base, jail.file(path))))

@@ -1,4 +1,5 @@
-"""How long a peer may keep the server waiting. Pure: it is told the time and what happens, and says what to do.
+"""How long a peer may keep the server waiting. It has no clock and does no I/O: it is told the time and what happens,
+and tells the session what to do.
 
 Only idleness is timed, never a total, and only while the peer is the one to act: it owes the rest of a request, takes
 nothing of its answers, has not closed after all was sent, or holds a connection for a request to come. While the server
@@ -7,10 +8,11 @@ works for it, a peer may be silent for as long as that takes.
 
 from __future__ import annotations
 
-import enum
-from typing import Protocol
+from collections.abc import Callable
 
-from smartserver.wire.limits import DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
+from smartserver.server.outbox import Outbox
+from smartserver.server.session import Session
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
 PROBE_INTERVAL = 1.0
 """Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks
@@ -20,55 +22,25 @@ TICKS = 4
 """How often the time a peer is given is looked at before it is over."""
 
 
-class Action(enum.Enum):
-    """What a connection is to do now."""
-
-    WAIT = "wait"
-    PING = "ping"
-    ABORT = "abort"
-    """Close at once: the peer takes nothing."""
-    DROP = "drop"
-    """Say why, and close: the rest of a request does not come."""
-    REFUSE_REST = "refuse the rest"
-    """Finish what is open, and close: a refused upload still comes."""
-    GO_AWAY = "go away"
-    """Take no new requests, and close within `farewell`."""
-    END = "end"
-    """Close: the peer had its time to read what was sent, and to close too."""
-
-
-class Requests(Protocol):
-    """What the connection's requests wait for; `server.session.Session` has it."""
-
-    asked: bool
-
-    @property
-    def idle(self) -> bool:
-        """Whether no request is open."""
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether no request is open or on its way."""
-
-    @property
-    def awaiting(self) -> bool:
-        """Whether the client owes the rest of a request or of a frame, and this side reads."""
-
-    @property
-    def pinging(self) -> bool:
-        """Whether this side gives and asks for signs of life."""
-
-    @property
-    def discarding(self) -> int:
-        """The refused request whose upload still comes; 0 where there is none."""
-
-
 class Patience:
     """The times of one connection."""
 
-    def __init__(self, idle: float, farewell: float, *, refused: bool = False) -> None:
-        """`idle`: seconds a peer in the middle of something may do nothing; `farewell`: seconds one that was told to
-        leave is open at most; `refused`: whether the connection was one too many."""
+    def __init__(
+        self,
+        session: Session,
+        outbox: Outbox,
+        unacknowledged: Callable[[], int],
+        *,
+        idle: float,
+        farewell: float,
+        refused: bool = False,
+    ) -> None:
+        """`unacknowledged`: counts the bytes the peer has not taken of those that were handed to the carrier. `idle`:
+        seconds a peer in the middle of something may do nothing; `farewell`: seconds one that was told to leave is open
+        at most; `refused`: whether the connection was one too many."""
+        self._session = session
+        self._outbox = outbox
+        self._unacknowledged = unacknowledged
         self._idle = idle
         self._farewell = farewell
         self._refused = refused
@@ -78,6 +50,8 @@ class Patience:
         """Whether the peer sends no more."""
         self.sent_all: float | None = None
         """When the last byte was sent and this direction closed."""
+        self._drained = 0
+        """Bytes that came while it is closing, which nobody reads."""
         self._heard = 0.0
         """When the peer last sent something, or took something that had to wait."""
         self._spoke = 0.0
@@ -97,47 +71,35 @@ class Patience:
 
     # -- what happens
 
-    def begins(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """The connection is open."""
         self._heard = self._moved = self._spoke = self._used = now
 
-    def hears(self, now: float, *, of_request: bool = False) -> None:
-        """Bytes came, or could not be heard until now; `of_request`: of one that is not whole."""
+    def note_received(self, now: float, size: int = 0) -> None:
+        """Bytes came; or (none) could not be received until now."""
         self._heard = now
-        if of_request:
+        if self.closing:
+            self._drained += size
+        elif size and self._session.receiving:
             self._used = now
 
-    def speaks(self, now: float, *, for_request: bool, full: bool) -> None:
-        """Something is sent; `full`: it has to wait for the peer."""
+    def note_written(self, now: float) -> None:
+        """Something is sent, or has to wait for the peer."""
         self._spoke = now
-        if for_request:
+        if not self._session.idle:  # The last that is written of a request ends it.
             self._used = now
-        if not full:
+        if not self._outbox.full:
             self._moved = now
 
-    def hands_over(self, size: int) -> None:
+    def note_handed(self, size: int) -> None:
         """The carrier gets bytes to send."""
         self._handed += size
 
-    def is_taken(self, now: float, *, asked: bool) -> None:
-        """The peer took something; `asked`: it made a request before."""
+    def note_taken(self, now: float) -> None:
+        """The peer took something."""
         self._heard = self._moved = now
-        if asked:
+        if self._session.had_request:
             self._used = now
-
-    def leaves_untaken(self, now: float, left: int, *, asked: bool) -> None:
-        """So many bytes are not taken. It shows whether the peer took any since the last look, be it one byte: no least
-        rate is asked of it. Of what was handed over since then it may have taken all long ago; where some is left, it
-        is taking it.
-        """
-        if left < self._untaken or 0 < left < self._untaken + self._handed:
-            self.is_taken(now, asked=asked)
-        self._untaken, self._handed = left, 0
-
-    @property
-    def may_have_taken(self) -> bool:
-        """Whether anything was there to be taken at the last look, or since."""
-        return bool(self._untaken or self._handed)
 
     def must_leave(self, now: float) -> None:
         """The peer was told to leave."""
@@ -146,33 +108,49 @@ class Patience:
     # -- what to do
 
     @property
-    def idle_since(self) -> float:
-        """Since when it is used for nothing, where it is not used: from its last request and the last that was taken of
-        an answer. Whoever never asked anything is idle from the beginning, whatever else he sends and takes."""
+    def leaving(self) -> bool:
+        """Whether the peer was told to leave, so that somebody else has its place."""
+        return self._leave_by is not None
+
+    @property
+    def has_drained(self) -> bool:
+        """Whether one that is closing had its bytes."""
+        return self._drained > DRAIN_BYTES
+
+    def idle_since(self, now: float) -> float | None:
+        """Since when it is used for nothing: no request is open or on its way, or everything was said. None while it is
+        used. It was from its last request, and the last that was taken of an answer; a peer without a request is idle
+        from the beginning, whatever else it sends and takes."""
+        session = self._session
+        rests = session.at_rest and not (self._outbox and session.had_request)
+        if not (self.sent_all is not None if self.closing else rests):
+            return None
+        self._measure(now)
         return max(self._used, self.sent_all or self._used)
 
-    def look(self, now: float, requests: Requests, *, full: bool) -> tuple[Action, str]:
-        """What to do now, and why; `full`: the peer is to take something before more is sent."""
+    def look(self, now: float) -> bool:
+        """Tell the session what to do now; whether the peer had its time to read what was sent, and to close too."""
+        self._measure(now)
         if self.closing:
-            return (Action.END if self._is_over(now) else Action.WAIT), ""
-        silent, action, why = now - self._heard, Action.WAIT, ""
-        if full and now - self._moved >= self._idle:
-            action, why = Action.ABORT, f"it took nothing of its answer for {now - self._moved:.0f} s"
-        elif requests.awaiting and silent >= self._idle:
-            action, why = Action.DROP, f"nothing of the rest of a request came for {silent:.0f} s"
-        elif requests.discarding:
-            number, since = self._discarding
-            if requests.discarding == number and now - since >= DRAIN_SECONDS:
-                action, why = Action.REFUSE_REST, f"it still came {now - since:.0f} s after that"
-        elif requests.idle and min(silent, now - self._spoke) >= (keep := self._keep(requests)):
-            action, why = Action.GO_AWAY, f"no request for {keep:.0f} s"
+            return self._is_over(now)
+        session, silent = self._session, now - self._heard
+        number, since = self._discarding
+        if session.discarding != number:
+            self._discarding = (session.discarding, now)
+        if self._outbox.full and now - self._moved >= self._idle:
+            session.abort(f"it took nothing of its answer for {now - self._moved:.0f} s")
+        elif session.awaiting and silent >= self._idle:
+            session.drop(f"nothing of the rest of a request came for {silent:.0f} s")
+        elif session.discarding:
+            if session.discarding == number and now - since >= DRAIN_SECONDS:
+                session.discard_no_more(f"it still came {now - since:.0f} s after that")
+        elif session.idle and min(silent, now - self._spoke) >= self._keep:
             self.must_leave(now)
-        elif requests.pinging and min(silent, now - self._pinged) >= self._ping_interval:
-            action = Action.PING
+            session.go_away(f"no request for {self._keep:.0f} s")
+        elif session.pinging and min(silent, now - self._pinged) >= self._ping_interval:
             self._pinged = now
-        if requests.discarding != self._discarding[0]:
-            self._discarding = (requests.discarding, now)
-        return action, why
+            session.ping()
+        return False
 
     def next_look(self, now: float) -> float:
         """Seconds until it is to be looked at again."""
@@ -194,8 +172,21 @@ class Patience:
     def _ping_interval(self) -> float:
         return PROBE_INTERVAL if self.read_ended else PING_INTERVAL
 
-    def _keep(self, requests: Requests) -> float:
+    @property
+    def _keep(self) -> float:
         """Seconds a connection is kept without a request: who has never made one holds none for later."""
         if self._refused:
             return DRAIN_SECONDS
-        return KEEP_IDLE if requests.asked else min(KEEP_IDLE, self._idle)
+        return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)
+
+    def _measure(self, now: float) -> None:
+        """Look at how many bytes are not taken, unless nothing was there to be taken. It shows whether the peer took
+        any since the last look, be it one byte: no least rate is asked of it. Of what was handed over since then it
+        may have taken all long ago; where some is left, it is taking it.
+        """
+        if not self._untaken and not self._handed:
+            return
+        left = self._unacknowledged()
+        if left < self._untaken or 0 < left < self._untaken + self._handed:
+            self.note_taken(now)
+        self._untaken, self._handed = left, 0

@@ -10,29 +10,23 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
-
-from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, Unsupported, error_from_wire
+from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, error_from_wire
 from smartserver.server.access import Access
-from smartserver.server.asked import Asked
-from smartserver.server.dispatch import Prepared, fault, internal, prepare
+from smartserver.server.context import RequestContext
+from smartserver.server.dispatch import RequestHeader, fault, read_header
 from smartserver.server.executor import Executor, Lane
 from smartserver.server.fair import Client
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
-from smartserver.server.tidying import tidy_later
 from smartserver.server.vfs import VfsWork
-from smartserver.server.work import Answer, RequestWork, log_bug
-from smartserver.wire.errors import RemoteProtocolError
+from smartserver.server.work import Answer, RequestWork, Step, Work
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
-from smartserver.wire.messages import Counters, Failure, RequestFlag, decode_request, encode, named
+from smartserver.wire.messages import Failure, RequestFlag, named
 from transports.decorators.counted import Counts
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
@@ -57,7 +51,7 @@ CALL_COST = 1024
 """Bytes that each of its calls takes: the shortest takes 900."""
 
 
-class Connected(Protocol):
+class RequestOwner(Protocol):
     """What a request needs of its connection."""
 
     site: Site
@@ -87,50 +81,25 @@ class Connected(Protocol):
         """The request has its final answer, and nothing is done for it any more."""
 
 
-Work = RequestWork | VfsWork
-
-
-class Step(NamedTuple):
-    """What is done in the executor: `of_work`, left out once the request is over, or `apart`. `then` gets what
-    that gave, unless it was an answer, on the thread that moves the bytes."""
-
-    lane: Lane
-    of_work: Callable[[Work], object] | None = None
-    """What it raises is a refusal."""
-    apart: Callable[[], object] | None = None
-    then: Callable[[object], None] = lambda _: None
-    size: int = 0
-    """Bytes of the body that it takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """An answer as it is sent. The largest takes a tenth of a second to encode, so the step that gave it does that."""
-
-    answer: Answer
-    payload: bytes
-
-
 class ServedRequest:
     """One request, from its first frame to its final answer."""
 
-    def __init__(self, session: Connected, request_id: int) -> None:
+    def __init__(self, session: RequestOwner, request_id: int) -> None:
         self.id = request_id
         self._session = session
         self._payload: list[bytes] = []
-        self._held = 0
-        """Bytes of its payload that are in the backlog."""
         self._size = 0
-        self._work: Work | None = None
-        self._answer: Answer | None = None
-        self._answered = False
-        self._lost = False
-        self._reading = False
-        self._busy = 0.0
-        self._spent = Counts()
+        """Bytes of its payload so far."""
+        self._held = 0
+        """Bytes of it that are in the backlog."""
+        self._context: RequestContext | None = None
+        """None until it is decoded."""
         self._ended = False
-        self._settled = False
-        self._first: Reply | None = None
+        """Whether its body is whole."""
+        self._answer: Answer | None = None
+        """The answer whose body is to be sent."""
+        self._reading = False
+        """Whether a piece of that is on its way."""
         self._steps: deque[Step] = deque()
         self._step: Step | None = None
         """The one that runs."""
@@ -139,6 +108,7 @@ class ServedRequest:
         # collection. One push in fifty then took 25 ms longer.
         here = weakref.ref(self)
         self._progress = RequestProgress(session.site, lambda told: session.executor.soon(lambda: _tell(here(), told)))
+        self._work = Work(session.site, self._progress)
 
     # -- from the session
 
@@ -156,7 +126,7 @@ class ServedRequest:
         payload = b"".join(self._payload)
         self._payload.clear()
         self._hold(len(payload))
-        decode = partial(_decoded, payload, event.body)
+        decode = partial(read_header, payload, body=event.body)
         if len(payload) < LARGE_REQUEST:
             self._begin(decode())
         else:
@@ -174,60 +144,62 @@ class ServedRequest:
         if change:
             self._session.backlog(change)
 
-    def _begin(self, prepared: object) -> None:
-        if self._answered:  # Cancelled while it was decoded.
+    def _begin(self, header: object) -> None:
+        """Begin the work of a decoded request, or refuse it."""
+        if self._work.is_over:  # Cancelled while it was decoded.
             return
-        if isinstance(prepared, Prepared):
-            prepared = self._session.site.banned(prepared.message.path, prepared.calls) or prepared
-        if isinstance(prepared, CodedError):
-            self._refuse(prepared)
+        if isinstance(header, RequestHeader):
+            header = self._session.site.banned(header.message.path, header.calls) or header
+        if isinstance(header, CodedError):
+            self._refuse(header)
             return
-        assert isinstance(prepared, Prepared)  # As `_decoded` gives nothing else.
-        body = bool(prepared.flags & RequestFlag.BODY)
-        self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(prepared.calls))
-        asked = Asked(self._session.site, self._session.access, prepared, self._progress.tell)
-        asked.allowance.came(self._size)
-        self._work = VfsWork(asked, self._session.open_files) if prepared.is_vfs else RequestWork(asked)
-        self._progress.names_phases = prepared.long
+        assert isinstance(header, RequestHeader)  # As `read_header` gives nothing else.
+        body = bool(header.flags & RequestFlag.BODY)
+        self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(header.calls))
+        context = RequestContext(self._session.site, self._session.access, header, self._progress.tell)
+        context.allowance.came(self._size)
+        self._context = context
+        self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
+        self._progress.names_phases = header.long
         if not body:
-            self._do(Step(_lane_of(prepared), lambda work: work.answer()))
+            self._do(Step(_lane_of(header), lambda steps: steps.answer()))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
-        self._do(Step(Lane.BODY, lambda work: work.take(chunk), size=len(chunk)))
+        self._do(Step(Lane.BODY, lambda steps: steps.take(chunk), size=len(chunk)))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
         self._ended = True
         self._progress.ended()
-        self._do(Step(Lane.COMMIT, lambda work: work.finish(segments, size)))
+        self._do(Step(Lane.COMMIT, lambda steps: steps.finish(segments, size)))
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
-        work = self._work
-        if work is not None:
-            work.cancel()
-        if self._answer is not None and self._answer.body is not None:
+        context, work = self._context, self._work
+        if context is not None:
+            context.allowance.cancelled = True
+        if self._answer is not None or work.is_over:
             self._refuse(Cancelled())
-        elif self._answered:
-            pass
-        elif work is None or not work.mutates:  # It is not even whole, or whatever it still finds changes nothing.
+        elif context is None or not context.header.mutates:
+            # It is not even whole, or whatever it still finds changes nothing.
             self._refuse(Cancelled())
-            self._work = None  # While it waits for a thread it holds nothing.
-        elif not self._ended:
-            self._do(Step(Lane.QUICK, apart=work.abandon, then=lambda _: self._refuse(Cancelled())))
+            work.steps = self._context = None  # While it waits for a thread it holds nothing.
+        elif work.steps is not None and not self._ended:
+            self._do(Step(Lane.QUICK, apart=work.steps.abandon, then=lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
         """The connection is gone."""
-        self._lost = True
+        self._work.is_over = True
         self._answer = None  # And with it the files of its body.
         self._payload.clear()
         self._steps.clear()
-        if self._work is not None:
-            self._work.cancel()
-            self._do(Step(Lane.QUICK, apart=self._work.abandon))
+        if self._context is not None:
+            self._context.allowance.cancelled = True
+        if self._work.steps is not None:
+            self._do(Step(Lane.QUICK, apart=self._work.steps.abandon))
         else:
             self._settle()
 
@@ -243,98 +215,55 @@ class ServedRequest:
         try:
             while self._steps and self._step is None:
                 self._step = self._steps.popleft()
-                self._session.executor.run(self._run, self._ran, self._step.lane, self._session.client)
+                work = partial(self._work.run, self._step)
+                self._session.executor.run(work, self._ran, self._step.lane, self._session.client)
         finally:
             self._advancing = False
         self._settle()
 
-    def _run(self) -> object:
-        """Do the step, in the executor; what it gave."""
-        step, work, site = self._step, self._work, self._session.site
-        assert step is not None  # It runs.
-        if step.of_work is not None and (work is None or self._is_over):
-            return None
-        start, before = site.clock(), site.spent
-        self._progress.began(start)
-        try:
-            try:
-                result = step.of_work(work) if work is not None and step.of_work is not None else _call(step.apart)
-            except Exception as wrong:  # The boundary of a request: nothing a peer sends may end the server.
-                if work is None or step.of_work is None:
-                    raise
-                result = work.refusal(wrong)
-            finally:
-                self._busy += site.clock() - start
-                self._spent += site.spent - before
-            return Encoded(result, self._encoded(result)) if isinstance(result, Answer) else result
-        except Exception as wrong:  # A step that is never reported would leave its client without an answer.
-            return internal(wrong, log_bug)
-
     def _ran(self, result: object) -> None:
         step, self._step = self._step, None
-        if step is not None and not self._lost:
-            if step.size:
-                self._session.backlog(-step.size)
-                self._progress.checked(step.size)
-            if isinstance(result, Encoded):
-                self._reply(result.answer, result.payload)
-            elif isinstance(result, InternalError):
-                self._refuse(result)
-            else:
-                step.then(result)
+        assert step is not None  # It ran.
+        if step.size:
+            self._session.backlog(-step.size)
+            self._progress.checked(step.size)
+        if isinstance(result, Answer):
+            self._reply(result)
+        elif isinstance(result, InternalError):
+            self._refuse(result)
+        else:
+            step.then(result)
         del step  # It may hold a chunk.
         self._do()
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether the final answer is sent, or nobody is there to get one."""
-        return self._lost or (self._answered and self._answer is None)
 
     # -- answering
 
     def _refuse(self, error: CodedError) -> None:
-        answer = Answer(Failure(fault(error)))
-        self._reply(answer, self._encoded(answer))
+        self._reply(self._work.encoded(Answer(Failure(fault(error)))))
 
-    def _encoded(self, answer: Answer) -> bytes:
-        spent = self._spent
-        counters = Counters(
-            int(self._busy * 1e6),
-            spent.files_opened,
-            spent.reads,
-            spent.bytes_read,
-            spent.bytes_written,
-            spent.syncs,
-        )
-        return encode(msgspec.structs.replace(answer.message, counters=counters))
-
-    def _reply(self, answer: Answer, payload: bytes) -> None:
-        if self._is_over:
+    def _reply(self, answer: Answer) -> None:
+        if self._work.is_over:
             return
-        self._answered = True
         if isinstance(answer.message, Failure):
-            self._answer = None
-            self._session.send(Error(self.id, payload))
+            self._session.send(Error(self.id, answer.payload))
             self._log_refusal(answer.message)
             self._over()
-            return
-        if answer.body is None:
+        elif answer.body is None:
             self._log("answered")
-            self._session.send(Reply(self.id, payload))
+            self._session.send(Reply(self.id, answer.payload))
             self._over()
-            if answer.changed is not None:
-                tidy_later(self._session.site, self._session.executor, answer.changed)
-            return
-        if self._is_at_rest:
-            self._hold(0)
-        self._answer = answer
-        self._first = Reply(self.id, payload, body=True)
-        self._session.want_body(self)
+            if answer.changed is not None and self._session.site.tidies:
+                self._session.site.upkeep.tidy_later(self._session.executor, answer.changed)
+        else:
+            if self._is_at_rest:
+                self._hold(0)
+            self._answer = answer
+            self._session.want_body(self)
 
     def start_body(self) -> None:
         """It is this answer's turn to send its body."""
-        assert self._first is not None  # It queued for its turn with this in hand.
-        self._session.send(self._first)
+        assert self._answer is not None  # It queued for its turn with this in hand.
+        self._session.send(Reply(self.id, self._answer.payload, body=True))
         self.pump()
 
     def pump(self) -> None:
@@ -350,45 +279,47 @@ class ServedRequest:
         """Send a piece of the body; an empty one ends it. A store that fails half-way is said by ERROR: the whole
         segments before it stand."""
         self._reading = False
-        answer = self._answer
-        if answer is None or answer.body is None or not isinstance(piece, bytes):
+        body = None if self._answer is None else self._answer.body
+        if body is None or not isinstance(piece, bytes):
             return
         if piece:
             self._session.send(Body(self.id, piece))
             self.pump()
             return
-        self._session.send(End(self.id, answer.body.segments, answer.body.size))
-        self._answer = None
+        self._session.send(End(self.id, body.segments, body.size))
         self._log("answered")
         self._over()
 
+    @property
+    def _description(self) -> str:
+        return "a request" if self._context is None else self._context.header.description
+
     def _log(self, outcome: str) -> None:
-        work, spent = self._work, self._spent
-        what = work.description if work is not None else "a request"
-        log.info(
-            "%s: %s: %s, %.1f ms%s", self._session.peer or "a client", what, outcome, self._busy * 1000, _io(spent)
-        )
+        peer, work = self._session.peer, self._work
+        milliseconds = work.busy * 1000
+        log.info("%s: %s: %s, %.1f ms%s", peer, self._description, outcome, milliseconds, _io(work.spent))
 
     def _log_refusal(self, refusal: Failure) -> None:
         """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which
         is what a log bounds: one refused client hides no full disk."""
-        error, work = refusal.fault, self._work
+        error = refusal.fault
         self._log(error.code)
         if error.code not in FOR_ADMINISTRATORS:
             return
-        what = work.description if work is not None else "a request"
         why = str(error_from_wire(error.code, named(error)))
         why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
-        refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer or "a client", what, why)
+        refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 
     def _over(self) -> None:
+        """The final answer is sent."""
+        self._answer = None
+        self._work.is_over = True
         self._session.finished(self)
         self._settle()
 
     def _settle(self) -> None:
         """Count no more, once the request is over and no step of it runs or waits."""
-        if self._is_over and self._is_at_rest and not self._settled:
-            self._settled = True
+        if self._work.is_over and self._is_at_rest:
             self._hold(0)
             self._session.ended(self)
 
@@ -398,40 +329,23 @@ class ServedRequest:
         return self._step is None and not self._steps
 
     def tell(self, progress: bytes) -> None:
-        """Say how far it is, unless it is over."""
-        if not self._answered and not self._lost:
+        """Say how far it is, unless it is answered."""
+        if self._answer is None and not self._work.is_over:
             self._session.send(Progress(self.id, progress))
 
 
-def _lane_of(prepared: Prepared) -> Lane:
+def _lane_of(header: RequestHeader) -> Lane:
     """Where a request without a body is carried out."""
-    if prepared.long:
+    if header.long:
         return Lane.LONG
-    if prepared.mutates:
+    if header.mutates:
         return Lane.COMMIT
-    return Lane.CONTENT if len(prepared.calls) > MANY_CALLS else Lane.QUICK
+    return Lane.CONTENT if len(header.calls) > MANY_CALLS else Lane.QUICK
 
 
 def _tell(request: ServedRequest | None, progress: bytes) -> None:
     if request is not None:
         request.tell(progress)
-
-
-def _call(do: Callable[[], object] | None) -> object:
-    return None if do is None else do()
-
-
-def _decoded(payload: bytes, body: bool) -> Prepared | CodedError:
-    """The request in a payload, or why it is refused. `body`: what its frame says."""
-    try:
-        prepared = prepare(decode_request(payload))
-    except RemoteProtocolError as wrong:
-        return Unsupported("a request of this form", str(wrong))
-    except CodedError as wrong:
-        return wrong
-    if body != bool(prepared.flags & RequestFlag.BODY):
-        return Unsupported("the request flag BODY at odds with its frame", "the same of both")
-    return prepared
 
 
 def _io(spent: Counts) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from smartserver.server.access import Access
@@ -16,22 +17,9 @@ from smartserver.server.fair import Client
 from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
 from smartserver.server.request import ServedRequest
 from smartserver.server.site import Site
+from smartserver.wire import events
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import (
-    Body,
-    Cancel,
-    End,
-    Event,
-    GoAway,
-    PeerClosed,
-    Ping,
-    Pong,
-    Progress,
-    Request,
-    VersionMismatch,
-)
-from smartserver.wire.events import Error as ErrorEvent
 from smartserver.wire.limits import DRAIN_BYTES, MAX_MESSAGE, MAX_REASON, UNREAD_BYTES
 from smartserver.wire.messages import Failure, encode
 from transports.errors import CodedError
@@ -82,7 +70,7 @@ class Session:
         self.access = access
         self.executor = executor
         self.client = Client(address)
-        self.peer = peer
+        self.peer = peer or "a client"
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)
@@ -102,7 +90,7 @@ class Session:
         self._discarded = 0
         """Bytes of a refused upload that came since its refusal."""
         self._refusal: CodedError | None = None
-        self.asked = False
+        self.had_request = False
         """Whether a request, or its first part, ever came."""
         self._leaving = False
         """Nothing more is to come, or to be taken: close after the last answer."""
@@ -112,23 +100,23 @@ class Session:
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        if self._closing:
-            return
-        try:
-            self._connection.receive_data(data)
-            self._events()
-        except RemoteProtocolError as wrong:
-            self._give_up(wrong)
+        self._receive(lambda: self._connection.receive_data(data))
 
     def eof_received(self) -> None:
         """The peer sends no more."""
-        if self._closing:
-            return
+        self._receive(self._connection.receive_eof)
+
+    def _receive(self, receive: Callable[[], None]) -> None:
+        """Take what came, and do what that says."""
         try:
-            self._connection.receive_eof()
-            self._events()
+            if not self._closing:
+                receive()
+            while not self._closing and (event := self._connection.next_event()) is not None:
+                self._handle(event)
         except RemoteProtocolError as wrong:
-            self._give_up(wrong)
+            log.info("%s: %s", self.peer, wrong)
+            self._abandon()
+            self._close()
 
     def connection_lost(self) -> None:
         """The connection is gone; what was being done for it is abandoned, unless it is past its commit."""
@@ -186,28 +174,28 @@ class Session:
         GOAWAY tells whoever has not asked yet; to whoever has, an ERROR says for certain that nothing was done.
         """
         self._refusal = why
-        self.send(GoAway(str(why).encode()[:MAX_REASON]))
+        self.send(events.GoAway(str(why).encode()[:MAX_REASON]))
 
     def go_away(self, reason: str) -> None:
         """Take no new requests, finish those that are open, then close."""
-        self.send(GoAway(reason.encode()[:MAX_REASON]))
+        self.send(events.GoAway(reason.encode()[:MAX_REASON]))
         self._leave()
 
     def ping(self) -> None:
         """Ask for a sign of life, which also tells every box on the way that the connection is in use."""
-        self.send(Ping())
+        self.send(events.Ping())
 
     def drop(self, reason: str) -> None:
         """Give the connection up, with all that is open on it, and tell the peer why should it read on."""
-        log.warning("%s: dropped: %s", self.peer or "a client", reason)
-        self.send(GoAway(reason.encode()[:MAX_REASON]))
+        log.warning("%s: dropped: %s", self.peer, reason)
+        self.send(events.GoAway(reason.encode()[:MAX_REASON]))
         self._abandon()
         self._close()
 
     def abort(self, reason: str) -> None:
         """Give the connection up without a word: the peer takes none."""
         if not self._closing:
-            log.warning("%s: dropped: %s", self.peer or "a client", reason)
+            log.warning("%s: dropped: %s", self.peer, reason)
         self._closing = True
         self._abandon()
         self._shell.abort()
@@ -215,12 +203,12 @@ class Session:
     def discard_no_more(self, why: str) -> None:
         """The client goes on with an upload that was refused: finish what else is open, and close this side."""
         if not self._leaving:
-            log.info("%s: goes on sending what was refused: %s", self.peer or "a client", why)
+            log.info("%s: goes on sending what was refused: %s", self.peer, why)
             self.go_away(f"the upload was refused: {why}")
 
     # -- from requests
 
-    def send(self, event: Event) -> None:
+    def send(self, event: events.Event) -> None:
         """Send one event unless the connection is gone.
 
         Nobody may stop reading because it cannot write: two sides that do wait for each other for ever, each with a
@@ -231,7 +219,7 @@ class Session:
         """
         if self._closing:
             return
-        if not self._writable and isinstance(event, Progress):
+        if not self._writable and isinstance(event, events.Progress):
             return  # It would be old when it is read.
         encoded = self._connection.send(event)
         if not self._writable:
@@ -294,50 +282,46 @@ class Session:
 
     # -- events
 
-    def _events(self) -> None:
-        while not self._closing and (event := self._connection.next_event()) is not None:
-            self._handle(event)
-
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: events.Event) -> None:
         # A refused request is over for this side while its client still sends: the core discards until END or CANCEL.
         request = self._requests.get(getattr(event, "id", 0))
         match event:
-            case Request():
-                self.asked = True
+            case events.Request():
+                self.had_request = True
                 self._owes(event)
                 if self._refusal is not None:
-                    self.send(ErrorEvent(event.id, encode(Failure(fault(self._refusal)))))
+                    self.send(events.Error(event.id, encode(Failure(fault(self._refusal)))))
                     self._close()
                     return
                 if request is None:
                     request = self._requests[event.id] = ServedRequest(self, event.id)
                 request.request(event)
-            case Body():
+            case events.Body():
                 if request is None:
                     self._discard(len(event.chunk))
                 else:
                     request.body(event.chunk)
-            case End():
+            case events.End():
                 self._paid(event.id)
                 if request is not None:
                     request.end(event.segments, event.size)
-            case Cancel():
+            case events.Cancel():
                 self._paid(event.id)
                 if request is not None:
                     request.cancel()
-            case Ping():
-                self.send(Pong(event.payload))
-            case VersionMismatch():
+            case events.Ping():
+                self.send(events.Pong(event.payload))
+            case events.VersionMismatch():
                 log.info("%s speaks hpss versions %s", self.peer, event.versions)
                 if self._refusal is None:  # Else it has been told something already.
-                    self.send(VersionMismatch(VERSIONS))
+                    self.send(events.VersionMismatch(VERSIONS))
                 self._close()
-            case PeerClosed():
+            case events.PeerClosed():
                 self._leave()
             case _:
                 pass
 
-    def _owes(self, event: Request) -> None:
+    def _owes(self, event: events.Request) -> None:
         """Note whether more of a request is to come.
 
         Raises:
@@ -371,11 +355,6 @@ class Session:
         if not self._closing:
             self._closing = True
             self._shell.close()
-
-    def _give_up(self, wrong: RemoteProtocolError) -> None:
-        log.info("%s: %s", self.peer or "a client", wrong)
-        self._abandon()
-        self._close()
 
     def _abandon(self) -> None:
         """Let go of what is open, unless it is past its commit."""

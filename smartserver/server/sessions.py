@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from twisted.internet import defer
 from smartserver.errors import ServerBusy
 from smartserver.server.executor import Executor
 from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.patience import Patience
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from transports.errors import CodedError
@@ -60,25 +60,14 @@ class OpenConnection(Protocol):
     refusal: CodedError | None
     peer: str
     address: str
-    session: Session | None
+    session: Session
+    patience: Patience
 
-    @property
-    def draining(self) -> bool:
-        """Whether everything was said, and only the peer has not closed yet."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether a request ever came."""
-
-    @property
-    def idle_since(self) -> float | None:
-        """Since when it is used for nothing; None while it is."""
-
-    def let_go(self, reason: str) -> None:
-        """Take no new requests, and close within `Sessions.farewell`, whatever the peer does."""
+    def lose(self) -> None:
+        """Close it once everything is sent."""
 
 
-class _Seldom:
+class _RareLines:
     """Lines in the log of which one a minute is enough: a flood of connections is no flood of lines."""
 
     def __init__(self, clock: Clock) -> None:
@@ -111,26 +100,25 @@ class Sessions:
         self.clock = clock
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
-        self._of_address: Counter[str] = Counter()
-        self._refused: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
         """Those of which there may be only so many: neither refused nor let go."""
         self._none_before = 0.0
         """When to look again for somebody to let go: whoever was idle at the last look was not so for long enough."""
-        self._refusals = _Seldom(clock)
-        self._partings = _Seldom(clock)
+        self._refusal_lines = _RareLines(clock)
+        self._eviction_lines = _RareLines(clock)
         self._empty: defer.Deferred[None] | None = None
         self._parting = False
 
     def admit(self, peer: str, address: str) -> CodedError | None:
         """Why another connection is one too many; None where there is room, or room could be made."""
-        if address and self._of_address[address] >= self.limits.of_address:
+        of_address = sum(each.address == address and each.refusal is None for each in self.open)
+        if address and of_address >= self.limits.of_address:
             wrong = ServerBusy("connections from one address", self.limits.of_address)
         elif len(self._counted) >= self.limits.connections and not self._make_room():
             wrong = ServerBusy("connections", self.limits.connections)
         else:
             return None
-        self._refusals.say(f"{peer}: refused: {wrong}")
+        self._refusal_lines.say(f"{peer}: refused: {wrong}")
         return wrong
 
     def _make_room(self) -> bool:
@@ -142,55 +130,56 @@ class Sessions:
         now = self.clock.seconds()
         if now < self._none_before:
             return False
-        idle = [(since, each) for each in self._counted if (since := each.idle_since) is not None]
+        idle = [(since, each) for each in self._counted if (since := each.patience.idle_since(now)) is not None]
         first = min((since for since, _ in idle), default=now)
         if first + IDLE_ENOUGH > now:
             self._none_before = first + IDLE_ENOUGH
             return False
-        enough = [(not each.draining, each.asked, since, each) for since, each in idle if since + IDLE_ENOUGH <= now]
-        *_, since, longest = min(enough, key=lambda found: found[:3])
-        self._counted.discard(longest)
+        since, longest = min(
+            ((since, each) for since, each in idle if since + IDLE_ENOUGH <= now),
+            key=lambda found: (found[1].patience.sent_all is None, found[1].session.had_request, found[0]),
+        )
         why = f"all {self.limits.connections} connections are in use, and this one was idle for {now - since:.0f} s"
-        self._partings.say(f"{longest.peer}: let go: {why}")
-        longest.let_go(why)
+        self._eviction_lines.say(f"{longest.peer}: let go: {why}")
+        self._evict(longest, why)
         return True
+
+    def _evict(self, one: OpenConnection, reason: str) -> None:
+        """Let it take no new requests, and close: somebody else needs its place.
+
+        A peer with a request has `farewell` to take what it has not yet, and to close. Others are owed nothing.
+        """
+        self._counted.discard(one)
+        one.patience.must_leave(self.clock.seconds())
+        if not one.patience.closing:
+            one.session.go_away(reason)
+        if one.patience.sent_all is not None or not one.session.had_request:
+            one.lose()
 
     @property
     def farewell(self) -> float:
         """Seconds one that was let go is open at most."""
         return min(FAREWELL, self.limits.idle)
 
-    def leaves(self, one: OpenConnection) -> None:
+    def release(self, one: OpenConnection) -> None:
         """A connection is let go because it asked nothing for too long: it has `farewell` to close, and no place."""
         self._counted.discard(one)
 
     @property
     def may_refuse(self) -> bool:
         """Whether another connection that is one too many can be told so."""
-        return len(self._refused) < MAX_REFUSED
+        return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
         """A connection is there."""
         self.open.add(one)
-        if one.refusal is not None:
-            self._refused.add(one)
-            return
-        self._counted.add(one)
-        if one.address:
-            self._of_address[one.address] += 1
+        if one.refusal is None:
+            self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
         """A connection is gone."""
-        if one not in self.open:
-            return
         self.open.discard(one)
         self._counted.discard(one)
-        if one in self._refused:
-            self._refused.discard(one)
-        elif one.address:
-            self._of_address[one.address] -= 1
-            if not self._of_address[one.address]:
-                del self._of_address[one.address]
 
     def changed(self, *, force: bool = False) -> None:
         """A connection closed, or has nothing left to say; with `force`, wait for the others no longer."""
@@ -199,7 +188,7 @@ class Sessions:
         if force or not self.open:
             empty, self._empty = self._empty, None
             empty.callback(None)
-        elif not self._parting and all(each.draining for each in self.open):
+        elif not self._parting and all(each.patience.sent_all is not None for each in self.open):
             self._parting = True
             self.clock.callLater(PARTING, lambda: self.changed(force=True))
 
@@ -213,7 +202,7 @@ class Sessions:
     @property
     def busy(self) -> int:
         """Connections on which a request is open."""
-        return sum(each.session is not None and not each.session.idle for each in self.open)
+        return sum(not each.session.idle for each in self.open)
 
     def cut(self) -> None:
         """Having been told to stop, wait no longer."""
@@ -227,7 +216,6 @@ class Sessions:
         empty = self._empty = defer.Deferred[None]()
         self._parting = False
         for each in list(self.open):
-            if each.session is not None:
-                each.session.go_away(reason)
+            each.session.go_away(reason)
         self.changed()
         return empty

@@ -15,9 +15,9 @@ import smartserver
 from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
-from smartserver.server.due import Due
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
+from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, ROOT, Discipline, is_marked, is_ours
@@ -43,7 +43,7 @@ MAX_FOLDERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Location:
     """A repository by path, or the place where one may be made."""
 
     repository: PackRepository
@@ -93,10 +93,10 @@ def read_ahead(root: AheadTransport) -> None:
         level = level[: MAX_FOLDERS - looked]
 
 
-def _may_be_format(asked: GetStat, *, unless_known: bool = False) -> bool:
+def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
     """Whether it may be a repository's `format` that was asked for; `unless_known`: what it is where no answer came."""
     try:
-        found = asked.result
+        found = request.result
     except LookupError:
         return unless_known
     return found is not None and found.kind is EntryKind.FILE and found.size <= FORMAT_BYTES
@@ -137,8 +137,8 @@ class Site:
     """Shared by all repositories."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
     """Those that file-level verbs have opened for answers."""
-    due: Due = field(default_factory=Due)
-    """Those that wait to be tidied."""
+    upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
+    """Repositories that wait to be tidied."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
     """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""
@@ -161,7 +161,7 @@ class Site:
         """What the calling thread has asked of the store so far."""
         return self._counted.thread_counts
 
-    def find(self, path: str, seen: Seen | None = None) -> Found:
+    def find(self, path: str, seen: Seen | None = None) -> Location:
         """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
         of `States.look`.
 
@@ -169,32 +169,29 @@ class Site:
             InvalidPath: it cannot name a repository, or leads out of the root.
             NestedRepository: it lies inside another repository.
         """
-        name = jail.clean(path)
-        self._check_inside(path, name)
+        name = self._inside(path, jail.clean(path))
         found = self._look(name, seen)
         if not found.exists:
             self._check_around(path, name)
         return found
 
-    def find_above(self, path: str) -> Found:
+    def find_above(self, path: str) -> Location:
         """The longest prefix of a path that is a repository; where none is, the path itself.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
         """
-        name = jail.clean(path)
-        self._check_inside(path, name)
-        return self._first(jail.prefixes(name)) or Found(self._repository(name), False)
+        name = self._inside(path, jail.clean(path))
+        return self._first(jail.prefixes(name)) or Location(self._repository(name), False)
 
-    def find_below(self, path: str) -> Found:
+    def find_below(self, path: str) -> Location:
         """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
 
         Raises:
             InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
         """
-        place = jail.place(path)
-        self._check_inside(path, place)
-        return self._first(jail.prefixes(place)) or Found(self._repository(jail.clean(path)), False)
+        place = self._inside(path, jail.place(path))
+        return self._first(jail.prefixes(place)) or Location(self._repository(jail.clean(path)), False)
 
     def files(self, path: str) -> JailedTransport:
         """All files at and below a path, for the file-level verbs.
@@ -281,9 +278,10 @@ class Site:
         except TransportError:
             return ()
 
-    def _check_inside(self, path: str, name: str) -> None:
+    def _inside(self, path: str, name: str) -> str:
         if not self.inside(name):
             raise InvalidPath(path, "it leads out of the served folder")
+        return name
 
     def _check_around(self, path: str, name: str) -> None:
         """Refuse a place in the folders of a repository, be it one that what is served lies in."""
@@ -291,12 +289,12 @@ class Site:
         around = self._first(jail.prefixes(name)[1:], list(above.values()))
         if around is not None:
             raise NestedRepository(path, around.at)
-        for place, asked in above.items():
+        for place, request in above.items():
             with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
-                if _may_be_format(asked) and holds_repository(self._whole, place):
+                if _may_be_format(request) and holds_repository(self._whole, place):
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
-    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> Found | None:
+    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> Location | None:
         """The first of these places that is a repository; `also`: what is asked of the whole store in the same trip."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
@@ -324,18 +322,18 @@ class Site:
         except TransportError:
             return True
 
-    def _look(self, name: str, seen: Seen | None = None) -> Found:
+    def _look(self, name: str, seen: Seen | None = None) -> Location:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
         look = repository.look(seen)
         if not look.exists:
-            return Found(repository, False, look)
+            return Location(repository, False, look)
         with self._guard:
             repository = self._open.setdefault(name, repository)
             self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-            return Found(repository, True, look)
+            return Location(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
         """The one that is kept open, else one that nobody has looked for."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol as Interface
-from typing import cast
+from typing import Any
 
 from twisted.internet import error, stdio
 from twisted.python.failure import Failure
@@ -11,15 +10,6 @@ from twisted.python.failure import Failure
 from smartserver.server.access import Access
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
-from smartserver.server.untaken import Writer
-
-
-class _Streams(Interface):
-    """What is used of Twisted's StandardIO besides."""
-
-    _writer: Writer | None
-
-    def connectionLost(self, reason: Failure) -> None: ...
 
 
 class StdioProtocol(SessionProtocol):
@@ -37,7 +27,7 @@ class StdioProtocol(SessionProtocol):
     def lose(self) -> None:
         """Close both directions once everything is sent; `connectionLost` follows."""
         super().lose()
-        if self.draining:
+        if self.patience.sent_all is not None:
             self._end()
 
     def abort(self) -> None:
@@ -45,12 +35,12 @@ class StdioProtocol(SessionProtocol):
         self.patience.closing = True
         self._end()
 
-    def _writer(self) -> Writer | None:
-        return cast("_Streams", self.transport)._writer
+    def _writer(self) -> Any:
+        return self._carrier._writer
 
     def _end(self) -> None:
         reason = Failure(error.ConnectionDone())  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
-        cast("_Streams", self.transport).connectionLost(reason)
+        self._carrier.connectionLost(reason)
 
 
 def serve(sessions: Sessions, access: Access) -> SessionProtocol:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from typing import Any
 from typing import Protocol as Interface
-from typing import cast
 
 from twisted.internet import protocol
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -40,14 +40,6 @@ SOCKET_OPTIONS = {
     "TCP_KEEPCNT": 6,
 }
 """Set where the system knows them."""
-
-
-class _TcpTransport(Interface):
-    """What is used of Twisted's TCP transport besides; its zope interfaces say nothing to a type checker."""
-
-    def setTcpNoDelay(self, enabled: bool) -> None: ...
-    def setTcpKeepAlive(self, enabled: bool) -> None: ...
-    def getHandle(self) -> socket.socket: ...
 
 
 class ListeningPort(Interface):
@@ -95,7 +87,7 @@ class TcpProtocol(SessionProtocol):
 
     def connectionMade(self) -> None:
         """Set the socket's options."""
-        connection = cast("_TcpTransport", self.transport)
+        connection: Any = self.transport
         connection.setTcpNoDelay(True)
         connection.setTcpKeepAlive(True)
         handle = connection.getHandle()
@@ -118,12 +110,17 @@ def log_unaccepted(event: LogEvent) -> None:
         log.warning("a connection could not be accepted: %s", error)
 
 
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address is this machine's loopback."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return address is not None and address.is_loopback
 
 
 def shown(host: str, port: int) -> str:
@@ -136,15 +133,12 @@ def counted(host: str) -> str:
 
     Nobody's are with those of this machine: whoever comes through a forwarder on it seems to come from here.
     """
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is None:
-            return "" if address.is_loopback else str(ipaddress.ip_network((address, 64), strict=False))
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    return "" if address.is_loopback else str(address)
+    if address is None or address.is_loopback:
+        return ""
+    return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
 def listen(reactor: TcpReactor, sessions: Sessions, host: str, port: int, policy: Anonymous) -> ListeningPort:

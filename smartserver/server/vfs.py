@@ -16,12 +16,11 @@ from typing import IO, cast
 import msgspec
 
 from smartserver.errors import LimitExceeded, NotDone, OutcomeUnknown, Unsupported
-from smartserver.server.asked import Asked
-from smartserver.server.dispatch import CallContext, NoRepository, declared, fault, internal
+from smartserver.server.context import CallContext, RequestContext
+from smartserver.server.dispatch import declared, fault, internal
 from smartserver.server.jailed import JailedTransport
 from smartserver.server.open_files import OpenFiles
-from smartserver.server.work import Answer, log_bug
-from smartserver.store.model import Transaction
+from smartserver.server.work import Answer
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
 from smartserver.verbs.vfs import MAX_CONTENT
 from smartserver.wire.limits import MAX_RESULTS, PIECE
@@ -38,28 +37,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class VfsWork:
-    """The steps of such a request: `answer`, or `take` for each chunk of its body and then `finish`."""
+    """The steps of such a request; implements `RequestSteps`."""
 
-    def __init__(self, asked: Asked, opened: OpenFiles) -> None:
+    def __init__(self, context: RequestContext, opened: OpenFiles) -> None:
         """`opened`: the files that are open for the connection's answers."""
-        self._asked = asked
+        self._context = context
         self._opened = opened
-        self._prepared = asked.prepared
+        self._header = context.header
         self._body: IO[bytes] | None = None
-
-    @property
-    def mutates(self) -> bool:
-        """Whether it may change something."""
-        return self._prepared.mutates
-
-    @property
-    def description(self) -> str:
-        """The request in short, for a log."""
-        return self._prepared.description
-
-    def cancel(self) -> None:
-        """Begin no further call; from any thread."""
-        self._asked.allowance.cancelled = True
 
     def answer(self) -> Answer:
         """Carry out a request that has no body."""
@@ -75,8 +60,8 @@ class VfsWork:
             if self._body is None:
                 self._admitted()
                 self._body = cast("IO[bytes]", tempfile.SpooledTemporaryFile(HELD))  # noqa: SIM115  # See `abandon`.
-            if self._body.tell() + len(chunk) > self._prepared.brought:
-                raise _odd(self._prepared.brought, self._body.tell() + len(chunk))
+            if self._body.tell() + len(chunk) > self._header.brought:
+                raise _odd(self._header.brought, self._body.tell() + len(chunk))
             self._body.write(chunk)
         except OSError as wrong:
             raise TransportFailed("", f"the server cannot keep the body of the request: {wrong.strerror}") from wrong
@@ -85,8 +70,8 @@ class VfsWork:
         """Carry out a request whose body is whole."""
         try:
             tree = self._admitted()
-            if self._body is None or self._body.tell() != self._prepared.brought:
-                raise _odd(self._prepared.brought, size)
+            if self._body is None or self._body.tell() != self._header.brought:
+                raise _odd(self._header.brought, size)
             self._body.seek(0)
             return self._answer(tree, self._body)
         finally:
@@ -95,7 +80,7 @@ class VfsWork:
     def refusal(self, wrong: Exception) -> Answer:
         """What the client is told of what a step raised; a bug is told as one."""
         self.abandon()
-        return Answer(Failure(fault(wrong if isinstance(wrong, CodedError) else internal(wrong, log_bug))))
+        return Answer(Failure(fault(wrong if isinstance(wrong, CodedError) else internal(wrong))))
 
     def abandon(self) -> None:
         """Forget the body."""
@@ -109,24 +94,22 @@ class VfsWork:
         Raises:
             CodedError: the server or the user may not, or it may have been carried out already.
         """
-        asked = self._asked
-        asked.allowance()
-        tree = asked.site.files(self._prepared.message.path)
-        asked.access.require(Permission.READ)
-        for permission in {verb.permission for verb, _ in self._prepared.calls}:
-            asked.access.require(permission)
-        asked.access.require(Permission.VFS)
-        if self.mutates and self._prepared.message.age:
+        context = self._context
+        context.allowance()
+        tree = context.site.files(self._header.message.path)
+        for permission in (Permission.READ, *{verb.permission for verb, _ in self._header.calls}, Permission.VFS):
+            context.access.require(permission)
+        if self._header.mutates and self._header.message.age:
             raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
         return tree
 
     def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> Answer:
         files = RequestFiles(tree, body, self._opened)
-        context = CallContext(cast("Transaction", NoRepository(tree.describe())), self._asked, files=files)
+        context = CallContext(self._context, files=files)
         outcomes: list[Outcome] = []
         size = 0
-        for verb, arguments in self._prepared.calls:
-            if self._asked.allowance.cancelled:
+        for verb, arguments in self._header.calls:
+            if self._context.allowance.cancelled:
                 break
             outcome = _done(context, verb, arguments)
             size += len(bytes(outcome.result))
@@ -136,7 +119,7 @@ class VfsWork:
             outcomes.append(outcome)
             if outcome.status != Status.DONE:
                 break
-        rest = len(self._prepared.calls) - len(outcomes)
+        rest = len(self._header.calls) - len(outcomes)
         outcomes += [Outcome(Status.NOT_DONE, fault=fault(NotDone()))] * rest
         return Answer(Reply(outcomes), files.sent if files.sent else None)
 
@@ -151,9 +134,9 @@ def _done(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
 
 def _fault(verb: AnyVerb, wrong: Exception) -> Fault:
     try:
-        return fault(declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong, log_bug))
+        return fault(declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong))
     except Exception as undeclared:
-        return fault(internal(undeclared, log_bug))
+        return fault(internal(undeclared))
 
 
 def _odd(expected: int, found: int) -> Unsupported:

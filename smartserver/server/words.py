@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.server.site import Found
+from smartserver.server.site import Location
 from smartserver.store.format import LOG, PACKS, TABLES
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 
@@ -17,13 +17,13 @@ GONE = "is not there"
 NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
 
 
-def in_words(error: CodedError, found: Found | None, served: str) -> CodedError:
+def in_words(error: CodedError, found: Location | None, served: str) -> CodedError:
     """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
     `served`: what the folder that is served is called.
 
     No repository: with what is there instead, or that the served folder itself is gone. A file a root names and that is
     gone: as the damage that is. Damage is logged, since a client can only be told of it. Other failures of
-    the store are logged with the refusal (`exchange`).
+    the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error

@@ -1,30 +1,38 @@
-"""One request's work on the store. Everything here blocks, so it runs in the executor, one step at a time."""
+"""One request's work on the store. Everything here blocks, so it runs in the executor, one step at a time.
+
+`Work.run` is where the executor enters. It measures a step, and makes an encoded answer of what the step gives or
+raises. `RequestWork` has the steps of a request, `RequestBody` takes the body of one that changes something.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.errors import CorruptRecord
+from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import Announced
+from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.server.advice import faults_of, of_faults
-from smartserver.server.asked import Asked
-from smartserver.server.dispatch import Refused, decide, fault, internal
+from smartserver.server.context import CallContext, RequestContext
+from smartserver.server.dispatch import Refusal, declared, fault, internal
 from smartserver.server.executor import Lane
-from smartserver.server.receiving import Receiving
+from smartserver.server.progress import RequestProgress
+from smartserver.server.site import Site
 from smartserver.server.words import in_words
-from smartserver.store.index_build import Pace
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
-from smartserver.wire.messages import Advice, Failure, Outcome, Reply, RequestFlag
+from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
+from smartserver.wire.messages import Advice, Counters, Failure, Outcome, Reply, RequestFlag, encode
+from transports.decorators.counted import Counts
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -55,145 +63,338 @@ class Answer:
     """Where the body is read."""
     changed: PackRepository | None = None
     """The repository a swap changed: it may want repacking."""
+    payload: bytes = b""
+    """The message, encoded. The largest takes a tenth of a second, so the step that gave it does that."""
 
 
-class RequestWork:
-    """The steps of one request: `answer`, or `take` for each chunk of its body and then `finish`. `refusal` makes an
-    answer of what goes wrong in them."""
-
-    def __init__(self, asked: Asked) -> None:
-        self._prepared = asked.prepared
-        self._asked = asked
-        self._receiving = Receiving(asked)
-        self.take = self._receiving.take
-
-    @property
-    def mutates(self) -> bool:
-        """Whether it may change something."""
-        return self._prepared.mutates
-
-    @property
-    def description(self) -> str:
-        """The request in short, for a log."""
-        return self._prepared.description
-
-    def cancel(self) -> None:
-        """Make no change that is not made yet, and read and verify no further; from any thread."""
-        self._asked.allowance.cancelled = True
-
-    # -- steps; what they raise is for `refusal`
+class RequestSteps(Protocol):
+    """The steps of a request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
     def answer(self) -> Answer:
         """Carry out a request that has no body."""
-        return self._change() if self._prepared.mutates else self._read()
+
+    def take(self, chunk: bytes) -> None:
+        """Check a chunk of the body."""
 
     def finish(self, segments: int, size: int) -> Answer:
-        """Make the change a whole body asks for."""
-        asked = self._asked
-        asked.allowance()
-        if self._prepared.flags & RequestFlag.CHECK_ONLY:
-            return self._check(self._receiving.graph())
-        first = asked.earlier()
-        if first is not None:
-            self.abandon()
-            return self._committed(first)
-        return self._commit(self._receiving.finish(segments, size))
+        """Carry out a request whose body is whole."""
+
+    def refusal(self, wrong: Exception) -> Answer:
+        """What the client is told of what a step raised; a bug is told as one."""
 
     def abandon(self) -> None:
         """Forget the body: the client cancelled or is gone."""
-        self._receiving.abandon()
 
-    # -- reads
+
+class Step(NamedTuple):
+    """What is done in the executor: `of_request`, left out once the request is over, or `apart`. `then` gets what
+    that gave, unless it was an answer, on the thread that moves the bytes."""
+
+    lane: Lane
+    of_request: Callable[[RequestSteps], object] | None = None
+    """What it raises is a refusal."""
+    apart: Callable[[], object] = lambda: None
+    then: Callable[[object], None] = lambda _: None
+    size: int = 0
+    """Bytes of the body that it takes."""
+
+
+class Work:
+    """What the executor does for one request, and what that costs."""
+
+    def __init__(self, site: Site, progress: RequestProgress) -> None:
+        self.steps: RequestSteps | None = None
+        """None until the request is decoded, and after it was cancelled."""
+        self.is_over = False
+        """Whether the final answer is sent, or nobody is there to get one."""
+        self.busy = 0.0
+        """Seconds at work."""
+        self.spent = Counts()
+        self._site = site
+        self._progress = progress
+
+    def run(self, step: Step) -> object:
+        """Do a step; what it gave, an answer as it is sent, or the error that tells of a bug."""
+        steps = self.steps
+        if step.of_request is not None and (steps is None or self.is_over):
+            return None
+        start, before = self._site.clock(), self._site.spent
+        self._progress.began(start)
+        try:
+            try:
+                result = step.apart() if steps is None or step.of_request is None else step.of_request(steps)
+            except Exception as wrong:  # The boundary of a request: nothing a peer sends may end the server.
+                if steps is None or step.of_request is None:
+                    raise
+                result = steps.refusal(wrong)
+            finally:
+                self.busy += self._site.clock() - start
+                self.spent += self._site.spent - before
+            return self.encoded(result) if isinstance(result, Answer) else result
+        except Exception as wrong:  # A step that is never reported would leave its client without an answer.
+            return internal(wrong)
+
+    def encoded(self, answer: Answer) -> Answer:
+        """The answer with its payload, which says what the request cost."""
+        spent = self.spent
+        counters = Counters(
+            int(self.busy * 1e6), spent.files_opened, spent.reads, spent.bytes_read, spent.bytes_written, spent.syncs
+        )
+        return replace(answer, payload=encode(msgspec.structs.replace(answer.message, counters=counters)))
+
+
+class RequestWork:
+    """The steps of a request; implements `RequestSteps`. `refusal` makes an answer of what goes wrong in them."""
+
+    def __init__(self, context: RequestContext) -> None:
+        self._header = context.header
+        self._context = context
+        self._body = RequestBody(context)
+        self.take = self._body.take
+
+    def answer(self) -> Answer:
+        """Carry out a request that has no body."""
+        if not self._header.mutates:
+            return self._read()
+        return self._check(()) if self._header.flags & RequestFlag.CHECK_ONLY else self._commit(None)
+
+    def finish(self, segments: int, size: int) -> Answer:
+        """Make the change a whole body asks for."""
+        context = self._context
+        context.allowance()
+        if self._header.flags & RequestFlag.CHECK_ONLY:
+            return self._check(self._body.graph())
+        first = context.earlier()
+        if first is not None:
+            self.abandon()
+            return self._committed(first)
+        return self._commit(self._body.finish(segments, size))
+
+    def abandon(self) -> None:
+        """Forget the body: the client cancelled or is gone."""
+        self._body.abandon()
 
     def _read(self) -> Answer:
-        asked, prepared = self._asked, self._prepared
-        asked.allowance()  # It may have waited for a thread.
-        if all(verb.site_wide for verb, _ in prepared.calls):
-            return Answer(Reply(decide(prepared, asked.site_wide())))
-        transaction = asked.begin()
-        context = asked.context(transaction)
-        outcomes = decide(prepared, context)
-        changes = transaction.changes_since(asked.known) if transaction.exists else None
+        context, header = self._context, self._header
+        context.allowance()  # It may have waited for a thread.
+        if all(verb.site_wide for verb, _ in header.calls):
+            return Answer(Reply(CallContext(context).decide()))
+        transaction = context.begin()
+        calls = CallContext(context, transaction)
+        outcomes = calls.decide()
+        changes = transaction.changes_since(context.known) if transaction.exists else None
         snapshot = transaction.snapshot
-        reply = asked.reply(outcomes, changes, None if snapshot is None else snapshot.root)
-        plan = context.plan
-        if plan is None or not plan or not any(verb.body is Body.DOWN for verb, _ in prepared.calls):
+        reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.root)
+        plan = calls.plan
+        if not plan or not any(verb.body is Body.DOWN for verb, _ in header.calls):
             return Answer(reply)
         lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
         return Answer(reply, transaction.open_body(plan), lane)
 
-    # -- changes
-
-    def _change(self) -> Answer:
-        return self._check(()) if self._prepared.flags & RequestFlag.CHECK_ONLY else self._commit(None)
-
     def _check(self, graph: Sequence[Announced]) -> Answer:
-        asked = self._asked
-        transaction = asked.begin(graph)
-        outcomes = decide(self._prepared, asked.context(transaction))
-        return Answer(asked.reply(outcomes, transaction.changes_since(asked.known) if asked.find().exists else None))
+        context = self._context
+        transaction = context.begin(graph)
+        outcomes = CallContext(context, transaction).decide()
+        changes = transaction.changes_since(context.known) if context.find().exists else None
+        return Answer(context.reply(outcomes, changes))
 
     def _commit(self, upload: Upload | None) -> Answer:
-        asked = self._asked
+        context = self._context
 
         def plan(transaction: RepositoryTransaction) -> bytes:
-            asked.allowance()
-            asked.allowance.restart()  # Planned before, on what was stored then.
-            return _encode(decide(self._prepared, asked.context(transaction)))
+            context.allowance()
+            context.allowance.restart()  # Planned before, on what was stored then.
+            return _encode(CallContext(context, transaction).decide())
 
-        repository = asked.find().repository
+        repository = context.find().repository
         # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
-        user = asked.access.user
-        committed = repository.commit(asked.id, asked.age(), user, plan, upload, asked.progress, asked.allowance)
-        advice = None if upload is None else of_faults(upload.warnings)
-        if upload is not None and upload.warnings:
-            log.info("%s by %s: taken with faults: %s", self.description, user, faults_of(upload.warnings))
-        return self._committed(committed, advice)
+        user = context.access.user
+        committed = repository.commit(
+            context.id, context.age(), user, plan, upload, context.progress, context.allowance
+        )
+        warnings = {} if upload is None else upload.warnings
+        if warnings:
+            log.info("%s by %s: taken with faults: %s", self._header.description, user, faults_of(warnings))
+        return self._committed(committed, of_faults(warnings))
 
     def _committed(self, committed: Committed, advice: Advice | None = None) -> Answer:
-        asked, outcomes = self._asked, _outcomes.decode(committed.outcome)
+        context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
             gone = committed.view.root.deleted  # By this request, or since it was carried out.
-            changes = None if gone else committed.changes_since(asked.known)
-            reply = asked.reply(outcomes, changes, None if gone else committed.view.root, advice)
+            changes = None if gone else committed.changes_since(context.known)
+            reply = context.reply(outcomes, changes, None if gone else committed.view.root, advice)
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
-            log.warning("%s: its change is made, its state cannot be told: %s", self.description, wrong)
-            reply = asked.reply(outcomes, None, advice=advice)
-        return Answer(reply, changed=asked.find().repository if committed.swapped else None)
-
-    # -- refusals
+            log.warning("%s: its change is made, its state cannot be told: %s", self._header.description, wrong)
+            reply = context.reply(outcomes, None, advice=advice)
+        return Answer(reply, changed=context.find().repository if committed.swapped else None)
 
     def refusal(self, wrong: Exception) -> Answer:
         """What the client is told of what a step raised; a bug is told as one."""
         error: CodedError
         outcomes: list[Outcome] = []
         match wrong:
-            case Refused():
+            case Refusal():
                 error, outcomes = wrong.fault, wrong.outcomes
             case CodedError():
                 error = wrong
             case Malformed():
                 error = CorruptRecord(b"", b"", str(wrong))
             case _:
-                error = internal(wrong, log_bug)
+                error = internal(wrong)
         self.abandon()
-        asked = self._asked
+        context = self._context
         try:
-            error = in_words(error, asked.found, asked.site.name)
+            error = in_words(error, context.location, context.site.name)
         except CodedError as also:  # What it looks at for that cannot be had.
             error = also
-        return Answer(Failure(fault(error), outcomes, asked.state_after(error), capabilities=asked.capabilities()))
+        return Answer(Failure(fault(error), outcomes, context.state_after(error), capabilities=context.capabilities()))
 
 
-def tidy(repository: PackRepository, pace: Pace) -> None:
-    """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
-    try:
-        repository.tidy(pace)
-    except Exception as wrong:  # It runs in a thread whose errors nobody sees.
-        log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
+class RequestBody:
+    """The body of a request that changes something: its graph and segments, taken as they come into quarantine.
 
+    Nothing of it is kept before every call was found to be allowed. Whether it travels as a bulk stream is known here
+    alone; what is taken is the same.
+    """
 
-def log_bug(reference: str, error: Exception) -> None:
-    """Keep what a client is told only the reference of."""
-    log.error("internal error %s", reference, exc_info=error)
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._flags = context.header.flags
+        self._upload: Upload | None = None
+        self._transaction: RepositoryTransaction | None = None
+        """What the upload is checked against."""
+        self._announcement: SegmentStream | None = None
+        self._planned = False
+        self._bulk = BulkDecoder() if self._flags & RequestFlag.BULK else None
+        self._content = 0
+        """Bytes that came of a bulk stream."""
+
+    def take(self, chunk: bytes) -> None:
+        """Check a chunk; once the graph is here, also what the calls make of it.
+
+        Raises:
+            Refusal, CodedError, Malformed: the rest of the body is not wanted.
+        """
+        self._context.allowance()
+        self._context.allowance.came(len(chunk))
+        if self._upload is None and not self._flags & RequestFlag.CHECK_ONLY:
+            if self._context.earlier() is not None:
+                return
+            self._upload = self._begin()
+        if self._bulk is None:
+            self._take(chunk)
+            return
+        for content in self._bulk.feed(chunk):
+            self._content += len(content)
+            most = (self._bulk.taken + BULK_ALLOWANCE) * MAX_BULK_RATIO
+            if self._content > most:
+                raise LimitExceeded(BULK_BYTES, self._content, most)
+            self._take(content)
+
+    def _take(self, content: bytes) -> None:
+        if self._flags & RequestFlag.CHECK_ONLY:
+            self._take_graph(content)
+            return
+        assert self._upload is not None  # It was begun with the first chunk.
+        self._upload.write(content)
+        if self._flags & RequestFlag.GRAPH_FIRST and not self._planned:
+            graph = self._upload.graph()
+            if graph is not None:
+                self._planned = True
+                assert self._transaction is not None  # It was begun with the upload.
+                self._allow(self._transaction.announcing(graph), self._decide, graph)
+
+    def finish(self, segments: int, size: int) -> Upload:
+        """What came, durable. It is the caller's: this will not delete it.
+
+        Raises:
+            CodedError: it is not whole, or not sound.
+        """
+        upload = self._upload or self._begin()
+        self._upload = upload
+        self._context.progress("store", 0, 0)
+        if self._bulk is not None:
+            self._bulk.finish()
+            if self._bulk.taken != size:
+                raise CorruptRecord(b"", b"", f"the body has {self._bulk.taken} bytes; its end says {size}")
+            size = self._content
+        upload.finish(segments, size)
+        self._upload = None
+        return upload
+
+    def graph(self) -> Sequence[Announced]:
+        """The whole body of a check.
+
+        Raises:
+            Unsupported, Malformed: it is none.
+        """
+        if self._announcement is None:
+            raise Unsupported("a check without the graph it is about", "the graph in the body")
+        if self._bulk is not None:
+            self._bulk.finish()
+        self._announcement.finish()
+        return self._announcement.graph() or ()
+
+    def abandon(self) -> None:
+        """Forget what came."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.abandon()
+
+    def _take_graph(self, chunk: bytes) -> None:
+        if self._announcement is None:
+            context = self._context
+            self._admit()
+            kinds = context.begin().kinds if context.find().exists else ()
+            self._announcement = SegmentStream(kinds, graph_first=True, limit=0, charge=context.allowance.charge)
+        self._announcement.feed(chunk)
+        if any(self._announcement.segments()):
+            raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
+
+    def _admit(self) -> None:
+        """Check what every call needs, before anything of a body is kept."""
+        for verb, _ in self._context.header.calls:
+            self._context.access.require(verb.permission)
+
+    def _begin(self) -> Upload:
+        """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
+        context = self._context
+        self._admit()
+        transaction = self._transaction = self._allow(context.begin(), self._prepare)
+        graph_first = bool(self._flags & RequestFlag.GRAPH_FIRST)
+        return context.find().repository.receive(transaction, graph_first, context.id)
+
+    def _allow(
+        self,
+        transaction: RepositoryTransaction,
+        plan: Callable[[RepositoryTransaction], object],
+        graph: Sequence[Announced] = (),
+    ) -> RepositoryTransaction:
+        """Find out whether what was asked for is allowed so far; what a client merely knows does not refuse it."""
+        try:
+            plan(transaction)
+        except (Refusal, CodedError):
+            if self._context.is_current:
+                raise
+            transaction = self._context.begin(graph)
+            plan(transaction)
+        return transaction
+
+    def _decide(self, transaction: RepositoryTransaction) -> None:
+        CallContext(self._context, transaction, early=True).decide()
+
+    def _prepare(self, transaction: RepositoryTransaction) -> None:
+        """Have what comes before the body be done in the transaction."""
+        calls = CallContext(self._context, transaction, early=True)
+        for verb, arguments in self._context.header.calls:
+            if verb.body is Body.UP:
+                break
+            try:
+                calls.run(verb, arguments)
+            except CodedError as error:
+                checked = declared(verb, error)
+                if not verb.own_verdict:
+                    raise Refusal(checked) from error
+        if not transaction.exists:
+            raise Refusal(NoSuchRepository(calls.path))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from smartserver.errors import AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip
 from smartserver.records.model import Tip
 from smartserver.verbs.declare import Arguments, Context, Result, verb
 from smartserver.verbs.fields import Id, RefName, Small
-from smartserver.verbs.rules import Create, move
+from smartserver.verbs.rules import CREATE_ERRORS, Create, move
 
 
 class BranchCreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -23,11 +22,7 @@ class BranchCreateResult(Result, frozen=True, array_like=True):
     created: bool
 
 
-@verb(
-    "Branch.create",
-    own_verdict=True,
-    errors=(AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip),
-)
+@verb("Branch.create", own_verdict=True, errors=CREATE_ERRORS)
 def branch_create(context: Context, request: BranchCreateRequest) -> BranchCreateResult:
     """Make a ref with its content, tip and attributes at once: nothing empty or half-made is ever visible.
 

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from smartserver.errors import (
-    AccessDenied,
-    BranchExists,
-    DivergedBranches,
-    InvalidName,
-    MissingRevision,
-    NoSuchBranch,
-    NoSuchRepository,
-    StaleLease,
-    WrongTip,
-)
 from smartserver.records.model import Tip
 from smartserver.verbs.declare import Arguments, Context, Result, verb
 from smartserver.verbs.fields import Expected, Id, RefName, Small
-from smartserver.verbs.rules import Create, Rule, move
+from smartserver.verbs.rules import MOVE_ERRORS, Create, Rule, move
 
 
 class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -38,21 +27,7 @@ class SetLastRevisionResult(Result, frozen=True, array_like=True):
     old: list[bytes]
 
 
-@verb(
-    "Branch.set_last_revision",
-    own_verdict=True,
-    errors=(
-        AccessDenied,
-        BranchExists,
-        DivergedBranches,
-        InvalidName,
-        MissingRevision,
-        NoSuchBranch,
-        NoSuchRepository,
-        StaleLease,
-        WrongTip,
-    ),
-)
+@verb("Branch.set_last_revision", own_verdict=True, errors=MOVE_ERRORS)
 def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) -> SetLastRevisionResult:
     """Point a ref at a revision that is stored or comes with the request.
 

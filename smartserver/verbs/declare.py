@@ -153,26 +153,63 @@ class Context(Protocol):
         """
 
 
-class Verb(msgspec.Struct, Generic[RequestT, ResultT], frozen=True):
-    """One RPC method."""
+class Declaration(msgspec.Struct, frozen=True):
+    """What `@verb` is told of an RPC method; the effect left out is the strictest one."""
 
     name: str
+    effect: Effect = Effect.MUTATE
+    body: Body = Body.NONE
+    is_vfs: bool = False
+    errors: tuple[type[CodedError], ...] = ()
+    own_verdict: bool = False
+    """In a request that is not atomic, refused by itself; when every such call is refused nothing changes."""
+    site_wide: bool = False
+    """Concerns the server, not a repository."""
+    finds_above: bool = False
+    """Takes a path below a repository too."""
+    long: bool = False
+    """May take minutes: runs apart from the calls that answer at once."""
+    alone: bool = False
+    """No other call may be in its request."""
+
+    def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
+        """Declare the method.
+
+        Raises:
+            TypeError: the name is taken, or the function has no docstring or lacks an annotation.
+        """
+        name = self.name
+        if name in VERBS:
+            raise TypeError(f"verb {name!r} is declared twice")
+        if not function.__doc__:
+            raise TypeError(f"verb {name!r} has no docstring; the reference page needs one")
+        hints = typing.get_type_hints(function)
+        request_type, result_type = hints.get("request"), hints.get("return")
+        if not (isinstance(request_type, type) and issubclass(request_type, Arguments)):
+            raise TypeError(f"verb {name!r}: `request` is not annotated with an Arguments struct")
+        if not (isinstance(result_type, type) and issubclass(result_type, Result)):
+            raise TypeError(f"verb {name!r}: what it returns is not annotated with a Result struct")
+        summary, _, description = function.__doc__.strip().partition("\n")
+        declared: Verb[RequestT, ResultT] = Verb(
+            **msgspec.structs.asdict(self),
+            summary=summary,
+            description=description.strip(),
+            request_type=typing.cast("type[RequestT]", request_type),
+            result_type=typing.cast("type[ResultT]", result_type),
+            function=function,
+        )
+        VERBS[name] = declared
+        return declared
+
+
+verb = Declaration
+
+
+class Verb(Declaration, Generic[RequestT, ResultT], frozen=True, kw_only=True):
+    """One RPC method."""
+
     summary: str
     description: str
-    effect: Effect
-    body: Body
-    is_vfs: bool
-    errors: tuple[type[CodedError], ...]
-    own_verdict: bool
-    """In a request that is not atomic, refused by itself; when every such call is refused nothing changes."""
-    site_wide: bool
-    """Concerns the server, not a repository."""
-    finds_above: bool
-    """Takes a path below a repository too."""
-    long: bool
-    """May take minutes: runs apart from the calls that answer at once."""
-    alone: bool
-    """No other call may be in its request."""
     request_type: type[RequestT]
     result_type: type[ResultT]
     function: Callable[[Context, RequestT], ResultT]
@@ -190,57 +227,3 @@ Calls = Sequence[tuple[AnyVerb, Arguments]]
 
 VERBS: dict[str, AnyVerb] = {}
 """Every verb declared so far, by name."""
-
-
-def verb(
-    name: str,
-    *,
-    effect: Effect = Effect.MUTATE,
-    body: Body = Body.NONE,
-    is_vfs: bool = False,
-    errors: Sequence[type[CodedError]] = (),
-    own_verdict: bool = False,
-    site_wide: bool = False,
-    finds_above: bool = False,
-    long: bool = False,
-    alone: bool = False,
-) -> Callable[[Callable[[Context, RequestT], ResultT]], Verb[RequestT, ResultT]]:
-    """Declare an RPC method; the effect left out is the strictest one.
-
-    Raises:
-        TypeError: the name is taken, or the function has no docstring or lacks an annotation.
-    """
-
-    def declare(function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
-        if name in VERBS:
-            raise TypeError(f"verb {name!r} is declared twice")
-        if not function.__doc__:
-            raise TypeError(f"verb {name!r} has no docstring; the reference page needs one")
-        hints = typing.get_type_hints(function)
-        request_type, result_type = hints.get("request"), hints.get("return")
-        if not (isinstance(request_type, type) and issubclass(request_type, Arguments)):
-            raise TypeError(f"verb {name!r}: `request` is not annotated with an Arguments struct")
-        if not (isinstance(result_type, type) and issubclass(result_type, Result)):
-            raise TypeError(f"verb {name!r}: what it returns is not annotated with a Result struct")
-        summary, _, description = function.__doc__.strip().partition("\n")
-        declared: Verb[RequestT, ResultT] = Verb(
-            name=name,
-            summary=summary,
-            description=description.strip(),
-            effect=effect,
-            body=body,
-            is_vfs=is_vfs,
-            errors=tuple(errors),
-            own_verdict=own_verdict,
-            site_wide=site_wide,
-            finds_above=finds_above,
-            long=long,
-            alone=alone,
-            request_type=typing.cast("type[RequestT]", request_type),
-            result_type=typing.cast("type[ResultT]", result_type),
-            function=function,
-        )
-        VERBS[name] = declared
-        return declared
-
-    return declare

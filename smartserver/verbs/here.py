@@ -55,11 +55,8 @@ def _of(kind: inspect.Type) -> Replace | None:
             (inner_one,) = found
             return lambda value, branch: None if value is None else inner_one(value, branch)
         case inspect.ListType(item_type=item):
-            of_item = _of(item)
-            if of_item is None:
-                return None
-            one = of_item
-            return lambda values, branch: [one(value, branch) for value in values]
+            one = _of(item)
+            return one and (lambda values, branch: [one(value, branch) for value in values])
         case inspect.StructType(cls=cls):
             return _of_struct(cls)
         case inspect.DictType(key_type=key, value_type=value):

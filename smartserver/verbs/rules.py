@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import enum
 
-from smartserver.errors import BranchExists, DivergedBranches, InvalidName, NoSuchBranch, StaleLease
+from smartserver.errors import (
+    AccessDenied,
+    BranchExists,
+    DivergedBranches,
+    InvalidName,
+    MissingRevision,
+    NoSuchBranch,
+    NoSuchRepository,
+    StaleLease,
+    WrongTip,
+)
 from smartserver.records.model import RefValue, Tip
 from smartserver.verbs.declare import Context, Permission
 
@@ -28,6 +38,11 @@ class Create(enum.StrEnum):
     YES = "yes"
     NO = "no"
     MUST = "must"
+
+
+CREATE_ERRORS = (AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip)
+"""What `move` may raise where the ref must be absent; and where it may be there."""
+MOVE_ERRORS = (*CREATE_ERRORS, DivergedBranches, NoSuchBranch, StaleLease)
 
 
 def move(

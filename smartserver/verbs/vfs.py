@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -144,6 +145,16 @@ READS = (InvalidPath, NoSuchFile, NotADirectory, PermissionDenied, TransportFail
 CHANGES = (*READS, FileExists, DirectoryNotEmpty, NoSpace)
 
 
+@contextlib.contextmanager
+def _may_lack(request: LookRequest) -> Iterator[None]:
+    """Go on where there is nothing, if that is an answer."""
+    try:
+        yield
+    except (NoSuchFile, NotADirectory):
+        if not request.lacking:
+            raise
+
+
 @verb("has", effect=Effect.READ, is_vfs=True, errors=READS)
 def has(context: Context, request: PathRequest) -> HasResult:
     """Say whether anything has that name."""
@@ -153,14 +164,11 @@ def has(context: Context, request: PathRequest) -> HasResult:
 @verb("get", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get(context: Context, request: LookRequest) -> GetResult:
     """Give all that a file holds."""
-    try:
+    with _may_lack(request):
         file = context.files.tree.open_read(request.path)
         size = file.size()
         return GetResult(size, context.files.give(request.path, file, [(0, size)]))
-    except (NoSuchFile, NotADirectory):
-        if not request.lacking:
-            raise
-        return GetResult(None)
+    return GetResult(None)
 
 
 @verb("readv", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
@@ -238,24 +246,18 @@ def rename(context: Context, request: RenameRequest) -> Done:
 @verb("list_dir", effect=Effect.READ, is_vfs=True, errors=READS)
 def list_dir(context: Context, request: LookRequest) -> NamesResult:
     """Give the names in a folder."""
-    try:
+    with _may_lack(request):
         return NamesResult(context.files.tree.list_directory(request.path))
-    except (NoSuchFile, NotADirectory):
-        if not request.lacking:
-            raise
-        return NamesResult(None)
+    return NamesResult(None)
 
 
 @verb("stat", effect=Effect.READ, is_vfs=True, errors=READS)
 def stat(context: Context, request: LookRequest) -> StatResult:
     """Say what is there."""
-    try:
+    with _may_lack(request):
         found = context.files.tree.stat(request.path)
-    except (NoSuchFile, NotADirectory):
-        if not request.lacking:
-            raise
-        return StatResult(None)
-    return StatResult(found.kind.value, found.size, found.modified)
+        return StatResult(found.kind.value, found.size, found.modified)
+    return StatResult(None)
 
 
 @verb("sync_dir", is_vfs=True, errors=CHANGES)

@@ -12,23 +12,10 @@ follow what is in `states`, what bytes look like in `frames`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
+from smartserver.wire import events
 from smartserver.wire.errors import LocalProtocolError, RemoteProtocolError
-from smartserver.wire.events import (
-    Body,
-    Cancel,
-    End,
-    Error,
-    Event,
-    GoAway,
-    PeerClosed,
-    Ping,
-    Pong,
-    Progress,
-    Reply,
-    Request,
-    VersionMismatch,
-)
 from smartserver.wire.frames import (
     CONTINUED,
     END_PAYLOAD,
@@ -52,24 +39,25 @@ from smartserver.wire.states import ConnectionState, Opening, Role, Side, Step
 __all__ = ["Connection", "Role"]
 
 
-def _read_end(frame: Frame) -> Event:
-    segments, size = END_PAYLOAD.unpack(frame.payload)
-    return End(frame.id, segments, size)
+def _read_message(kind: type[events.Request | events.Reply], body: bool, frame: Frame) -> events.Event:
+    return kind(frame.id, bytes(frame.payload), body, _is_continued(frame))
 
 
-READERS: dict[FrameType, Callable[[Frame], Event]] = {
-    FrameType.REQUEST: lambda frame: Request(frame.id, bytes(frame.payload), False, _is_continued(frame)),
-    FrameType.REQUEST_WITH_BODY: lambda frame: Request(frame.id, bytes(frame.payload), True, _is_continued(frame)),
-    FrameType.BODY: lambda frame: Body(frame.id, bytes(frame.payload)),
-    FrameType.END: _read_end,
-    FrameType.REPLY: lambda frame: Reply(frame.id, bytes(frame.payload), False, _is_continued(frame)),
-    FrameType.REPLY_WITH_BODY: lambda frame: Reply(frame.id, bytes(frame.payload), True, _is_continued(frame)),
-    FrameType.ERROR: lambda frame: Error(frame.id, bytes(frame.payload), _is_continued(frame)),
-    FrameType.PROGRESS: lambda frame: Progress(frame.id, bytes(frame.payload)),
-    FrameType.CANCEL: lambda frame: Cancel(frame.id),
-    FrameType.PING: lambda frame: Ping(bytes(frame.payload)),
-    FrameType.PONG: lambda frame: Pong(bytes(frame.payload)),
-    FrameType.GOAWAY: lambda frame: GoAway(bytes(frame.payload)),
+READERS: dict[FrameType, Callable[[Frame], events.Event]] = {
+    FrameType.REQUEST: partial(_read_message, events.Request, False),
+    FrameType.REQUEST_WITH_BODY: lambda frame: events.Request(
+        frame.id, bytes(frame.payload), True, _is_continued(frame)
+    ),
+    FrameType.BODY: lambda frame: events.Body(frame.id, bytes(frame.payload)),
+    FrameType.END: lambda frame: events.End(frame.id, *END_PAYLOAD.unpack(frame.payload)),
+    FrameType.REPLY: partial(_read_message, events.Reply, False),
+    FrameType.REPLY_WITH_BODY: partial(_read_message, events.Reply, True),
+    FrameType.ERROR: lambda frame: events.Error(frame.id, bytes(frame.payload), _is_continued(frame)),
+    FrameType.PROGRESS: lambda frame: events.Progress(frame.id, bytes(frame.payload)),
+    FrameType.CANCEL: lambda frame: events.Cancel(frame.id),
+    FrameType.PING: lambda frame: events.Ping(bytes(frame.payload)),
+    FrameType.PONG: lambda frame: events.Pong(bytes(frame.payload)),
+    FrameType.GOAWAY: lambda frame: events.GoAway(bytes(frame.payload)),
 }
 """What a frame says."""
 
@@ -103,33 +91,27 @@ def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> li
     return frames
 
 
-def _write_end(event: End) -> list[Frame]:
+def _write_end(event: events.End) -> list[Frame]:
     if not 0 <= event.segments <= 0xFFFFFFFF or not 0 <= event.size <= 0xFFFFFFFFFFFFFFFF:
         raise LocalProtocolError(f"expected u32 segments and u64 bytes in END, got {event.segments} and {event.size}")
     return [Frame(FrameType.END, event.id, END_PAYLOAD.pack(event.segments, event.size))]
 
 
-def _write_request(event: Request) -> list[Frame]:
-    kind = FrameType.REQUEST_WITH_BODY if event.body else FrameType.REQUEST
-    return _message(kind, event.id, event.payload, event.more)
-
-
-def _write_reply(event: Reply) -> list[Frame]:
-    kind = FrameType.REPLY_WITH_BODY if event.body else FrameType.REPLY
-    return _message(kind, event.id, event.payload, event.more)
+def _write_message(plain: FrameType, with_body: FrameType, event: events.Request | events.Reply) -> list[Frame]:
+    return _message(with_body if event.body else plain, event.id, event.payload, event.more)
 
 
 WRITERS: dict[type, Callable[..., list[Frame]]] = {
-    Request: _write_request,
-    Reply: _write_reply,
-    Error: lambda event: _message(FrameType.ERROR, event.id, event.payload, event.more),
-    Body: lambda event: _pieces(FrameType.BODY, event.id, event.chunk),
-    End: _write_end,
-    Progress: lambda event: [Frame(FrameType.PROGRESS, event.id, event.payload)],
-    Cancel: lambda event: [Frame(FrameType.CANCEL, event.id, b"")],
-    Ping: lambda event: [Frame(FrameType.PING, 0, event.payload)],
-    Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
-    GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
+    events.Request: partial(_write_message, FrameType.REQUEST, FrameType.REQUEST_WITH_BODY),
+    events.Reply: partial(_write_message, FrameType.REPLY, FrameType.REPLY_WITH_BODY),
+    events.Error: lambda event: _message(FrameType.ERROR, event.id, event.payload, event.more),
+    events.Body: lambda event: _pieces(FrameType.BODY, event.id, event.chunk),
+    events.End: _write_end,
+    events.Progress: lambda event: [Frame(FrameType.PROGRESS, event.id, event.payload)],
+    events.Cancel: lambda event: [Frame(FrameType.CANCEL, event.id, b"")],
+    events.Ping: lambda event: [Frame(FrameType.PING, 0, event.payload)],
+    events.Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
+    events.GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
 }
 """The frames that say an event."""
 
@@ -172,7 +154,7 @@ class Connection:
         self._raise_if_broken()
         self._eof = True
 
-    def next_event(self) -> Event | None:
+    def next_event(self) -> events.Event | None:
         """What happened next, or None when more bytes are needed to tell (or, after `PeerClosed`, nothing will).
 
         Raises:
@@ -186,7 +168,7 @@ class Connection:
             self._broken = wrong
             raise
 
-    def send(self, event: Event) -> bytes:
+    def send(self, event: events.Event) -> bytes:
         """The bytes that tell the peer of `event`, with the opening line before the first.
 
         Raises:
@@ -194,7 +176,7 @@ class Connection:
             RemoteProtocolError: the connection is broken.
         """
         self._raise_if_broken()
-        sent = self._write_refusal(event) if isinstance(event, VersionMismatch) else self._write(event)
+        sent = self._write_refusal(event) if isinstance(event, events.VersionMismatch) else self._write(event)
         for observer in self._observers:
             observer.sent(event, len(sent))
         return sent
@@ -208,7 +190,7 @@ class Connection:
         if self._broken is not None:
             raise type(self._broken)(*self._broken.args)
 
-    def _read(self) -> Event | None:
+    def _read(self) -> events.Event | None:
         while True:
             side = self._state.sides[self._role.peer]
             if side is Side.SILENT:
@@ -219,7 +201,7 @@ class Connection:
                         self._state.opening(self._role.peer, Opening.PREFACE)
                         continue
                     self._state.opening(self._role.peer, Opening.OTHER_VERSION)
-                    return self._seen(VersionMismatch(versions_of(line)))
+                    return self._notify(events.VersionMismatch(versions_of(line)))
             elif side is Side.OPEN:
                 frame = self._buffer.frame()
                 if frame is not None:
@@ -231,10 +213,10 @@ class Connection:
                 self._unseen += self._buffer.discard()
             if self._eof and side is not Side.CLOSED:
                 self._state.end(self._role.peer, self._buffer.unfinished())
-                return self._seen(PeerClosed())
+                return self._notify(events.PeerClosed())
             return None
 
-    def _read_frame(self, frame: Frame) -> Event | None:
+    def _read_frame(self, frame: Frame) -> events.Event | None:
         """The event a frame is, or None for one that is skipped.
 
         Raises:
@@ -246,25 +228,25 @@ class Connection:
         kind = FrameType(frame.type)
         event = READERS[kind](frame)
         if not self._account(self._role.peer, kind, frame, event):
-            self._seen(event)
+            self._notify(event)
             return None
-        return self._seen(event)
+        return self._notify(event)
 
-    def _account(self, sender: Role, kind: FrameType, frame: Frame, event: Event) -> bool:
+    def _account(self, sender: Role, kind: FrameType, frame: Frame, event: events.Event) -> bool:
         step = Step((kind, _is_continued(frame)))
         if kind in OF_CONNECTION:
             self._state.step_connection(sender, step)
             return True
-        size = event.size if isinstance(event, End) else len(frame.payload)
+        size = event.size if isinstance(event, events.End) else len(frame.payload)
         return self._state.step(sender, frame.id, step, size)
 
-    def _seen(self, event: Event) -> Event:
+    def _notify(self, event: events.Event) -> events.Event:
         size, self._unseen = self._unseen, 0
         for observer in self._observers:
             observer.received(event, size)
         return event
 
-    def _write(self, event: Event) -> bytes:
+    def _write(self, event: events.Event) -> bytes:
         if type(event) not in WRITERS:
             raise LocalProtocolError(f"expected an event that can be sent, got {event!r}")
         side = self._state.sides[self._role]
@@ -285,7 +267,7 @@ class Connection:
             return PREFACE + encoded
         return encoded
 
-    def _write_refusal(self, event: VersionMismatch) -> bytes:
+    def _write_refusal(self, event: events.VersionMismatch) -> bytes:
         if self._role is Role.CLIENT or self._state.sides[Role.CLIENT] is not Side.FOREIGN:
             raise LocalProtocolError("expected the client to open with another version before it is refused")
         line = encode_refusal(event.versions)

@@ -14,7 +14,7 @@ from netem.counter import Counts
 from smartserver.client.call import Client
 from smartserver.client.knowledge import OLD_AFTER, Knowledge
 from smartserver.client.repository import RemoteRepository
-from smartserver.server import advice, asked
+from smartserver.server import advice, context
 from smartserver.wire.messages import Advice, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 
@@ -53,7 +53,7 @@ def reader(joint: Joint, tmp_path: Path) -> Reader:
 
 def grown(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pack is many."""
-    monkeypatch.setattr(asked, "of_packs", lambda root: Advice("packs", raw({"packs": len(root.packs)})))
+    monkeypatch.setattr(context, "of_packs", lambda root: Advice("packs", raw({"packs": len(root.packs)})))
 
 
 def test_it_takes_no_round_trip_and_few_bytes(reader: Reader, joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:

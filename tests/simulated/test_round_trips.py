@@ -20,7 +20,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
-from smartserver.server.asked import state_of
+from smartserver.server.context import state_of
 from smartserver.verbs import vfs
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create

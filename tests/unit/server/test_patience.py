@@ -2,132 +2,187 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
-from smartserver.server.patience import PROBE_INTERVAL, Action, Patience
-from smartserver.wire.limits import DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
+from smartserver.server.outbox import Outbox
+from smartserver.server.patience import PROBE_INTERVAL, Patience
+from smartserver.server.session import Session
+from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
 IDLE, FAREWELL = 40.0, 10.0
 
 
 @dataclass
 class Asking:
-    """What a session says of its requests; by default one of them is carried out."""
+    """What a session says of its requests, and is told; by default one of them is carried out."""
 
-    asked: bool = True
+    had_request: bool = True
     idle: bool = False
     at_rest: bool = False
+    receiving: bool = False
     awaiting: bool = False
     pinging: bool = False
     discarding: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def abort(self, why: str) -> None:
+        self.told.append(f"abort: {why}")
+
+    def drop(self, why: str) -> None:
+        self.told.append(f"drop: {why}")
+
+    def discard_no_more(self, why: str) -> None:
+        self.told.append(f"refuse the rest: {why}")
+
+    def go_away(self, why: str) -> None:
+        self.told.append(f"go away: {why}")
+
+    def ping(self) -> None:
+        self.told.append("ping")
 
 
-WORKING = Asking()
-RESTING = Asking(idle=True, at_rest=True)
+@dataclass
+class Waiting:
+    """A connection that waits."""
+
+    session: Asking = field(default_factory=Asking)
+    refused: bool = False
+    outbox: Outbox = field(default_factory=Outbox)
+    left: int = 0
+    """Bytes its peer has not taken."""
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(
+            cast("Session", self.session),
+            self.outbox,
+            lambda: self.left,
+            idle=IDLE,
+            farewell=FAREWELL,
+            refused=self.refused,
+        )
+        self.patience.begin(0.0)
+
+    def look(self, now: float) -> list[str]:
+        """What the session is told now; `end` where the connection had its time."""
+        self.session.told.clear()
+        return ["end"] if self.patience.look(now) else self.session.told
 
 
-@pytest.fixture
-def patience() -> Patience:
-    patience = Patience(IDLE, FAREWELL)
-    patience.begins(0.0)
-    return patience
+def test_while_the_server_works_a_peer_may_be_silent() -> None:
+    assert Waiting().look(1000 * IDLE) == []
 
 
-def looked(patience: Patience, now: float, requests: Asking = WORKING, *, full: bool = False) -> Action:
-    return patience.look(now, requests, full=full)[0]
+def test_the_rest_of_a_request_has_its_time_since_the_last_byte() -> None:
+    uploading = Waiting(Asking(awaiting=True))
+    uploading.patience.note_received(30.0)
+    assert uploading.look(69.9) == []
+    assert uploading.look(70.0) == ["drop: nothing of the rest of a request came for 40 s"]
 
 
-def test_while_the_server_works_a_peer_may_be_silent(patience: Patience) -> None:
-    assert looked(patience, 1000 * IDLE) is Action.WAIT
-
-
-def test_the_rest_of_a_request_has_its_time_since_the_last_byte(patience: Patience) -> None:
-    uploading = Asking(awaiting=True)
-    patience.hears(30.0)
-    assert looked(patience, 69.9, uploading) is Action.WAIT
-    assert patience.look(70.0, uploading, full=False) == (
-        Action.DROP,
-        "nothing of the rest of a request came for 40 s",
-    )
-
-
-def test_an_answer_has_its_time_since_anything_was_taken(patience: Patience) -> None:
-    patience.speaks(5.0, for_request=True, full=False)
-    patience.hands_over(100)
-    patience.leaves_untaken(6.0, 100, asked=True)
-    assert patience.may_have_taken
-    assert looked(patience, 44.9, full=True) is Action.WAIT
-    patience.leaves_untaken(44.9, 99, asked=True)
-    assert looked(patience, 84.8, full=True) is Action.WAIT
-    patience.leaves_untaken(84.8, 99, asked=True)
-    assert patience.look(84.9, WORKING, full=True) == (Action.ABORT, "it took nothing of its answer for 40 s")
-    patience.leaves_untaken(85.0, 0, asked=True)
-    assert not patience.may_have_taken
-    assert looked(patience, 100.0, full=True) is Action.WAIT
+def test_an_answer_has_its_time_since_anything_was_taken() -> None:
+    answered = Waiting()
+    answered.patience.note_written(5.0)
+    answered.patience.note_handed(100)
+    answered.outbox.full, answered.left = True, 100
+    assert answered.look(6.0) == []
+    assert answered.look(44.9) == []
+    answered.left = 99
+    assert answered.look(45.0) == []
+    assert answered.look(84.9) == []
+    assert answered.look(85.0) == ["abort: it took nothing of its answer for 40 s"]
+    answered.outbox.full, answered.left = False, 0
+    assert answered.look(100.0) == []
 
 
 @pytest.mark.parametrize(
-    ("requests", "refused", "keep"),
+    ("session", "refused", "keep"),
     [
-        (RESTING, False, KEEP_IDLE),
-        (Asking(asked=False, idle=True), False, IDLE),
-        (RESTING, True, DRAIN_SECONDS),
+        (Asking(idle=True, at_rest=True), False, KEEP_IDLE),
+        (Asking(had_request=False, idle=True), False, IDLE),
+        (Asking(idle=True, at_rest=True), True, DRAIN_SECONDS),
     ],
 )
-def test_a_connection_is_kept_for_a_request_to_come(requests: Asking, refused: bool, keep: float) -> None:
-    patience = Patience(IDLE, FAREWELL, refused=refused)
-    patience.begins(0.0)
-    assert looked(patience, keep - 1, requests) is Action.WAIT
-    assert patience.look(keep, requests, full=False) == (Action.GO_AWAY, f"no request for {keep:.0f} s")
-    assert patience.next_look(keep) == FAREWELL
+def test_a_connection_is_kept_for_a_request_to_come(session: Asking, refused: bool, keep: float) -> None:
+    kept = Waiting(session, refused)
+    assert kept.look(keep - 1) == []
+    assert not kept.patience.leaving
+    assert kept.look(keep) == [f"go away: no request for {keep:.0f} s"]
+    assert kept.patience.leaving
+    assert kept.patience.next_look(keep) == FAREWELL
+    kept.patience.closing = True
+    kept.patience.note_taken(keep + FAREWELL - 1)
+    assert kept.look(keep + FAREWELL - 1) == []
+    assert kept.look(keep + FAREWELL) == ["end"]
+
+
+def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more() -> None:
+    pinged = Waiting(Asking(pinging=True))
+    assert pinged.look(PING_INTERVAL - 1) == []
+    assert pinged.look(PING_INTERVAL) == ["ping"]
+    assert pinged.look(PING_INTERVAL) == []
+    pinged.patience.read_ended = True
+    assert pinged.look(PING_INTERVAL + PROBE_INTERVAL) == ["ping"]
+    assert pinged.patience.next_look(0.0) == PROBE_INTERVAL
+
+
+def test_a_refused_upload_has_its_time_since_it_was_seen() -> None:
+    refused = Waiting(Asking(discarding=1))
+    assert refused.look(1.0) == []
+    refused.session.discarding = 2
+    assert refused.look(DRAIN_SECONDS) == []
+    assert refused.look(DRAIN_SECONDS + 1) == []
+    assert refused.look(2 * DRAIN_SECONDS - 1) == []
+    assert refused.look(2 * DRAIN_SECONDS) == [f"refuse the rest: it still came {DRAIN_SECONDS:.0f} s after that"]
+
+
+def test_one_that_is_closing_has_its_time_since_all_was_sent_and_taken() -> None:
+    closing = Waiting()
+    closing.patience.closing = True
+    assert closing.look(IDLE - 1) == []
+    closing.patience.note_taken(IDLE - 1)
+    closing.patience.sent_all = IDLE
+    assert closing.look(IDLE + DRAIN_SECONDS - 1) == []
+    assert closing.look(IDLE + DRAIN_SECONDS) == ["end"]
+
+
+def test_one_that_is_closing_sends_so_many_bytes_at_most() -> None:
+    closing = Waiting()
+    closing.patience.note_received(1.0, DRAIN_BYTES)
+    closing.patience.closing = True
+    closing.patience.note_received(1.0, DRAIN_BYTES)
+    assert not closing.patience.has_drained
+    closing.patience.note_received(1.0, 1)
+    assert closing.patience.has_drained
+
+
+def test_only_requests_and_their_answers_are_use() -> None:
+    session = Asking(had_request=False, idle=True, at_rest=True)
+    used = Waiting(session)
+    patience = used.patience
+    patience.note_received(1.0, 1)
+    patience.note_written(2.0)
+    patience.note_taken(3.0)
+    assert patience.idle_since(3.0) == 0.0
+    session.receiving = True
+    patience.note_received(3.5)
+    assert patience.idle_since(3.5) == 0.0
+    patience.note_received(4.0, 1)
+    assert patience.idle_since(4.0) == 4.0
+    session.idle = session.receiving = False
+    patience.note_written(5.0)
+    assert patience.idle_since(5.0) == 5.0
+    session.had_request = True
+    patience.note_taken(6.0)
+    assert patience.idle_since(6.0) == 6.0
+    used.outbox.add(b"x")
+    assert patience.idle_since(7.0) is None
+    used.outbox.clear()
+    session.at_rest = False
+    assert patience.idle_since(7.0) is None
     patience.closing = True
-    patience.is_taken(keep + FAREWELL - 1, asked=True)
-    assert looked(patience, keep + FAREWELL - 1) is Action.WAIT
-    assert looked(patience, keep + FAREWELL) is Action.END
-
-
-def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more(patience: Patience) -> None:
-    pinged = Asking(pinging=True)
-    assert looked(patience, PING_INTERVAL - 1, pinged) is Action.WAIT
-    assert looked(patience, PING_INTERVAL, pinged) is Action.PING
-    assert looked(patience, PING_INTERVAL, pinged) is Action.WAIT
-    patience.read_ended = True
-    assert looked(patience, PING_INTERVAL + PROBE_INTERVAL, pinged) is Action.PING
-    assert patience.next_look(0.0) == PROBE_INTERVAL
-
-
-def test_a_refused_upload_has_its_time_since_it_was_seen(patience: Patience) -> None:
-    first, second = Asking(discarding=1), Asking(discarding=2)
-    assert looked(patience, 1.0, first) is Action.WAIT
-    assert looked(patience, DRAIN_SECONDS, second) is Action.WAIT
-    assert looked(patience, 2 * DRAIN_SECONDS - 1, second) is Action.WAIT
-    assert patience.look(2 * DRAIN_SECONDS, second, full=False) == (
-        Action.REFUSE_REST,
-        f"it still came {DRAIN_SECONDS:.0f} s after that",
-    )
-
-
-def test_one_that_is_closing_has_its_time_since_all_was_sent_and_taken(patience: Patience) -> None:
-    patience.closing = True
-    assert looked(patience, IDLE - 1) is Action.WAIT
-    patience.is_taken(IDLE - 1, asked=True)
-    patience.sent_all = IDLE
-    assert looked(patience, IDLE + DRAIN_SECONDS - 1) is Action.WAIT
-    assert looked(patience, IDLE + DRAIN_SECONDS) is Action.END
-
-
-def test_only_requests_and_their_answers_are_use(patience: Patience) -> None:
-    patience.hears(1.0)
-    patience.speaks(2.0, for_request=False, full=False)
-    patience.is_taken(3.0, asked=False)
-    assert patience.idle_since == 0.0
-    patience.hears(4.0, of_request=True)
-    assert patience.idle_since == 4.0
-    patience.speaks(5.0, for_request=True, full=True)
-    assert patience.idle_since == 5.0
-    patience.is_taken(6.0, asked=True)
-    assert patience.idle_since == 6.0
+    assert patience.idle_since(8.0) is None
     patience.sent_all = 9.0
-    assert patience.idle_since == 9.0
+    assert patience.idle_since(9.0) == 9.0

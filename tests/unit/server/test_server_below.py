@@ -1,4 +1,4 @@
-"""server.asked, server.dispatch: a path that leads below a repository names a branch in it."""
+"""server.context, server.dispatch: a path that leads below a repository names a branch in it."""
 
 from __future__ import annotations
 

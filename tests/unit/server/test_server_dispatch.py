@@ -1,4 +1,4 @@
-"""server.dispatch: a request is understood whole before anything is done, and each call has its verdict."""
+"""server.dispatch, server.context: a request is understood whole before anything is done; each call has its verdict."""
 
 from __future__ import annotations
 
@@ -23,18 +23,15 @@ from smartserver.errors import (
 )
 from smartserver.server import dispatch
 from smartserver.server.access import Access, invoking_user
-from smartserver.server.asked import Asked
+from smartserver.server.context import CallContext, NoRepository, RequestContext
 from smartserver.server.dispatch import (
-    CallContext,
-    NoRepository,
-    Prepared,
-    Refused,
+    Refusal,
+    RequestHeader,
     UndeclaredError,
-    decide,
+    check_header,
     declared,
     fault,
     internal,
-    prepare,
 )
 from smartserver.server.site import Site
 from smartserver.store.model import Transaction
@@ -60,7 +57,7 @@ VERIFY: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
 
 def refusal(request: Request) -> str:
     with pytest.raises(Unsupported) as caught:
-        prepare(request)
+        check_header(request)
     return str(caught.value)
 
 
@@ -72,24 +69,24 @@ def with_arguments(arguments: bytes, name: str = "Server.ping") -> Request:
     return changed(message(PING), calls=[Call(name, msgspec.Raw(arguments))])
 
 
-# -- prepare
+# -- check_header
 
 
 def test_what_a_request_is() -> None:
-    prepared = prepare(message(INSERT, flags=RequestFlag.BODY | RequestFlag.ATOMIC))
+    prepared = check_header(message(INSERT, flags=RequestFlag.BODY | RequestFlag.ATOMIC))
     assert prepared.calls == (INSERT,)
     assert (prepared.mutates, prepared.long) == (True, False)
     assert prepared.flags == RequestFlag.BODY | RequestFlag.ATOMIC
-    read = prepare(message(VERIFY, PING))
+    read = check_header(message(VERIFY, PING))
     assert (read.mutates, read.long) == (False, True)
 
 
 def test_no_call_and_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "without calls" in refusal(message())
     monkeypatch.setattr(dispatch, "MAX_CALLS", 3)
-    prepare(message(PING, PING, PING))
+    check_header(message(PING, PING, PING))
     with pytest.raises(LimitExceeded) as caught:
-        prepare(message(PING, PING, PING, PING))
+        check_header(message(PING, PING, PING, PING))
     assert (caught.value.value, caught.value.limit) == (4, 3)
 
 
@@ -132,7 +129,7 @@ def test_extras_that_must_be_obeyed() -> None:
     extras = {"agent": msgspec.Raw(b"\xa1x"), "!must": msgspec.Raw(b"\xc0")}
     assert "'!must'" in refusal(changed(message(PING), extras=extras))
     del extras["!must"]
-    prepare(changed(message(PING), extras=extras))
+    check_header(changed(message(PING), extras=extras))
 
 
 @pytest.mark.parametrize("size", [0, 15, 17, 1 << 20])
@@ -151,25 +148,28 @@ def test_bodies() -> None:
     assert "BODY" in refusal(message(INSERT))
     assert "BODY" in refusal(message(PING, flags=RequestFlag.BODY))
     assert "minutes" in refusal(message(VERIFY, (branch_delete, BranchDeleteRequest(MAIN))))
-    prepare(message(PULL, PING, VERIFY))
+    check_header(message(PULL, PING, VERIFY))
     assert "BODY" in refusal(message(PING, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
-    prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY))
-    prepare(message(INSERT, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
+    check_header(message(INSERT, flags=RequestFlag.CHECK_ONLY))
+    check_header(message(INSERT, flags=RequestFlag.CHECK_ONLY | RequestFlag.BODY))
 
 
 # -- decide
 
 
 def context(
-    served: Served, access: Access | None = None, *, early: bool = False, may_create: bool = True
+    served: Served,
+    access: Access | None = None,
+    request: Request | None = None,
+    *,
+    path: str = PATH,
+    early: bool = False,
+    may_create: bool = True,
 ) -> CallContext:
-    transaction = served.repository().begin(numbered(1), "tester")
-    return CallContext(transaction, asked_for(served, access, may_create=may_create), early=early)
-
-
-def asked_for(served: Served, access: Access | None = None, path: str = PATH, *, may_create: bool = True) -> Asked:
     site = Site(served.transport, may_create=may_create)
-    return Asked(site, access or invoking_user("tester"), prepare(message(PING, path=path)), lambda *_: None)
+    header = check_header(request or message(PING, path=path))
+    whole = RequestContext(site, access or invoking_user("tester"), header, lambda *_: None)
+    return CallContext(whole, served.repository(path).begin(numbered(1), "tester"), early=early)
 
 
 def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -> tuple[AnyVerb, Arguments]:
@@ -177,7 +177,7 @@ def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -
 
 
 def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.NONE) -> list[int]:
-    return [outcome.status for outcome in decide(prepare(message(*calls, flags=flags)), context(served))]
+    return [outcome.status for outcome in context(served, request=message(*calls, flags=flags)).decide()]
 
 
 def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
@@ -186,7 +186,7 @@ def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
         set_ref(MAIN, line[1]),
         set_ref(b"refs/heads/two", line[2], create=False),
     ]
-    outcomes = decide(prepare(message(*calls)), context(served))
+    outcomes = context(served, request=message(*calls)).decide()
     assert [outcome.status for outcome in outcomes] == [Status.DONE, Status.REFUSED, Status.REFUSED]
     assert outcomes[0].fault is None
     assert [outcome.fault.code for outcome in outcomes[1:] if outcome.fault] == ["diverged", "no-such-branch"]
@@ -204,14 +204,14 @@ def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None
 
 
 def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refusal) as caught:
         run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=False))
     assert caught.value.fault.code == "refused"
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
 
 
 def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[bytes]) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refusal) as caught:
         run(served, set_ref(MAIN, line[1]))
     assert isinstance(caught.value.fault, DivergedBranches)
     assert caught.value.outcomes == []
@@ -219,7 +219,7 @@ def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[by
 
 def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: list[bytes]) -> None:
     wrong = msgspec.structs.replace(CREATE, vcs="hg")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refusal) as caught:
         run(served, set_ref(b"refs/heads/one", line[1]), (repository_create, wrong))
     assert caught.value.fault.code == "wrong-vcs"
     assert caught.value.outcomes == []
@@ -227,7 +227,7 @@ def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: l
 
 def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: list[bytes]) -> None:
     """Creation succeeds, the one ref is refused: nothing changes, not even the creation."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refusal) as caught:
         run(served, (repository_create, CREATE), set_ref(MAIN, line[1]))
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED]
     fault_of_the_other = caught.value.outcomes[0].fault
@@ -237,7 +237,7 @@ def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: lis
 
 def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
     calls = [set_ref(b"refs/heads/one", line[1]), set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[1])]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refusal) as caught:
         run(served, *calls, flags=RequestFlag.ATOMIC)
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED, Status.NOT_DONE]
     assert run(served, calls[0], calls[2], flags=RequestFlag.ATOMIC) == [Status.DONE] * 2
@@ -245,11 +245,11 @@ def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
 
 def test_the_permission_of_the_effect_is_asked_before_the_verb_runs(served: Served, line: list[bytes]) -> None:
     reader = Access("reader", frozenset({Permission.READ}), "read only")
-    prepared = prepare(message(set_ref(MAIN, line[3])))  # Equal: it would be success.
-    with pytest.raises(Refused) as caught:
-        decide(prepared, context(served, reader))
+    equal = message(set_ref(MAIN, line[3]))  # It would be success.
+    with pytest.raises(Refusal) as caught:
+        context(served, reader, equal).decide()
     assert isinstance(caught.value.fault, AccessDenied)
-    assert decide(prepare(message(PING)), context(served, reader))[0].status == Status.DONE
+    assert context(served, reader, message(PING)).decide()[0].status == Status.DONE
 
 
 # -- errors
@@ -288,11 +288,13 @@ def test_what_any_verb_may_raise() -> None:
         declared(server_ping, NoSuchBranch(b"x"))
 
 
-def test_a_bug_is_told_by_its_reference_alone() -> None:
-    logged: list[tuple[str, Exception]] = []
+def test_a_bug_is_told_by_its_reference_alone(caplog: pytest.LogCaptureFixture) -> None:
     wrong = ZeroDivisionError("secret")
-    error = internal(wrong, lambda reference, error: logged.append((reference, error)))
-    assert logged == [(error.reference, wrong)]
+    error = internal(wrong)
+    (record,) = caplog.records
+    assert record.getMessage() == f"internal error {error.reference}"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is wrong
     assert error.wire_arguments() == {"reference": error.reference}
     assert isinstance(error, InternalError)
     assert len(error.reference) == 12
@@ -312,7 +314,7 @@ def test_the_context(served: Served) -> None:
     assert made.transaction.exists
     assert made.verify().problems == ()
     with pytest.raises(NoSuchRepository):
-        CallContext(made.transaction, asked_for(served, path="nowhere")).verify()
+        context(served, path="nowhere").verify()
     plan = made.transaction.plan_pull([], [])
     made.stream(plan)
     assert made.plan is plan
@@ -327,8 +329,7 @@ def test_a_server_that_makes_no_repositories(served: Served) -> None:
 
 
 def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> None:
-    transaction = served.repository("").begin(numbered(1), "tester")
-    made = CallContext(transaction, asked_for(served, path=""))
+    made = context(served, path="")
     with pytest.raises(AccessDenied, match="it needs a name below"):
         made.require(Permission.CREATE)
     made.require(Permission.CREATE, b"refs/heads/x")
@@ -344,27 +345,27 @@ def test_without_a_repository_there_is_nothing_to_ask() -> None:
 
 def test_prepared_is_made_of_what_came() -> None:
     request = message(PING)
-    assert prepare(request) == Prepared(request, (PING,), RequestFlag.NONE)
+    assert check_header(request) == RequestHeader(request, (PING,), RequestFlag.NONE)
 
 
 def test_one_verification_a_request() -> None:
     verify: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
-    assert prepare(message(verify)).long
+    assert check_header(message(verify)).long
     with pytest.raises(Unsupported, match=r"3 calls of Repository\.verify in one request"):
-        prepare(message(verify, verify, verify))
+        check_header(message(verify, verify, verify))
 
 
 def test_results_that_grow_without_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of a few bytes may ask for an entry of 64 KiB: the sum of the answers has a limit."""
-    monkeypatch.setattr(dispatch, "MAX_RESULTS", 3)
+    monkeypatch.setattr("smartserver.server.context.MAX_RESULTS", 3)
     assert run(served, PING, PING, PING) == [Status.DONE] * 3
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Refusal) as caught:
         run(served, PING, PING, PING, PING)
     assert isinstance(caught.value.fault, LimitExceeded)
 
 
 def test_what_must_be_alone_in_its_request() -> None:
     delete = (repository_delete, DeleteRequest())
-    assert prepare(message(delete)).mutates
+    assert check_header(message(delete)).mutates
     for calls in ([delete, PING], [PING, delete], [delete, delete]):
         assert "Repository.delete in a request of 2 calls" in refusal(message(*calls))

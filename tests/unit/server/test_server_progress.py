@@ -131,7 +131,7 @@ def test_progress_after_the_answer_is_not_sent(served: Served) -> None:
     made = ServedRequest(dialog.session, 1)
     dialog.send(Request(1, encode(message(PING, path=""))))
     before = len(dialog.heard)
-    made._answered = True
+    made._work.is_over = True
     made._progress.tell("late", 1, 2)
     assert len(dialog.heard) == before
 

@@ -10,7 +10,8 @@ from dialogs import Dialog, Lanes, Served, SteppedExecutor
 
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
 from smartserver.server.fair import Client
-from smartserver.server.request import ServedRequest, Step
+from smartserver.server.request import ServedRequest
+from smartserver.server.work import Step
 
 T = TypeVar("T")
 

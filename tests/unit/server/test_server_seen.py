@@ -1,4 +1,4 @@
-"""server.asked, server.receiving: behind a link what a client has seen is not read again, and refuses nothing."""
+"""server.context, server.work: behind a link what a client has seen is not read again, and refuses nothing."""
 
 from __future__ import annotations
 

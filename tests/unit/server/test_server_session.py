@@ -15,7 +15,7 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import CorruptFile
 from smartserver.server import progress, request, session
-from smartserver.server.work import RequestWork
+from smartserver.server.work import RequestBody, RequestWork
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import HEADER
 from smartserver.store.upload import Upload
@@ -327,7 +327,7 @@ def test_a_bug_in_giving_up_is_said_once(
 ) -> None:
     number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
     monkeypatch.setattr(Upload, "write", lambda *_: 1 / 0)
-    monkeypatch.setattr(RequestWork, "abandon", lambda *_: 1 / 0)
+    monkeypatch.setattr(RequestBody, "abandon", lambda *_: 1 / 0)
     dialog.send(Body(number, b"x"))
     assert code(dialog.answer(number)) == "internal"
     assert len(caplog.records) == 2

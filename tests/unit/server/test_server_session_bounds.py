@@ -15,9 +15,8 @@ from session_calls import INSERT, PING, code
 from smartserver.server import request
 from smartserver.server.executor import NOBODY, Lane
 from smartserver.server.fair import Client
-from smartserver.server.receiving import Receiving
 from smartserver.server.session import CANCELLED_HIGH
-from smartserver.server.work import RequestWork
+from smartserver.server.work import RequestBody, RequestWork
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
@@ -118,7 +117,7 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
 ) -> None:
     """Nor is the rest of a body looked at: one piece of it was given to a thread."""
     taken: list[bytes] = []
-    monkeypatch.setattr(Receiving, "take", lambda receiving, chunk: taken.append(chunk))
+    monkeypatch.setattr(RequestBody, "take", lambda receiving, chunk: taken.append(chunk))
     number = dialog.begin(message(INSERT, flags=RequestFlag.BODY))
     for _ in range(5):
         dialog.send(Body(number, b"x" * 100))

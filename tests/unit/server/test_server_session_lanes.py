@@ -11,7 +11,7 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 from smartserver.errors import Cancelled
 from smartserver.records.model import Tip
 from smartserver.server import request
-from smartserver.server.dispatch import CallContext
+from smartserver.server.context import CallContext
 from smartserver.server.executor import Lane
 from smartserver.store.content import ContentReader
 from smartserver.store.model import What

@@ -104,7 +104,7 @@ def test_cancel_in_the_commit_changes_nothing_more(
     finish = RequestWork._commit
 
     def cancelled(work: RequestWork, *arguments: object) -> object:
-        work.cancel()
+        work._context.allowance.cancelled = True
         return finish(work, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RequestWork, "_commit", cancelled)

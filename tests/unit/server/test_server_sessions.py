@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.patience import Patience
 from smartserver.server.sessions import FAREWELL, IDLE_ENOUGH, PARTING, REPORT_EVERY, Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -173,7 +174,7 @@ def test_a_request_on_its_way_is_no_pause(clock: Clock) -> None:
     slow.dataReceived(first[-1:])
     again.dataReceived(second[-1:])
     assert [type(event) for event in heard(opening, client) + heard(kept, other)] == [Reply, Reply]
-    assert slow.idle_since == again.idle_since == clock.seconds()
+    assert slow.patience.idle_since(clock.seconds()) == again.patience.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
     assert sessions.admit("x", "") is None
 
@@ -187,9 +188,9 @@ def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> Non
     assert [type(event) for event in heard(carrier, client)] == [Error]
     clock.advance(2 * IDLE_ENOUGH)
     assert sessions.admit("x", "") is not None
-    assert made.idle_since is None
+    assert made.patience.idle_since(clock.seconds()) is None
     made.dataReceived(client.send(Cancel(1)))
-    assert made.idle_since == clock.seconds()
+    assert made.patience.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
     assert sessions.admit("x", "") is None
 
@@ -329,14 +330,13 @@ def test_a_full_server_looks_at_nobody_in_vain_twice(clock: Clock, monkeypatch: 
     sessions = sessions_of(clock, Limits(connections=20))
     looks = 0
 
-    def look(made: SessionProtocol) -> float | None:
+    def look(patience: Patience, now: float) -> float | None:
         nonlocal looks
         looks += 1
-        since: float | None = idle_since.__get__(made)
-        return since
+        return idle_since(patience, now)
 
-    idle_since: property = vars(SessionProtocol)["idle_since"]
-    monkeypatch.setattr(SessionProtocol, "idle_since", property(look))
+    idle_since = Patience.idle_since
+    monkeypatch.setattr(Patience, "idle_since", look)
     first, carrier = begin(sessions)
     client = asks(first, carrier)
     clock.advance(1)

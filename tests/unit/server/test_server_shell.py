@@ -7,7 +7,6 @@ from carriers import PING, ROOM, begin, heard
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.task import Clock
 
-from smartserver.server.access import invoking_user
 from smartserver.server.outbox import SLICE
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
@@ -51,7 +50,6 @@ def test_reading_pauses_and_goes_on(sessions: Sessions) -> None:
 def test_what_is_long_goes_to_the_carrier_in_slices(sessions: Sessions) -> None:
     made, carrier = begin(sessions)
     carrier.stuck = True
-    assert made.session is not None
     made.write(b"a" * ROOM)
     assert made.session.writable
     made.write(b"b" * (3 * SLICE + 1))
@@ -73,13 +71,13 @@ def test_what_waits_is_sent_before_the_connection_closes(sessions: Sessions) -> 
     made.write(b"a" * (2 * SLICE))
     made.dataReceived(b"GET / HTTP/1.1\r\n")
     assert carrier.calls == ["resume"]
-    assert not made.draining
+    assert made.patience.sent_all is None
     carrier.take()
     assert carrier.calls == ["resume", "lose write"]
     assert len(carrier.written) == 2 * SLICE
-    assert not made.draining
+    assert made.patience.sent_all is None
     made.writeConnectionLost()
-    assert made.draining
+    assert made.patience.sent_all is not None
 
 
 def test_a_peer_that_ended_gets_what_waits(sessions: Sessions) -> None:
@@ -112,17 +110,6 @@ def test_answers_nobody_takes_have_a_bound(sessions: Sessions, caplog: pytest.Lo
     made.dataReceived(ping)  # Until Twisted says that it is gone.
     made.connectionLost()
     assert not made.outbox
-
-
-def test_before_there_is_a_connection_nothing_happens(sessions: Sessions) -> None:
-    made = SessionProtocol(sessions, invoking_user("tester"), "a peer")
-    made.dataReceived(b"x")
-    made.readConnectionLost()
-    made.pauseProducing()
-    made.resumeProducing()
-    made._watch()
-    made.connectionLost()
-    assert made.session is None
 
 
 # -- the end

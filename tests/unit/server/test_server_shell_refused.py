@@ -134,7 +134,6 @@ def test_a_refused_upload_is_read_on_for_so_long(sessions: Sessions, clock: Cloc
 
 def test_what_is_open_besides_is_finished_first(sessions: Sessions, clock: Clock) -> None:
     made, carrier, client = refused_upload(sessions)
-    assert made.session is not None
     made.session.executor = Never()
     made.dataReceived(client.send(Request(2, PING.payload)))
     for _ in range(10):

@@ -136,7 +136,6 @@ def test_a_client_that_waits_for_the_server_may_be_silent(sessions: Sessions, cl
     """For as long as the server works."""
     made, carrier = begin(sessions)
     sessions.executor = Never()
-    assert made.session is not None
     made.session.executor = Never()
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING))
@@ -151,7 +150,6 @@ def test_a_client_that_sends_no_more_is_asked_whether_it_is_still_there(sessions
     """One that closed its connection looks the same until something is written to it, twice: the first write tells the
     system that nobody reads."""
     made, carrier = begin(sessions)
-    assert made.session is not None
     made.session.executor = Never()
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING))
@@ -166,7 +164,6 @@ def test_a_client_that_sends_no_more_is_asked_whether_it_is_still_there(sessions
 
 def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, clock: Clock) -> None:
     made, carrier = begin(sessions_of(clock, served=served))
-    assert made.session is not None
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)))
     made.session.backlog(100 << 20)
@@ -201,7 +198,6 @@ def test_a_clone_whose_reader_stopped_is_dropped(clock: Clock, caplog: pytest.Lo
     wait(clock, PING_INTERVAL)
     assert carrier.calls == ["abort"]
     assert [each.message for each in caplog.records] == ["a peer: dropped: it took nothing of its answer for 600 s"]
-    assert made.session is not None
     assert made.session.idle
 
 
@@ -249,7 +245,7 @@ def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(cl
     made, carrier, _ = big_clone(clock)
     if ended:
         made.readConnectionLost()
-    while made.session is not None and not made.session.idle:
+    while not made.session.idle:
         wait(clock, STALL_TIMEOUT - PING_INTERVAL)
         carrier.take()
     made.close()

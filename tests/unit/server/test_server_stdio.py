@@ -24,7 +24,7 @@ def test_standard_streams_have_the_access_they_are_given(sessions: Sessions, mon
     monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
     made = stdio.serve(sessions, invoking_user("joe"))
     assert joined == [made]
-    assert made._access == invoking_user("joe")
+    assert made.session.access == invoking_user("joe")
 
 
 class Streams(Carrier):

@@ -57,7 +57,7 @@ def test_loopback(host: str, local: bool) -> None:
 def test_who_connects_decides_what_it_may(sessions: Sessions, address: IAddress | None, may_force: bool) -> None:
     made = tcp.TcpFactory(sessions, Anonymous.WRITE).buildProtocol(address)
     assert made is not None
-    access: Access = made._access
+    access: Access = made.session.access
     assert (Permission.FORCE in access.permissions) is may_force
     assert Permission.WRITE in access.permissions
 

@@ -1,4 +1,4 @@
-"""server.untaken: every byte a peer takes is seen, of a socket and of a pipe."""
+"""server.outbox: every byte a peer takes is seen, of a socket and of a pipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.server.untaken import in_kernel, untaken
+from smartserver.server.outbox import in_kernel, unacknowledged
 
 
 @dataclass
@@ -49,10 +49,10 @@ def test_what_a_slow_reader_takes_is_seen(ends: tuple[int, Callable[[int], objec
             os.write(descriptor, bytes(1 << 16))
     except BlockingIOError:
         pass
-    before = untaken(Writer(descriptor))
+    before = unacknowledged(Writer(descriptor))
     assert before > 1 << 14
     taken = 0
-    while untaken(Writer(descriptor)) >= before:
+    while unacknowledged(Writer(descriptor)) >= before:
         read(1000)
         taken += 1000
         assert taken < before
@@ -60,8 +60,8 @@ def test_what_a_slow_reader_takes_is_seen(ends: tuple[int, Callable[[int], objec
 
 def test_what_the_kernel_has_not_taken_counts(ends: tuple[int, Callable[[int], object]]) -> None:
     descriptor, _ = ends
-    assert untaken(Writer(descriptor)) == 0
-    assert untaken(Writer(descriptor, b"123456789", 4)) == 5
+    assert unacknowledged(Writer(descriptor)) == 0
+    assert unacknowledged(Writer(descriptor, b"123456789", 4)) == 5
 
 
 def test_what_can_be_read_of_a_socket_is_not_meant() -> None:

@@ -12,7 +12,7 @@ from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
 from smartserver.errors import Cancelled
 from smartserver.server import dispatch
 from smartserver.server.access import Access, Anonymous, anonymous
-from smartserver.server.asked import Asked
+from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
 from smartserver.server.vfs import HELD, Contents, RequestFiles, VfsWork
 from smartserver.verbs import vfs
@@ -350,15 +350,15 @@ def test_reads_from_this_machine_and_from_elsewhere(served: Served) -> None:
         assert "from this machine only" in said
 
 
-def work_of(served: Served, prepared: dispatch.Prepared) -> VfsWork:
-    asked = Asked(served.site, Dialog(served.site).session.access, prepared, lambda *_: None)
-    return VfsWork(asked, served.site.open_files)
+def work_of(served: Served, prepared: dispatch.RequestHeader) -> VfsWork:
+    context = RequestContext(served.site, Dialog(served.site).session.access, prepared, lambda *_: None)
+    return VfsWork(context, served.site.open_files)
 
 
 def test_a_cancelled_request_begins_no_call(served: Served) -> None:
-    prepared = dispatch.prepare(message(PUT, path="files"))
+    prepared = dispatch.check_header(message(PUT, path="files"))
     work = work_of(served, prepared)
-    work.cancel()
+    work._context.allowance.cancelled = True
     with pytest.raises(Cancelled):
         work.answer()
     assert not served.transport.exists("files/new")
@@ -366,13 +366,13 @@ def test_a_cancelled_request_begins_no_call(served: Served) -> None:
 
 def test_one_that_is_cancelled_half_way_says_how_far_it_came(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def cancelling(context: Context, request: BringRequest) -> vfs.Done:
-        work.cancel()
+        work._context.allowance.cancelled = True
         return vfs.put.function(context, request)
 
     changed = {**VERBS, "put": msgspec.structs.replace(vfs.put, function=cancelling)}
     monkeypatch.setattr(dispatch, "VERBS", changed)
     calls: list[AnyCall] = [PUT, (vfs.delete, PathRequest("new"))]
-    prepared = dispatch.prepare(message(*calls, path="files"))
+    prepared = dispatch.check_header(message(*calls, path="files"))
     work = work_of(served, prepared)
     answer = work.answer().message
     assert isinstance(answer, ReplyMessage)

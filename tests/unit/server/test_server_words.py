@@ -13,7 +13,7 @@ from dialogs import PATH, Dialog, Served, message
 
 from smartserver.errors import Banned, CorruptFile, NoSuchRepository, error_from_wire
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.site import Found, Site
+from smartserver.server.site import Location, Site
 from smartserver.server.words import GONE, in_words
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
@@ -41,7 +41,7 @@ def refused(answer: Reply | Failure) -> CodedError:
 
 @pytest.mark.parametrize("lost", ["pack", "pack and index"])
 def test_a_pack_that_is_gone_is_damage(served: Served, caplog: pytest.LogCaptureFixture, lost: str) -> None:
-    """Found when the body is read, or when the repository is opened."""
+    """Location when the body is read, or when the repository is opened."""
     (pack,) = [path for path in served.files() if path.endswith(".pack")]
     served.transport.delete(pack)
     if lost == "pack and index":
@@ -85,7 +85,7 @@ def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.Lo
         (NoSuchFile(f"{PATH}/incoming/x"), found),
         (NoSuchFile("packs/x.pack"), None),
         (missing, None),
-        (missing, Found(found.repository, False)),
+        (missing, Location(found.repository, False)),
         (NoSuchRepository("another"), found),
     ]:
         assert in_words(error, where, "it") is error

@@ -1,4 +1,4 @@
-"""server.work, server.asked: what a read tells, what is told of a refused request, and upkeep."""
+"""server.work, server.context: what a read tells, what is told of a refused request, and upkeep."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, known, refused, set_ref
 
 from smartserver.errors import CorruptFile
-from smartserver.server import tidying
-from smartserver.server.access import Anonymous, anonymous, invoking_user
-from smartserver.server.asked import Asked, state_of
-from smartserver.server.dispatch import prepare
-from smartserver.server.work import RequestWork, tidy
+from smartserver.server import upkeep
+from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.context import state_of
+from smartserver.server.dispatch import check_header
+from smartserver.server.upkeep import tidy
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
@@ -182,7 +182,7 @@ def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.Mo
         answered.append(dialog.answer(dialog._last) is not None)
         tidy(repository, pace)
 
-    monkeypatch.setattr(tidying, "tidy", tidied)
+    monkeypatch.setattr(upkeep, "tidy", tidied)
     for number, tip in enumerate(line):
         request = message(INSERT, set_ref(tip), request=numbered(100 + number), flags=BODY)
         assert done(dialog.ask(request, served.history.segment(tip), 1))
@@ -210,5 +210,4 @@ def test_a_repack_that_fails_is_logged(served: Served, caplog: pytest.LogCapture
 @pytest.mark.parametrize(("path", "said"), [("a/b", "Server.info on 'a/b'"), ("", "Server.info")])
 def test_a_request_in_short_for_a_log(served: Served, path: str, said: str) -> None:
     """The path of a request that is about no repository is empty."""
-    prepared = prepare(message((server_info, InfoRequest()), path=path))
-    assert RequestWork(Asked(served.site, invoking_user("ann"), prepared, lambda *_: None)).description == said
+    assert check_header(message((server_info, InfoRequest()), path=path)).description == said

@@ -1,4 +1,4 @@
-"""server.work, server.receiving: what a change does to the store, and a check of one, which does nothing."""
+"""server.work: what a change does to the store, and a check of one, which does nothing."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_what_is_said_is_kept() -> None:
         effect=Effect.READ,
         body=Body.DOWN,
         is_vfs=True,
-        errors=[NoSuchBranch],
+        errors=(NoSuchBranch,),
         own_verdict=True,
         site_wide=True,
         finds_above=True,

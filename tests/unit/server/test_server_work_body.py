@@ -1,4 +1,4 @@
-"""server.receiving: what is kept of a body, and when it is given up."""
+"""server.work: what is kept of a body, and when it is given up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from smartserver.records.bulk import BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.asked import Asked
-from smartserver.server.dispatch import Refused, prepare
-from smartserver.server.receiving import Receiving
+from smartserver.server.context import RequestContext
+from smartserver.server.dispatch import Refusal, check_header
+from smartserver.server.work import RequestBody
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
@@ -24,14 +24,14 @@ def receiving(
     flags: RequestFlag = RequestFlag.NONE,
     allowed: Anonymous = Anonymous.WRITE,
     phases: list[str] | None = None,
-) -> Receiving:
+) -> RequestBody:
     asked = message(INSERT, set_ref(tip), flags=RequestFlag.BODY | flags, request=numbered(7))
 
     def progress(phase: str, done: int, total: int) -> None:
         if phases is not None:
             phases.append(phase)
 
-    return Receiving(Asked(served.site, anonymous(allowed, local=True), prepare(asked), progress))
+    return RequestBody(RequestContext(served.site, anonymous(allowed, local=True), check_header(asked), progress))
 
 
 def test_what_came_is_the_callers_once_it_is_whole(served: Served, line: list[bytes]) -> None:
@@ -71,7 +71,7 @@ def test_an_announced_graph_is_judged_before_the_segments(served: Served, line: 
     made = receiving(served, other[0], RequestFlag.GRAPH_FIRST)
     graph = encode_graph([served.history.announced(other[0])])
     made.take(graph[:-1])
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         made.take(graph[-1:])
     outcomes = [each.fault.code for each in refused.value.outcomes if each.fault is not None]
     assert outcomes == ["not-done", "diverged"]

@@ -1,0 +1,345 @@
+"""What the calls of a request see. `RequestContext` is one request: its repository, looked up once, and its state as it
+travels. `CallContext` is one run of its calls on a transaction: a request that changes something is planned more than
+once. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn, cast
+
+import msgspec
+from msgspec import Raw
+
+from smartserver.errors import AccessDenied, Cancelled, LimitExceeded, NoSuchRepository, NotDone, RequestRefused
+from smartserver.records.model import Announced
+from smartserver.server.access import Access
+from smartserver.server.advice import of_client, of_format, of_packs
+from smartserver.server.dispatch import Refusal, RequestHeader, declared, fault
+from smartserver.server.site import Location, Site
+from smartserver.store.allowance import Allowance
+from smartserver.store.document import Root
+from smartserver.store.model import Changes, ContentPlan, Listed, PackReport, PullPlan, Seen, Transaction, VerifyReport
+from smartserver.store.repository import Committed
+from smartserver.store.states import Look
+from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.upload import Report
+from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.here import with_branch
+from smartserver.wire.limits import MAX_RESULTS
+from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, Status, raw
+from transports.errors import CodedError
+
+NIL = Raw(b"\xc0")
+"""The value of a ref that is gone, encoded."""
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def state_of(changes: Changes) -> State:
+    """A repository's root, or what changed of it, as it travels."""
+    return State(
+        incarnation=changes.incarnation,
+        version=changes.version,
+        since=changes.since,
+        refs={name: NIL if value is None else Raw(value) for name, value in changes.refs.items()},
+        maps={name: raw(dict(entries.items())) for name, entries in changes.maps.items()},
+        vcs=changes.vcs,
+        settings=dict(changes.settings),
+        mark=changes.mark,
+    )
+
+
+class RequestContext:
+    """One request and the repository it names."""
+
+    def __init__(self, site: Site, access: Access, header: RequestHeader, progress: Report) -> None:
+        self.header = header
+        self.access = access
+        self.progress = progress
+        self.allowance = Allowance()
+        """What the request may still cost; cancelled when the client wants no more, or is gone."""
+        self.site = site
+        self.location: Location | None = None
+        """What `find` gave; None as long as nobody looked."""
+        self._look: Look | None = None
+        """What `find` saw of it, until that was used."""
+        self.is_current = True
+        """Whether what `begin` gave last is of this moment, and not merely what the client knows."""
+        self._repeated: Committed | None = None
+        self._arrived = site.clock() if header.message.age else 0.0
+
+    @property
+    def id(self) -> bytes:
+        """The same for each repetition."""
+        return self.header.message.id
+
+    @property
+    def known(self) -> Seen | None:
+        """The newest root the client has seen."""
+        known = self.header.message.known
+        return None if known is None else Seen(known.incarnation, known.version, known.mark)
+
+    def find(self) -> Location:
+        """The repository, or the place where it may be made.
+
+        Raises:
+            AccessDenied: the user may not read; whoever may not is not told what there is.
+            InvalidPath, NestedRepository: as `Site.find`.
+        """
+        if self.location is None:
+            self.access.require(Permission.READ)
+            self.location = self._find(self.header.message.path)
+            self._look = self.location.look
+        return self.location
+
+    def _find(self, path: str) -> Location:
+        if self.header.flags & RequestFlag.BELOW:
+            return self._find_below(path)
+        if all(verb.finds_above for verb, _ in self.header.calls):
+            return self.site.find_above(path)
+        changes = self.header.mutates and not self.header.flags & RequestFlag.CHECK_ONLY
+        return self.site.find(path, self.known if changes else None)
+
+    def _find_below(self, path: str) -> Location:
+        """The repository a path leads to or below. A repeat finds one that was deleted, too, if it was carried out
+        there: it must not make another at the end of its path.
+        """
+        found = self.site.find_below(path)
+        if not found.exists and self.header.mutates and self.header.message.age:
+            for deleted in self.site.deleted_above(path):
+                self._repeated = deleted.earlier(self.id, self.age())
+                if self._repeated is not None:
+                    return Location(deleted, False)
+        return found
+
+    def begin(self, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
+        """A view of the repository: as it was found, then as it is now."""
+        repository = self.find().repository
+        look, self._look = self._look, None
+        self.is_current = look is None or look.now
+        return repository.begin(self.id, self.access.user, announced, look, self.allowance)
+
+    def age(self) -> int:
+        """Milliseconds since the first sending: what the client said when this one began, and the time since."""
+        age = self.header.message.age
+        return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
+
+    def earlier(self) -> Committed | None:
+        """What became of this request if it is repeated and was carried out before."""
+        if self._repeated is None and self.header.message.age:
+            self._repeated = self.find().repository.earlier(self.id, self.age())
+        return self._repeated
+
+    def reply(
+        self,
+        outcomes: list[Outcome],
+        changes: Changes | None,
+        root: Root | None = None,
+        advice: Advice | None = None,
+    ) -> Reply:
+        """The message of an answer; `changes`: None where there is no repository. `root`: the one it was made from;
+        `advice`: what is to be said besides."""
+        found = [] if root is None else [*self._advice(root), of_client(self.header.message.extras.get("agent"))]
+        return Reply(
+            outcomes,
+            None if changes is None else state_of(changes),
+            capabilities=self.capabilities(),
+            advice=[each for each in (*found, advice) if each is not None],
+        )
+
+    def _advice(self, root: Root) -> list[Advice | None]:
+        """What a user who may write should know of the repository."""
+        if Permission.WRITE not in self.access.permissions:
+            return []
+        return [of_format(self.find().repository.format()), of_packs(root)]
+
+    def capabilities(self) -> list[str]:
+        """Sent to whoever seems not to have met this repository yet."""
+        return [] if self.known is not None else list(self.site.facts.capabilities)
+
+    def state_after(self, error: CodedError) -> State | None:
+        """What a refused client needs to plan again; nothing where it may not read."""
+        if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
+            return None
+        try:
+            self.access.require(Permission.READ)
+            self._look = None  # It may be what he knows already.
+            transaction = self.begin()
+            return state_of(transaction.changes_since(self.known)) if transaction.exists else None
+        except CodedError:
+            return None
+
+
+class NoRepository:
+    """The transaction of requests that concern the server alone: whatever is asked of it, there is no repository."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.exists = False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NoSuchRepository(self.path)
+
+
+class CallContext:
+    """What the verbs of one request share; implements `verbs.declare.Context`."""
+
+    def __init__(
+        self,
+        request: RequestContext,
+        transaction: Transaction | None = None,
+        *,
+        early: bool = False,
+        files: Files | None = None,
+    ) -> None:
+        """`transaction`: None for requests that concern the server alone. `early`: the body is still on its way."""
+        self.path = request.header.message.path
+        self.transaction = transaction or cast("Transaction", NoRepository(self.path))
+        self.server = request.site.facts
+        self.early = early
+        self._request = request
+        self._below = bool(request.header.flags & RequestFlag.BELOW)
+        self._branch: tuple[bytes, str] | None = None
+        self._files = files
+        self.results = 0
+        """Bytes of the results so far, of the one that is being made too."""
+        self.plan: PullPlan | ContentPlan | None = None
+        """What to send after the reply."""
+
+    @property
+    def at(self) -> str:
+        """The longest prefix of the path that is a repository, one that this request makes included."""
+        return self._request.find().repository.path if self.transaction.exists else ""
+
+    @property
+    def branch(self) -> bytes:
+        """The ref that `.` stands for; empty without the flag BELOW."""
+        return self._named()[0]
+
+    @property
+    def inner(self) -> str:
+        """What of the path leads into that branch."""
+        return self._named()[1]
+
+    @property
+    def files(self) -> Files:
+        """The served files."""
+        assert self._files is not None  # Those who ask are in requests of VFS calls.
+        return self._files
+
+    def decide(self) -> list[Outcome]:
+        """Run the calls in order and give the outcome of each.
+
+        Raises:
+            Refusal: the request changes nothing: a call without a verdict of its own was refused, or one of an atomic
+                request, or all of them.
+        """
+        outcomes: list[Outcome] = []
+        refusals: list[CodedError] = []
+        judged = 0
+        header = self._request.header
+        for verb, arguments in header.calls:
+            before = self.results
+            try:
+                self.require(verb.permission)
+                result = self.run(verb, arguments)
+            except CodedError as error:
+                checked = declared(verb, error)
+                if not verb.own_verdict or isinstance(error, Cancelled):
+                    raise Refusal(checked) from error
+                refusals.append(checked)
+                outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
+            else:
+                encoded = _encoder.encode(result)
+                self.results = before  # What was gathered on the way is in it.
+                try:
+                    self.gather(len(encoded))
+                except LimitExceeded as error:
+                    raise Refusal(error) from error
+                outcomes.append(Outcome(Status.DONE, msgspec.Raw(encoded)))
+            judged += verb.own_verdict
+        if refusals and (header.flags & RequestFlag.ATOMIC or len(refusals) == judged):
+            if len(header.calls) == 1:
+                raise Refusal(refusals[0])
+            undone = Outcome(Status.NOT_DONE, fault=fault(NotDone()))
+            raise Refusal(RequestRefused(), [each if each.status == Status.REFUSED else undone for each in outcomes])
+        return outcomes
+
+    def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
+        """Run a verb, the ref `.` in its arguments being the branch the path names.
+
+        Raises:
+            CodedError: what it declares.
+        """
+        self._request.allowance()  # Which ends a request that nobody waits for.
+        if self._below:
+            arguments = with_branch(arguments, lambda: self.branch)
+        result: Result = verb.function(self, arguments)
+        return result
+
+    def gather(self, size: int) -> None:
+        """Count bytes of a result while it is made, so that one that is too long is never there whole.
+
+        Raises:
+            LimitExceeded: the results of the request are too long.
+        """
+        self.results += size
+        if self.results > MAX_RESULTS:
+            raise LimitExceeded("bytes of results of one request", self.results, MAX_RESULTS)
+
+    def _named(self) -> tuple[bytes, str]:
+        """The branch the path names and what is below that, looked up once: a read sees one state of the refs."""
+        if not self._below:
+            return b"", ""
+        if self._branch is None:
+            parts = self.path.strip("/")[len(self._request.find().repository.path) :].strip("/").split("/")
+            whole = "/".join(parts).encode() or HERE
+            self._branch = whole, ""
+            for count in () if self._request.header.mutates else range(len(parts), -1, -1):
+                ref = "/".join(parts[:count]).encode() or HERE
+                if self.transaction.ref(ref) is not None:
+                    self._branch = ref, "/".join(parts[count:])
+                    break
+        return self._branch
+
+    def require(self, permission: Permission, ref: bytes = b"") -> None:
+        """Check one permission.
+
+        Raises:
+            AccessDenied: it is not given, or the repository would have to be made and the server makes none.
+        """
+        if permission is Permission.CREATE and not ref:
+            path = self.transaction.path
+            if not self._request.site.may_create:
+                raise AccessDenied("create the repository", "this server makes none (`serve --no-create`)", path)
+            if not path:
+                # It would be around every other one there could ever be.
+                raise AccessDenied("create a repository", "it needs a name below the served folder")
+        self._request.access.require(permission, ref)
+
+    def stream(self, plan: PullPlan | ContentPlan) -> None:
+        """Remember what to send after the reply."""
+        self.plan = plan
+
+    def listing(self, after: str, most: int) -> Sequence[Listed]:
+        """The repositories at or below the path."""
+        return self._request.site.listing(self.path, after, most, self._request.allowance)
+
+    def verify(self) -> VerifyReport:
+        """Check the whole repository."""
+        return self._request.find().repository.verify(partial(self._report, "verify"))
+
+    def pack(self) -> PackReport:
+        """Join packs, and delete what was dropped a day ago where nobody does that unasked."""
+        repository = self._request.find().repository
+        report = repository.repack(partial(self._report, "pack"))
+        if not self._request.site.tidies:
+            repository.collect_garbage_files()
+        return report
+
+    def _report(self, phase: str, done: int, total: int) -> None:
+        self._request.allowance()
+        self._request.progress(phase, done, total)
