@@ -138,8 +138,17 @@ SYSTEMS: Final[dict[str, System]] = {}
 
 
 def register(*systems: System) -> None:
-    """Make systems known. A name or check that is taken is replaced."""
+    """Make systems known.
+
+    Raises:
+        ValueError: a name, or a check that a system brings, is taken.
+    """
     for system in systems:
+        if system.name in SYSTEMS:
+            raise ValueError(f"the system {system.name!r} is registered already: give this one another name")
+        for check in system.keys:
+            if check in KEYS:
+                raise ValueError(f"the check {check!r} is registered already: {system.name!r} must name its own")
         SYSTEMS[system.name] = system
         KEYS.update(system.keys)
 
