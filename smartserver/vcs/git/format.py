@@ -117,8 +117,8 @@ class Format:
         differs = both.to_bytes(size, "big")
         found: list[ChangedEntry] = []
         at = 0
-        while (different := _DIFFERENT.search(differs, at)) is not None:
-            head = self._head.match(text, at, different.start())
+        while (different := _same_until(differs, at)) < size:
+            head = self._head.match(text, at, different)
             if head is None:
                 return None
             begin, at = head.end(), head.end() + self.id_bytes
@@ -152,7 +152,15 @@ class Format:
 FORMATS: Final = {"sha1": Format(20), "sha256": Format(32)}
 """By the name git has for the object format."""
 
-_DIFFERENT: Final = re.compile(rb"[^\0]")
+_SAME: Final = re.compile(rb"\0*+")
+"""A literal that is repeated is passed over eight times as fast as a class of bytes is searched for."""
+
+
+def _same_until(differs: bytes, at: int) -> int:
+    """Where the next byte is that is not 0, else where they end."""
+    same = _SAME.match(differs, at)
+    assert same is not None  # It may be empty.
+    return same.end()
 
 
 def entry_type(mode: bytes) -> int:
