@@ -67,7 +67,6 @@ class GitSystem(System):
     own_kind = 0
     label = TAG
     ghosts = False
-    content_keys = frozenset((0,))
     refs_are_files = True
 
     def __init__(self, object_format: str) -> None:
