@@ -39,7 +39,6 @@ class Slate(System):
     keys = {"slate-key": note_key}
     own_kind = NOTE
     ghosts = False
-    content_keys = frozenset((NOTE,))
 
     def ref_problem(self, name: bytes) -> str:
         return "" if name.isalpha() else "letters are all that a slate takes"

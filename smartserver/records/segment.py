@@ -323,24 +323,20 @@ def _read_count(buf: bytes, at: int, what: str, most: int, least_bytes: int) -> 
     return count, end
 
 
-def _read_parent(buf: bytes, at: int, revision: RevisionId) -> tuple[Parent, int]:
-    tag, begin = decode(buf, at)
-    length = tag >> 1
-    _limit("bytes of a parent's id", length, limits.MAX_ID)
-    end = begin + length
-    if not length or end > len(buf):
-        raise Malformed(at, "a parent's id is empty or cut off")
-    parent = Parent(buf[begin:end], bool(tag & 1))
-    if parent.id == revision:
-        raise Malformed(at, f"revision {shown(revision)} is its own parent")
-    return parent, end
-
-
 def _read_parents(buf: bytes, at: int, revision: RevisionId) -> tuple[tuple[Parent, ...], int]:
     count, at = _read_count(buf, at, "parents of a revision", limits.MAX_PARENTS, 2)
     parents = []
     for _ in range(count):
-        parent, at = _read_parent(buf, at, revision)
+        begin = at
+        tag, at = decode(buf, begin)
+        length = tag >> 1
+        _limit("bytes of a parent's id", length, limits.MAX_ID)
+        parent = Parent(buf[at : at + length], bool(tag & 1))
+        at += length
+        if not length or at > len(buf):
+            raise Malformed(begin, "a parent's id is empty or cut off")
+        if parent.id == revision:
+            raise Malformed(begin, f"revision {shown(revision)} is its own parent")
         parents.append(parent)
     return tuple(parents), at
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import Unsupported
-from smartserver.records.check import KEYS
+from smartserver.records.check import KEYS, check_bytes
 from smartserver.records.model import Key, Kind, RevisionId
 
 if TYPE_CHECKING:
@@ -38,17 +38,23 @@ Changes = tuple[References, References]
 class System:
     """One version-control system; kinds are indexes into its `kinds`.
 
-    Everything but the name and the kinds may be left as it is here: such a system says nothing of its records.
+    Everything but the name and the kinds may be left as it is here: such a system says nothing of its records. A server
+    then stores whatever a client says. It proves as much as a system tells it: the parents of a revision by `own_kind`
+    and `own_parents`, that nothing is missing by `may_refer` and `references`. `changes` only saves time. `faults` and
+    `content` are further services: what a push is refused for, and reads of less than whole revisions.
     """
 
     name: str
     """What a repository is said to be of, and clients ask for."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[Kind, ...] = ()
     """The kinds of record a repository has."""
 
     keys: Mapping[str, Callable[[bytes, bytes], Key]] = {}
-    """Checks of its own that a kind may name: each gives the key that a record must have, of its meta and text."""
+    """Checks of its own that a kind may name: each gives the key that a record must have, of its meta and text.
+
+    What else a key depends on, as the parents of a file's version, belongs into the meta.
+    """
 
     own_kind: int | None = None
     """The kind whose record is a revision's own, the one with the revision's id as key; None where there is none."""
@@ -59,14 +65,16 @@ class System:
     ghosts = True
     """Whether parents may be absent."""
 
-    content_keys: frozenset[int] = frozenset()
-    """Kinds with a key that is proof of the text: what a record refers to can be remembered by it."""
-
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
 
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
+
+    @functools.cached_property
+    def content_keys(self) -> frozenset[int]:
+        """Kinds with a key that is proof of the text: what a record refers to can be remembered by it."""
+        return frozenset([number for number, kind in enumerate(self.kinds) if not check_bytes(kind)])
 
     def ref_problem(self, name: bytes) -> str:
         """Why a ref cannot have this name; empty where it can. NUL and the length were checked before."""
@@ -138,8 +146,17 @@ SYSTEMS: Final[dict[str, System]] = {}
 
 
 def register(*systems: System) -> None:
-    """Make systems known. A name or check that is taken is replaced."""
+    """Make systems known.
+
+    Raises:
+        ValueError: a name, or a check that a system brings, is taken.
+    """
     for system in systems:
+        if system.name in SYSTEMS:
+            raise ValueError(f"the system {system.name!r} is registered already: give this one another name")
+        for check in system.keys:
+            if check in KEYS:
+                raise ValueError(f"the check {check!r} is registered already: {system.name!r} must name its own")
         SYSTEMS[system.name] = system
         KEYS.update(system.keys)
 

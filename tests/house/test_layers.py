@@ -12,7 +12,9 @@ from sources import PACKAGES, Source, parse, sources
 VERSION = "smartserver.__version__"
 
 OF_A_SYSTEM = (
+    "smartserver.vcs.alike",
     "smartserver.vcs.base",
+    "smartserver.vcs.child",
     "smartserver.vcs.collector",
     "smartserver.vcs.patterns",
     "smartserver.vcs.signals",

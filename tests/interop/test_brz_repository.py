@@ -451,7 +451,7 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brz_insert, "FORK_FROM", 1)
     monkeypatch.setattr(brz_insert._Arrived, "_texts", failing)
     target = new_repository("memory:///failing")
-    with pytest.raises(VcsError, match=r"a process that compresses texts failed: OSError.*no space"):
+    with pytest.raises(VcsError, match=r"a worker process failed: OSError.*no space"):
         insert(BrzRepository(target), whole(line("memory:///fails", 1)))
     assert not any(all_keys(target).values())
 

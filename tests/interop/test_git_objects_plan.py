@@ -16,7 +16,7 @@ from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import RARELY
 from smartserver.vcs.git import read as git_read
 from smartserver.vcs.git.objects import BLOB, COMMIT, TAG, TREE
-from smartserver.vcs.git.plan import graph_of, introduced_few, introduced_many, revisions
+from smartserver.vcs.git.plan import graph_of, introduced, revisions
 from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
@@ -38,16 +38,16 @@ def test_both_ways_agree_and_every_tip_is_whole(
         plan = revisions(repository, history.commits, [])
         assert {revision.id for revision in plan} == set(history.commits)
         assert {r.id: list(r.parents) for r in plan} == {c: history.parents[c] for c in history.commits}
-        few = list(introduced_few(repository, plan))
-        many = list(introduced_many(repository, plan))
+        few = list(introduced(repository, plan, bulk=False))
+        many = list(introduced(repository, plan, bulk=True))
         assert few == many
         sent = {r.id: {record.key for record in records} for r, records in zip(plan, few, strict=True)}
         for revision, records in zip(plan, few, strict=True):
             assert len(records) == len({record.key for record in records})
             before = builder.reachable(*revision.parents) if revision.parents else set()
             if len(revision.parents) == 1:
-                introduced = builder.reachable(revision.id) - before
-                assert introduced <= sent[revision.id]
+                new = builder.reachable(revision.id) - before
+                assert new <= sent[revision.id]
             for record in records:
                 assert all(candidate in before for candidate in record.candidates)
         for tip in history.commits[::10]:
@@ -94,8 +94,8 @@ def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) ->
     after = builder.commit(builder.tree({b"two": folder}), [before])
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [after], [before])
-        (records,) = introduced_few(repository, plan)
-        assert [records] == list(introduced_many(repository, plan))
+        (records,) = introduced(repository, plan, bulk=False)
+        assert [records] == list(introduced(repository, plan, bulk=True))
     assert [record.key for record in records][2:] == [builder.tree(folder), edited]
     assert records[0].candidates == (before,)
     assert records[1].candidates == (old,)
@@ -127,14 +127,15 @@ def test_tags_of_everything(tmp_path: Path, env: dict[str, str]) -> None:
         order = [r.id for r in plan]
         assert order.index(commit) < order.index(tag) < order.index(nested)
         sent = {
-            r.id: {i.key for i in records} for r, records in zip(plan, introduced_few(repository, plan), strict=True)
+            r.id: {i.key for i in records}
+            for r, records in zip(plan, introduced(repository, plan, bulk=False), strict=True)
         }
         assert sent[nested] == {nested}
         assert sent[of_tree] == builder.reachable(of_tree)
         assert sent[of_blob] == {of_blob, blob}
         assert sent[tree] == builder.reachable(tree)
         assert sent[blob] == {blob}
-        assert [list(introduced_few(repository, plan))] == [list(introduced_many(repository, plan))]
+        assert [list(introduced(repository, plan, bulk=False))] == [list(introduced(repository, plan, bulk=True))]
         assert [r.id for r in revisions(repository, [nested], [tag])] == [nested]
         assert [r.id for r in revisions(repository, [nested], [commit])] == [tag, nested]
 
@@ -162,9 +163,9 @@ def test_a_missing_object_is_named(tmp_path: Path, env: dict[str, str]) -> None:
     (builder.path / "objects" / gone.hex()[:2] / gone.hex()[2:]).unlink()
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [second], [])
-        for way in (introduced_few, introduced_many):
+        for bulk in (False, True):
             with pytest.raises(CannotSend, match=gone.hex()):
-                list(way(repository, plan))
+                list(introduced(repository, plan, bulk=bulk))
         with pytest.raises(CannotSend, match=bytes(20).hex()):
             revisions(repository, [bytes(20)], [])
 

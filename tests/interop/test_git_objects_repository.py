@@ -12,7 +12,7 @@ from git_histories import Builder, RandomHistory, environment
 from smartserver.records.model import Plan
 from smartserver.vcs.base import CannotSend, ToolFailed, VcsError
 from smartserver.vcs.git.objects import BLOB, MissingObject
-from smartserver.vcs.git.plan import introduced_few, introduced_many, revisions
+from smartserver.vcs.git.plan import introduced, revisions
 from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -221,9 +221,9 @@ def test_a_partial_clone_offers_nothing_and_fetches_nothing(
         assert repository.is_partial
         assert repository.complete_haves([main[-1]], MAX_HAVES) == []
         plan = revisions(repository, [main[-1]], [])
-        for way in (introduced_few, introduced_many):
+        for bulk in (False, True):
             with pytest.raises(CannotSend, match="partial clone"):
-                list(way(repository, plan))
+                list(introduced(repository, plan, bulk=bulk))
     assert sorted(clone.rglob("*.pack")) == before
     shutil.rmtree(builder.path)
 

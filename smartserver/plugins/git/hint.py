@@ -13,52 +13,17 @@ import msgspec
 ANCESTORS = 8
 """Processes above the helper that are looked at: `git submodule update` is five deep."""
 
-TAKES_VALUE = {
-    "global": frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"}),
-    "clone": frozenset(
-        [
-            "--branch",
-            "-b",
-            "--config",
-            "-c",
-            "--depth",
-            "--filter",
-            "--jobs",
-            "-j",
-            "--origin",
-            "-o",
-            "--reference",
-            "--reference-if-able",
-            "--separate-git-dir",
-            "--server-option",
-            "--shallow-exclude",
-            "--shallow-since",
-            "--template",
-            "--upload-pack",
-            "-u",
-            "--bundle-uri",
-        ]
-    ),
-    "fetch": frozenset(
-        [
-            "--deepen",
-            "--depth",
-            "--filter",
-            "--jobs",
-            "-j",
-            "--negotiation-tip",
-            "--refmap",
-            "--server-option",
-            "-o",
-            "--shallow-exclude",
-            "--shallow-since",
-            "--upload-pack",
-            "--recurse-submodules-default",
-            "--submodule-prefix",
-        ]
-    ),
-    "push": frozenset(["--repo", "--receive-pack", "--exec", "--push-option", "-o"]),
+_VALUED = {
+    "global": "-C -c --git-dir --work-tree --namespace --exec-path --config-env",
+    "clone": "--branch -b --config -c --depth --filter --jobs -j --origin -o --reference --reference-if-able "
+    "--separate-git-dir --server-option --shallow-exclude --shallow-since --template --upload-pack -u "
+    "--bundle-uri",
+    "fetch": "--deepen --depth --filter --jobs -j --negotiation-tip --refmap --server-option -o --shallow-exclude "
+    "--shallow-since --upload-pack --recurse-submodules-default --submodule-prefix",
+    "push": "--repo --receive-pack --exec --push-option -o",
 }
+
+TAKES_VALUE = {command: frozenset(options.split()) for command, options in _VALUED.items()}
 """Options whose value is the next word."""
 
 LEASE = "--force-with-lease"

@@ -36,14 +36,11 @@ def _clone(hint: Hint) -> Wants:
         return Wants(None)
     follow = () if "--no-tags" in hint.options else (TAGS,)
     branch = hint.values.get("--branch") or hint.values.get("-b")
+    named = _sources(branch.encode("utf-8", "surrogateescape")) if branch else []
     shallow = any(option in hint.options for option in ("--depth", "--shallow-since", "--shallow-exclude"))
-    single = "--single-branch" in hint.options or (shallow and "--no-single-branch" not in hint.options)
-    if single:
-        named = _sources(branch.encode("utf-8", "surrogateescape")) if branch else [b"HEAD"]
-        return Wants(tuple(named), follow=follow)
-    tags = () if "--no-tags" in hint.options else (TAGS,)
-    extra = _sources(branch.encode("utf-8", "surrogateescape")) if branch else []
-    return Wants((HEADS, *tags, *extra))
+    if "--single-branch" in hint.options or (shallow and "--no-single-branch" not in hint.options):
+        return Wants(tuple(named or [b"HEAD"]), follow=follow)
+    return Wants((HEADS, *follow, *named))
 
 
 def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_length: int) -> Wants:
@@ -56,15 +53,13 @@ def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_
     all_tags = "--tags" in hint.options or "-t" in hint.options or tag_option == b"--tags"
     refs: list[bytes] = []
     ids: list[bytes] = []
-    position = 0
-    while position < len(refspecs):
-        source = refspecs[position].lstrip(b"+").partition(b":")[0]
-        position += 1
+    words = iter(refspecs)
+    for word in words:
+        source = word.lstrip(b"+").partition(b":")[0]
         if source.startswith(b"^"):  # What is left out may still come: a pull has no word for it.
             continue
-        if source == b"tag" and position < len(refspecs):  # `git fetch origin tag v1`
-            source = TAGS + refspecs[position]
-            position += 1
+        if source == b"tag" and (tag := next(words, b"")):  # `git fetch origin tag v1`
+            source = TAGS + tag
         key = _id(source, id_length)
         if key:
             ids.append(key)

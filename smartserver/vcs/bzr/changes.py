@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from smartserver.records.model import Key
-from smartserver.vcs.bzr.alike import common_end, common_start
+from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.bzr.pages import (
     CHILD_BYTES,
     ENTRY_PARTS,
@@ -50,11 +50,10 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
     Raises:
         ValueError: it cannot be read.
     """
-    if is_node(new) or is_node(old):
+    heads = None if is_node(new) else _heads(new, old)
+    if heads is None:
         return None
-    head, earlier = leaf_head(new), leaf_head(old)
-    if head.prefix != earlier.prefix or head.parts != earlier.parts:
-        return None
+    head, earlier = heads
     if head.parts != ENTRY_PARTS:
         at, old_at = _step(new, head.end, old, earlier.end)
         new_end, old_end = _ends(new, at, old, old_at)
@@ -87,11 +86,10 @@ def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
     Raises:
         ValueError: it cannot be read.
     """
-    if is_node(old):
+    heads = _heads(new, old)
+    if heads is None:
         return None
-    head, earlier = leaf_head(new), leaf_head(old)
-    if head.prefix != earlier.prefix or head.parts != earlier.parts:
-        return None
+    head, earlier = heads
     if head.parts != ENTRY_PARTS:
         return {}
     items, others = other_items(new, head.end, old, earlier.end)
@@ -101,6 +99,14 @@ def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
     if len(texts) != count:
         raise ValueError("cannot be read as a leaf: its items")
     return texts
+
+
+def _heads(new: bytes, old: bytes) -> tuple[LeafHead, LeafHead] | None:
+    """The heads of two leaves; None where the items of one cannot be compared with those of the other."""
+    if is_node(old):
+        return None
+    head, earlier = leaf_head(new), leaf_head(old)
+    return (head, earlier) if (head.prefix, head.parts) == (earlier.prefix, earlier.parts) else None
 
 
 def node_changes(new: bytes, old: bytes) -> Changed | None:

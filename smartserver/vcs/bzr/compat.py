@@ -21,12 +21,17 @@ from breezy.bzr.testament import StrictTestament3, Testament
 from breezy.controldir import format_registry
 from breezy.errors import BzrError
 
-try:
-    groupcompress = importlib.import_module("breezy.bzr.groupcompress")
-    versionedfile = importlib.import_module("breezy.bzr.versionedfile")
-except ImportError:  # Breezy 3.4
-    groupcompress = importlib.import_module("bzrformats.groupcompress")
-    versionedfile = importlib.import_module("bzrformats.versionedfile")
+
+def _moved(name: str) -> Any:
+    """A module that is another package's since Breezy 3.4."""
+    try:
+        return importlib.import_module(f"breezy.bzr.{name}")
+    except ImportError:
+        return importlib.import_module(f"bzrformats.{name}")
+
+
+groupcompress = _moved("groupcompress")
+versionedfile = _moved("versionedfile")
 
 try:
     from vcsgraph import graph
@@ -208,10 +213,7 @@ def load_formats() -> None:
 
 def chk_inventory() -> Any:
     """The class of inventories that lie in pages."""
-    try:
-        return importlib.import_module("breezy.bzr.inventory").CHKInventory
-    except ImportError:  # Breezy 3.4
-        return importlib.import_module("bzrformats.inventory").CHKInventory
+    return _moved("inventory").CHKInventory
 
 
 def branches_of_breezy() -> Any:
@@ -221,11 +223,7 @@ def branches_of_breezy() -> Any:
 
 def forget_pages() -> None:
     """Drop the pages of inventories that Breezy keeps of every repository it has read."""
-    try:
-        pages = importlib.import_module("breezy.bzr.chk_map")
-    except ImportError:  # Breezy 3.4
-        pages = importlib.import_module("bzrformats.chk_map")
-    pages.clear_cache()
+    _moved("chk_map").clear_cache()
 
 
 def dirstate_tree() -> Any:

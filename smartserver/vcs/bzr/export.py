@@ -102,7 +102,7 @@ class Export:
             self._pages[key] = Page(text)
         for (key,) in wanted:
             if key not in self._pages:
-                raise CannotSend(f"cannot push: {_named(CHK, key)} is not here (brz check says more)")
+                raise _missing(CHK, key)
 
     def _trees(self, chunk: Sequence[Announced]) -> list[_Tree]:
         keys = [(each.revision,) for each in chunk]
@@ -132,7 +132,7 @@ class Export:
                     candidates = () if kind == SIGNATURE else self._candidates(kind, here[:1])
                     own.append(made(NewRecord, (kind, revision, meta, row[0], candidates, b"")))
                 elif kind != SIGNATURE:
-                    raise CannotSend(f"cannot push: {_named(kind, revision)} is not here (brz check says more)")
+                    raise _missing(kind, revision)
             _check_revision(revision, parents, own)
             olds = [self._roots[each] for each in here if each in self._roots]
             new = self._roots[revision]
@@ -206,11 +206,11 @@ class Export:
             done.add(key)
             found = texts.get((entry.file_id, entry.revision))
             if found is None:
-                raise CannotSend(f"cannot push: {_named(TEXT, key)} is not here (brz check says more)")
+                raise _missing(TEXT, key)
             try:
                 meta = text_meta(entry.file_id, found[1])
             except ValueError as wrong:
-                raise CannotSend(f"cannot push revision {shown(tree.revision)}: {wrong}") from wrong
+                raise _refusal(tree.revision, wrong) from wrong
             before = self._candidates(TEXT, [entry.file_id + b"\0" + each for each in revisions])
             path = entry.parent_id + b"/" + entry.name
             records.append(made(NewRecord, (TEXT, key, meta, found[0], before, path)))
@@ -220,13 +220,11 @@ class Export:
         try:
             segment = self._writer.segment(tree.revision, parents, records)
         except LimitExceeded as wrong:
-            raise CannotSend(f"cannot push revision {shown(tree.revision)}: {wrong}") from wrong
+            raise _refusal(tree.revision, wrong) from wrong
         size, _ = decode(segment, 0)
         if size > limits.MAX_TAKEN:
-            raise CannotSend(
-                f"cannot push revision {shown(tree.revision)}: its new content has {size} bytes (compressed), "
-                f"expected no more than {limits.MAX_TAKEN}"
-            )
+            why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"
+            raise _refusal(tree.revision, why)
         return segment
 
     def _forget(self) -> None:
@@ -257,7 +255,7 @@ def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
     try:
         return read_inventory(inventory)
     except ValueError as wrong:
-        raise CannotSend(f"cannot push revision {shown(revision)}: {wrong}") from wrong
+        raise _refusal(revision, wrong) from wrong
 
 
 def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
@@ -269,7 +267,7 @@ def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Se
     try:
         found = read_revision(records[0].text)
     except ValueError as wrong:
-        raise CannotSend(f"cannot push revision {shown(revision)}: {wrong}") from wrong
+        raise _refusal(revision, wrong) from wrong
     if found.parents != tuple([parent.id for parent in parents]):
         why = "its parents are not those the index has: brz reconcile"
     elif found.id != revision:
@@ -278,7 +276,7 @@ def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Se
         why = "its inventory is not the one its record names: brz check"
     else:
         return
-    raise CannotSend(f"cannot push revision {shown(revision)}: {why}")
+    raise _refusal(revision, why)
 
 
 def _size(revision: RevisionId, difference: Difference) -> int:
@@ -314,6 +312,14 @@ def _check_limits(record: NewRecord) -> None:
         if size > most:
             named = _named(record.kind, record.key)
             raise CannotSend(f"cannot push {named}: {what} has {size} bytes, expected no more than {most}")
+
+
+def _refusal(revision: RevisionId, why: object) -> CannotSend:
+    return CannotSend(f"cannot push revision {shown(revision)}: {why}")
+
+
+def _missing(kind: int, key: Key) -> CannotSend:
+    return CannotSend(f"cannot push: {_named(kind, key)} is not here (brz check says more)")
 
 
 def _named(kind: int, key: Key) -> str:

@@ -41,7 +41,6 @@ class BzrSystem(System):
     )
 
     own_kind = REVISION
-    content_keys = frozenset((CHK,))
     of_revision = frozenset((REVISION, SIGNATURE, INVENTORY))
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:

@@ -8,18 +8,17 @@ whatever ends the process leaves nothing behind.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
-import signal
 from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from smartserver.records.keys import ABSENT, KeyTable
-from smartserver.vcs.base import VcsError, WrongContent
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.child import Child
 from smartserver.vcs.git.objects import ObjectReader
-from smartserver.vcs.git.pack import PACK_HEAD, BaseNotHere, EntryWriter, Row, Rows, Table, hash_of, write_all
+from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, Row, Rows, Table, hash_of, write_all
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.vcs.signals import be_ended_by_signals, held
+from smartserver.vcs.signals import held
 
 CACHE = 64 << 20
 """Bytes of text a worker keeps: at half of it a clone decodes a tenth more, at the double it gains 3 %."""
@@ -35,9 +34,6 @@ _FRAME_COST = 20
 _GIVEN_AT = 256 << 10
 """Bytes of frames that a worker waits for at the most: it works while more of them come. Rows alone are too small to
 fill the pipe's buffer."""
-
-_NOT_HERE = 3
-"""The status of a worker that met a record whose base is not here."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -58,19 +54,6 @@ class Part(NamedTuple):
 
     entries: int
     table: bytes
-
-
-class Worker(Protocol):
-    """Takes records and writes entries."""
-
-    def give(self, rows: list[Row]) -> None:
-        """More records; each base that was sent was given to this worker before."""
-
-    def finish(self) -> Part:
-        """Wait until all are written."""
-
-    def abandon(self) -> None:
-        """Stop now."""
 
 
 class InlineWorker:
@@ -109,11 +92,8 @@ class ForkedWorker:
             read, write = os.pipe()
             undo.callback(os.close, write)
             undo.callback(os.close, read)
-            # Interrupted between the fork and its own first line, the child would do what the parent does then.
-            with held() as before:
-                self._pid = os.fork()
-                if not self._pid:
-                    self._child(repository, spool, read, [write, *[sibling.pipe for sibling in siblings]], before)
+            others = [write, *[sibling.pipe for sibling in siblings]]
+            self._child = Child(self._answer, lambda: self._work(repository, spool, read, others))
             undo.pop_all()
         os.close(read)
         self._feed: BinaryIO = os.fdopen(write, "wb", _BLOCK >> 4)
@@ -150,79 +130,29 @@ class ForkedWorker:
         with contextlib.suppress(BrokenPipeError):
             self._feed.write(bytes(self._rows.size))
             self._feed.close()
-        status = self._wait()
-        answer = os.pread(self._answer, os.fstat(self._answer).st_size, 0)
-        if status == 0:
-            return Part(self._out, answer)
-        key, _, why = answer.partition(b"\n")
-        if status == 1 and why:
-            raise WrongContent(bytes.fromhex(key.decode("ascii")), why.decode("utf-8", "replace"))
-        if status == _NOT_HERE:
-            raise BaseNotHere(bytes.fromhex(key.decode("ascii")))
-        raise VcsError(
-            f"a worker failed with status {status}: {answer.decode('utf-8', 'replace') or 'no reason given'}"
-        )
+        return Part(self._out, self._child.wait())
 
     def abandon(self) -> None:
         """Stop the process and wait for its end."""
-        if self._pid:
-            # An interrupt may have come between its end and the note that there is nobody to wait for.
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(self._pid, signal.SIGKILL)
-                self._wait()
+        self._child.abandon()
         with contextlib.suppress(OSError, ValueError):
             self._feed.close()
         for file in (self._out, self._answer):
             with contextlib.suppress(OSError):
                 os.close(file)
 
-    def _wait(self) -> int:
-        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        self._pid = 0
-        return status
-
-    def _child(
-        self, repository: GitRepository, spool: int, read: int, others: list[int], unmasked: Iterable[int]
-    ) -> None:
-        """The life of the worker's process."""
-        status = 2
-        try:
-            be_ended_by_signals()
-            signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
-            gc.disable()
-            for pipe in others:
-                os.close(pipe)
-            objects = ObjectReader(repository.start)
-            try:
-                write_all(self._answer, self._work(read, spool, repository.id_length, objects))
-                status = 0
-            except WrongContent as wrong:
-                write_all(self._answer, f"{wrong.key.hex()}\n{wrong.why}".encode())
-                status = 1
-            except BaseNotHere as wrong:
-                write_all(self._answer, wrong.key.hex().encode())
-                status = _NOT_HERE
-            finally:
-                objects.close()
-        except BaseException as wrong:  # Nothing may escape into the parent's code.
-            with contextlib.suppress(OSError):
-                write_all(self._answer, str(wrong).encode())
-        finally:
-            os._exit(status)
-
-    def _work(self, read: int, spool: int, width: int, objects: ObjectReader) -> bytes:
-        writer = EntryWriter(spool, self._out, width, objects.read, cache=CACHE, level=LEVEL)
-        end = bytes(self._rows.size)
-        with os.fdopen(read, "rb", _BLOCK >> 4) as rows:
-            while True:
-                block = rows.read(self._rows.size)
-                if block == end:
-                    break
-                if len(block) != len(end):
+    def _work(self, repository: GitRepository, spool: int, read: int, others: list[int]) -> bytes:
+        """What the process does; `others`: pipes of the parent, which would not end while they are open here."""
+        for pipe in others:
+            os.close(pipe)
+        with contextlib.closing(ObjectReader(repository.start)) as objects, os.fdopen(read, "rb", _BLOCK >> 4) as rows:
+            writer = EntryWriter(spool, self._out, repository.id_length, objects.read, cache=CACHE, level=LEVEL)
+            while (block := rows.read(self._rows.size)) != bytes(self._rows.size):
+                if len(block) != self._rows.size:
                     raise VcsError("the process that feeds this one ended")
                 writer.add_all(self._rows.unpack(block))
-        writer.flush()
-        return writer.table.to_bytes()
+            writer.flush()
+            return writer.table.to_bytes()
 
 
 class PackBuilder:

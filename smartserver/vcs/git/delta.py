@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 
 from smartserver.records.varint import encode
+from smartserver.vcs.alike import common_end, common_start
 
 _NEAR_COPY = struct.Struct("<BHH").pack
 _FAR_COPY = struct.Struct("<BIH").pack
@@ -26,9 +27,9 @@ _MIN_MATCH = 16
 
 _LOOK_UPS = 64
 """How often, over all look-ups together, the base may be searched through: reordered big files end there."""
-_WINDOW = 256
 
-_number = int.from_bytes
+_MAX_BACK = 256
+"""Bytes before a line that is found in both that are compared, too."""
 
 
 def _copy(offset: int, n: int) -> bytes:
@@ -51,46 +52,6 @@ def _insert(text: bytes) -> bytes:
     if n < 128:
         return bytes((n,)) + text if n else b""
     return b"".join([bytes((min(127, n - at),)) + text[at : at + 127] for at in range(0, n, 127)])
-
-
-def _common(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
-    """How far `a[i:]` and `b[j:]` agree, at most `most`: steps grow while they match, the last one is told by xor."""
-    done, step, growing = 0, _WINDOW, True
-    while done < most:
-        k = most - done
-        if k > step:
-            k = step
-        x, y = a[i + done : i + done + k], b[j + done : j + done + k]
-        if x == y:
-            done += k
-            if growing:
-                step *= 4
-        elif k <= _WINDOW:
-            differ = _number(x, "little") ^ _number(y, "little")
-            return done + ((differ & -differ).bit_length() - 1 >> 3)
-        else:
-            step, growing = step >> 2, False
-    return done
-
-
-def _common_back(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
-    """How far `a[:i]` and `b[:j]` agree from their ends, at most `most`."""
-    done, step, growing = 0, _WINDOW, True
-    while done < most:
-        k = most - done
-        if k > step:
-            k = step
-        x, y = a[i - done - k : i - done], b[j - done - k : j - done]
-        if x == y:
-            done += k
-            if growing:
-                step *= 4
-        elif k <= _WINDOW:
-            differ = _number(x, "big") ^ _number(y, "big")
-            return done + ((differ & -differ).bit_length() - 1 >> 3)
-        else:
-            step, growing = step >> 2, False
-    return done
 
 
 def tree_entries(width: int) -> Callable[[bytes], list[bytes]]:
@@ -141,8 +102,8 @@ def delta(base: bytes, text: bytes, split: Callable[[bytes], list[bytes]] | None
     both ways as far as it matches.
     """
     most = min(len(base), len(text))
-    head = _common(base, 0, text, 0, most)
-    tail = _common_back(base, len(base), text, len(text), most - head)
+    head = common_start(base, text)
+    tail = common_end(base, text, most - head)
     end, base_end = len(text) - tail, len(base) - tail
     if end - head <= _SMALL_GAP or base_end - head <= _SMALL_GAP:
         ends = _copy(0, head), _insert(text[head:end]), _copy(base_end, tail)
@@ -183,8 +144,9 @@ def _match_lines(base: bytes, text: bytes, head: int, end: int, base_end: int, o
                     found = base.find(line, first)
                     budget -= found - first
                 if found >= 0:
-                    back = _common_back(base, found, text, at, min(found, at - done, _WINDOW))
-                    match = back + _common(base, found, text, at, min(len(base) - found, len(text) - at))
+                    most = min(found, at - done, _MAX_BACK)
+                    back = common_end(base[found - most : found], text[at - most : at], most)
+                    match = back + common_start(base, text, found, at)
                     if match >= _MIN_MATCH:
                         at -= back
                         out.append(_insert(text[done:at]))

@@ -10,14 +10,16 @@ repeat, unless each match begins where the one before it ended. The tests check 
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from smartserver.records.faults import CHARGE_EVERY, NONE, Charge, Fault, FaultChecker, Role, Severity, free
-from smartserver.records.model import Key, Record
+from smartserver.records.model import Record
+from smartserver.vcs.git.format import FOLDER, LINK, Format, TreeEntry, entry_type
 from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings
-from smartserver.vcs.git.system import BLOB, COMMIT, TREE, exchanged
+from smartserver.vcs.git.system import BLOB, COMMIT, TREE
 from smartserver.vcs.patterns import compiled
 
 _H, _E, _N = Severity.HARM, Severity.ERROR, Severity.NOTE
@@ -120,14 +122,6 @@ _SPECIAL: Final = {
     ".gitignore": _named("gitignore", "gi250a"),
     ".mailmap": _named("mailmap", "maba30"),
 }
-_SYMLINKS: Final = {
-    GITMODULES: "gitmodulesSymlink",
-    GITATTRIBUTES: "gitattributesSymlink",
-    ".gitignore": "gitignoreSymlink",
-    ".mailmap": "mailmapSymlink",
-}
-_FOLDER, _LINK, _FILE = 0o040000, 0o120000, 0o100000
-_TYPE: Final = 0o170000
 _MODES: Final = frozenset((0o100644, 0o100755, 0o100664, 0o120000, 0o040000, 0o160000))
 
 
@@ -136,15 +130,19 @@ class GitFaults(FaultChecker):
 
     severities = FAULTS
 
-    def __init__(self, id_bytes: int) -> None:
-        self._trees = _TreeFaults(id_bytes)
+    def __init__(self, objects: Format) -> None:
+        """`objects`: reads them."""
+        self._format = objects
+        self._null = bytes(objects.id_bytes)
+        entry = (_CLEAN, objects.id_bytes, objects.id_bytes)
+        self._clean = compiled(rb"(?:%b(?!\0{%d}).{%d})*+" % entry, re.DOTALL)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
         """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
         if meta == BLOB:
             return NONE
         if meta == TREE:
-            return self._trees.look(kind, text, base)
+            return self._look_at_tree(kind, text, base)
         return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
 
     def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
@@ -166,38 +164,24 @@ class GitFaults(FaultChecker):
         find = _attributes_faults if role.name == GITATTRIBUTES else _modules_faults
         return find(record.text, charge)
 
-
-class _TreeFaults:
-    """Looks for the faults of trees whose ids have so many bytes."""
-
-    def __init__(self, id_bytes: int) -> None:
-        self._id_bytes = id_bytes
-        self._null = bytes(id_bytes)
-        raw = rb".{%d}" % id_bytes
-        self._clean = compiled(rb"(?:%b(?!\0{%d})%b)*+" % (_CLEAN, id_bytes, raw), re.DOTALL)
-        self._names = compiled(rb"[0-7]++ ([^\0]++)\0%b" % raw, re.DOTALL)
-        self._entries = compiled(rb"([0-7]++) ([^\0]++)\0(%b)" % raw, re.DOTALL)
-        # Not a folder before a name that git's order has before it: `a` before `a.c`, for git compares `a/` there.
-        # Tried at the beginning of each entry alone: a name may spell out any number of entries.
-        folder_first = rb"0*+[0-7]?4[0-7]{4} ([^\0]++)\0%b[0-7]++ \1[\x01-\x2e]" % raw
-        self._folders_in_order = compiled(rb"(?:(?!%b)[0-7]++ [^\0]++\0%b)*+" % (folder_first, raw), re.DOTALL)
-
-    def look(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
-        """As `FaultChecker.look`. A tree with the names and modes of its base has the same faults in them."""
-        same = None if base is None else exchanged(text, base, self._id_bytes)
+    def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+        """As `look`. A tree with the names and modes of its base has the same faults in them."""
+        same = None if base is None else self._format.changed(text, base)
         if same is not None:
             return self._look_at(kind, [each[:3] for each in same], names=False)
-        in_order = self._is_in_order(text)
-        if in_order and self._clean.fullmatch(text) is not None and _READ_BY_GIT.search(text) is None:
+        entries = self._format.tree(b"", text)
+        order = _order_faults(entries)
+        if not order and self._clean.fullmatch(text) is not None and _READ_BY_GIT.search(text) is None:
             return NONE
-        entries = self._entries.findall(text)
         faults, roles = self._look_at(kind, entries, names=True)
         if roles and base is not None:
-            before = frozenset(self._look_at(kind, self._entries.findall(base), names=False)[1])
+            before = frozenset(self._look_at(kind, self._format.tree(b"", base), names=False)[1])
             roles = [role for role in roles if role not in before]
-        return (faults if in_order else [*faults, *_order_faults(entries)]), roles
+        return [*faults, *order], roles
 
-    def _look_at(self, kind: int, entries: Sequence[_Entry], *, names: bool) -> tuple[Sequence[Fault], Sequence[Role]]:
+    def _look_at(
+        self, kind: int, entries: Sequence[TreeEntry], *, names: bool
+    ) -> tuple[Sequence[Fault], Sequence[Role]]:
         """The faults of entries by themselves. `names`: those in their names and modes, too."""
         found: dict[str, str] = {}
         roles: list[Role] = []
@@ -207,42 +191,36 @@ class _TreeFaults:
             said = f"an entry is named {_shown(name)}" if suspect or key == self._null else ""
             if key == self._null:
                 found.setdefault("nullSha1", f"{said} and has no object: its id is all zeros")
-            if special in (GITMODULES, GITATTRIBUTES) and _type(mode) != _LINK:
+            if special in (GITMODULES, GITATTRIBUTES) and entry_type(mode) != LINK:
                 roles.append(Role(kind, key, special))
             if not names:
                 continue
             if suspect:
                 _name_faults(name, said, found)
-                if special is not None and _type(mode) == _LINK:
-                    found.setdefault(_SYMLINKS[special], f"{said} and is a symbolic link")
+                if special is not None and entry_type(mode) == LINK:
+                    found.setdefault(f"{special[1:]}Symlink", f"{said} and is a symbolic link")
             if mode.startswith(b"0"):
                 found.setdefault("zeroPaddedFilemode", f"the mode {_mode(mode)} begins with a zero")
             if int(mode, 8) not in _MODES:
                 found.setdefault("badFilemode", f"the mode {_mode(mode)}")
         return [Fault(*each) for each in found.items()], roles
 
-    def _is_in_order(self, text: bytes) -> bool:
-        """Whether the entries certainly are, and no name comes twice."""
-        names: list[bytes] = self._names.findall(text)
-        return (
-            names == sorted(names)
-            and len(set(names)) == len(names)
-            and self._folders_in_order.fullmatch(text) is not None
-        )
 
-
-def _order_faults(entries: Sequence[_Entry]) -> list[Fault]:
+def _order_faults(entries: Sequence[TreeEntry]) -> list[Fault]:
+    names = {name for _, name, _ in entries}
+    places = [name + (b"/" if entry_type(mode) == FOLDER else b"\0") for mode, name, _ in entries]
+    if len(names) == len(places) and all(map(operator.lt, places, places[1:])):
+        return []
     found: dict[str, str] = {}
     last = b""
     seen: set[bytes] = set()
-    for mode, name, _ in entries:
-        here = name + (b"/" if _type(mode) == _FOLDER else b"\0")
+    for (_, name, _), place in zip(entries, places, strict=True):
         if name in seen:
             found.setdefault("duplicateEntries", f"two entries are named {_shown(name)}")
-        elif here <= last:
+        elif place <= last:
             found.setdefault("treeNotSorted", f"the entry {_shown(name)} comes too late")
         seen.add(name)
-        last = here
+        last = place
     return [Fault(*each) for each in found.items()]
 
 
@@ -261,11 +239,6 @@ _READ_BY_GIT: Final = compiled(rb" \.(?i:gitmodules|gitattributes)")
 """A file that git itself reads, in a tree without suspect bytes."""
 _SUSPECT: Final = compiled(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
 """A name that may be another one to some file system, or be none."""
-_Entry = tuple[bytes, bytes, Key]
-
-
-def _type(mode: bytes) -> int:
-    return int(mode, 8) & _TYPE
 
 
 def _mode(mode: bytes) -> str:

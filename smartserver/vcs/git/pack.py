@@ -168,112 +168,79 @@ class BaseNotHere(VcsError):
         )
 
 
-class Records:
-    """The records added so far, by numbers; what is known of each is in arrays, 80 bytes with its key."""
+_RECORD = struct.Struct("<BBQQQi")
+"""What is known of a record: type, encoding, length, place and length of its frame, number of its base."""
 
-    def __init__(self) -> None:
-        self._keys = KeyTable()
-        self._types = bytearray()
-        """0: a base outside, of which nothing is known but its key."""
-        self._encodings = bytearray()
-        self._lengths = array("Q")
-        self._places = array("Q")
-        self._frame_lengths = array("Q")
-        self._bases = array("i")
-
-    def add(self, row: Row) -> int:
-        """Add a record, and give its number."""
-        base = self._number(row.base) if row.base else ABSENT
-        record = self._number(row.key)
-        self._types[record] = row.type
-        self._encodings[record] = row.encoding
-        self._lengths[record] = row.length
-        self._places[record] = row.at
-        self._frame_lengths[record] = row.frame_length
-        self._bases[record] = base
-        return record
-
-    def _number(self, key: Key) -> int:
-        number = self._keys.number(key)
-        if number == len(self._types):
-            self._types.append(0)
-            self._encodings.append(0)
-            self._lengths.append(0)
-            self._places.append(0)
-            self._frame_lengths.append(0)
-            self._bases.append(ABSENT)
-        return number
-
-    def key(self, record: int) -> Key:
-        """Its key."""
-        return self._keys.key(record)
-
-    def base(self, record: int) -> int:
-        """What it rests on, or `ABSENT`."""
-        return self._bases[record]
-
-    def is_outside(self, record: int) -> bool:
-        """Whether it was named as a base, and not added."""
-        return not self._types[record]
-
-    def frame(self, record: int, spool: int) -> bytes:
-        """Its frame, as it lies in the spool file."""
-        return os.pread(spool, self._frame_lengths[record], self._places[record])
-
-    def decode(self, record: int, spool: int, base: bytes) -> bytes:
-        """Its text, given that of its base.
-
-        Raises:
-            WrongContent: it cannot be decoded.
-        """
-        try:
-            return decompress(self._encodings[record], self.frame(record, spool), self._lengths[record], base)
-        except ValueError as wrong:
-            raise WrongContent(self.key(record), str(wrong)) from wrong
+_OUTSIDE = bytes(_RECORD.size)
+"""The same of a base that was named and not added."""
 
 
 class Texts:
-    """Texts of records whose frames lie in a spool file; least recently used ones are dropped and decoded again."""
+    """Texts of records whose frames lie in a spool file; least recently used ones are dropped and decoded again.
+
+    A record has a number; what is known of it takes 80 bytes with its key.
+    """
 
     def __init__(self, spool: int, outside: Callable[[Key], GitObject], limit: int) -> None:
-        self.records = Records()
         self._spool = spool
         self._outside = outside
+        self._keys = KeyTable()
+        self._records = bytearray()
         self._texts = Cache[int, bytes](limit, len)
 
-    def add(self, row: Row) -> tuple[int, bytes, bytes]:
-        """The number of a record, its text and that of its base.
+    def add(self, row: Row) -> tuple[int, bytes, int, bytes]:
+        """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text.
 
         Raises:
             WrongContent: it cannot be decoded.
             BaseNotHere: its base is neither among those added nor in the repository.
         """
-        record = self.records.add(row)
-        base = self._get(self.records.base(record)) if row.base else b""
-        text = self.records.decode(record, self._spool, base)
+        base = self._number(row.base) if row.base else ABSENT
+        record = self._number(row.key)
+        _RECORD.pack_into(self._records, record * _RECORD.size, *row[:5], base)
+        base_text = self._get(base) if row.base else b""
+        text = self._decode(record, base_text)
         self._texts.put(record, text)
-        return record, text, base
+        return record, text, base, base_text
+
+    def _number(self, key: Key) -> int:
+        number = self._keys.number(key)
+        if number * _RECORD.size == len(self._records):
+            self._records += _OUTSIDE
+        return number
+
+    def _decode(self, record: int, base: bytes) -> bytes:
+        _, encoding, length, at, frame_length, _ = _RECORD.unpack_from(self._records, record * _RECORD.size)
+        try:
+            return decompress(encoding, os.pread(self._spool, frame_length, at), length, base)
+        except ValueError as wrong:
+            raise WrongContent(self._keys.key(record), str(wrong)) from wrong
 
     def _get(self, record: int) -> bytes:
-        records, wanted, chain = self.records, record, list[int]()
+        wanted, chain = record, list[int]()
         text = self._texts.get(record)
         while text is None:
-            if records.is_outside(record):
-                key = records.key(record)
-                try:
-                    text = self._outside(key).text
-                except MissingObject as missing:
-                    raise BaseNotHere(key) from missing
-                self._texts.put(record, text)
+            kind, *_, base = _RECORD.unpack_from(self._records, record * _RECORD.size)
+            if not kind:
+                text = self._read_outside(record)
             else:
                 chain.append(record)
-                record = records.base(record)
+                record = base
                 text = self._texts.get(record) if record != ABSENT else b""
         if not chain:
             return text
         for each in reversed(chain):
-            text = records.decode(each, self._spool, text)
+            text = self._decode(each, text)
         self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
+        return text
+
+    def _read_outside(self, record: int) -> bytes:
+        key = self._keys.key(record)
+        try:
+            text = self._outside(key).text
+        except MissingObject as missing:
+            raise BaseNotHere(key) from missing
+        self._texts.put(record, text)
         return text
 
 
@@ -308,13 +275,13 @@ class EntryWriter:
             BaseNotHere: it rests on an object that should be in the repository.
         """
         kind = row.type
-        record, text, base = self._texts.add(row)
+        record, text, base_record, base = self._texts.add(row)
         hashed = self._hash(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
         hashed.update(text)
         if hashed.digest() != row.key:
             raise WrongContent(row.key, f"its content has the id {hashed.hexdigest()}")
         entry = None
-        kind_of_base, place = self._entry(self._texts.records.base(record)) if base else (0, 0)
+        kind_of_base, place = self._entry(base_record) if base else (0, 0)
         # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
         if kind_of_base == kind != COMMIT and len(base) < _MAX_DELTA_TEXT:
             changes = delta(base, text, self._split if kind == TREE else None)

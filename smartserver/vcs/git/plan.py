@@ -17,21 +17,17 @@ from typing import IO, NamedTuple, overload
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import Announced, Key, Parent, RevisionId, made
 from smartserver.vcs.base import CannotSend, ToolFailed
+from smartserver.vcs.git.format import FILE, FOLDER, LINK, canonical_mode, entry_type
 from smartserver.vcs.git.objects import (
     BLOB,
     COMMIT,
     TAG,
     TREE,
+    TYPE_NUMBERS,
     MissingObject,
     ReadingEnded,
-    TreeEntry,
-    canonical_mode,
-    commit_links,
     end,
-    mode_type,
-    parse_tree,
     scratch,
-    tag_target,
 )
 from smartserver.vcs.git.repository import GitRepository, failure
 
@@ -209,8 +205,8 @@ def _add_tip(
         if found.type != TAG:
             tags.append(Revision(tip, found.type, (), tip))
             break
-        target, kind = tag_target(found.text)
-        if kind in (TREE, BLOB):
+        target, name = repository.format.tag(tip, found.text)
+        if TYPE_NUMBERS[name] in (TREE, BLOB):
             tags.append(Revision(tip, TAG, (), target))
             break
         tags.append(Revision(tip, TAG, (target,), b""))
@@ -290,51 +286,36 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 # ---- what each revision introduced
 
 
-def introduced_few(repository: GitRepository, plan: Revisions) -> Iterator[list[Introduced]]:
-    """What each revision of a short plan introduced: trees are read and compared here, no further process is needed.
+def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
+    """What each revision of a plan introduced.
+
+    `bulk`: one `git diff-tree` compares the trees. Else they are compared here, which takes no further process.
 
     Raises:
         CannotSend: an object is missing here.
     """
     trees = _Trees(repository)
+    differences = _differences(repository, plan) if bulk else None
     try:
         for revision in plan:
             if revision.type != COMMIT:
                 yield _closure(trees, revision)
                 continue
             before = [_root(repository, parent, plan) for parent in revision.parents]
-            changes: list[Change] = []
-            if revision.root not in before:
-                trees.compare(revision.root, before, b"", changes)
+            changes = trees.changes(revision.root, before) if differences is None else next(differences)
             yield settle(revision, before, changes)
     except (MissingObject, ReadingEnded, ValueError) as wrong:
         raise cannot_send(repository, wrong) from wrong
-
-
-def introduced_many(repository: GitRepository, plan: Revisions) -> Iterator[list[Introduced]]:
-    """What each revision of a long plan introduced, through one `git diff-tree`.
-
-    Raises:
-        CannotSend: an object is missing here.
-    """
-    trees = _Trees(repository)
-    differences = _differences(repository, plan)
-    try:
-        for revision in plan:
-            if revision.type == COMMIT:
-                before = [_root(repository, parent, plan) for parent in revision.parents]
-                yield settle(revision, before, next(differences))
-            else:
-                yield _closure(trees, revision)
-    except (MissingObject, ReadingEnded, ValueError) as wrong:
-        raise cannot_send(repository, wrong) from wrong
     finally:
-        differences.close()
+        if differences is not None:
+            differences.close()
 
 
 def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key:
     root = plan.tree_of(commit)
-    return root if root is not None else commit_links(repository.objects.read(commit).text)[0]
+    if root is None:
+        root, _ = repository.format.commit(commit, repository.objects.read(commit).text)
+    return root
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change]) -> list[Introduced]:
@@ -381,25 +362,39 @@ def _moved_from(path: bytes, kind: int, removed: list[Change]) -> tuple[Key, ...
     return tuple(dict.fromkeys(same_name + same_extension))[:2]
 
 
+class _Entry(NamedTuple):
+    """An entry of a tree, its mode as git compares it; the type of a submodule is 0."""
+
+    name: bytes
+    mode: int
+    key: Key
+    type: int
+
+
 class _Trees:
     """Compares trees as `git diff-tree -c -r -t` does."""
 
     def __init__(self, repository: GitRepository) -> None:
-        self._read = repository.objects.read
-        self._width = repository.id_length
+        self.read = repository.objects.read
+        self._format = repository.format
 
-    def type_of(self, key: Key) -> int:
-        return self._read(key).type
-
-    def entries(self, key: Key) -> list[TreeEntry]:
-        found = self._read(key)
+    def entries(self, key: Key) -> list[_Entry]:
+        found = self.read(key)
         if found.type != TREE:
             raise ValueError(f"object {key.hex()} is not a tree")
-        return parse_tree(found.text, self._width)
+        rows = self._format.tree(key, found.text)
+        return [_Entry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
-    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], TreeEntry]:
+    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _Entry]:
         """A folder and a file of one name are two paths, as in git's order."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
+
+    def changes(self, new: Key, before: Sequence[Key]) -> list[Change]:
+        """Each path that differs from all of `before`."""
+        changes: list[Change] = []
+        if new not in before:
+            self.compare(new, before, b"", changes)
+        return changes
 
     def compare(self, new: Key, before: Sequence[Key], folder: bytes, changes: list[Change]) -> None:
         """Add to `changes` each path below `folder` that differs from all of `before`; an empty key is no tree."""
@@ -417,7 +412,7 @@ class _Trees:
                 if None not in was:
                     self._add(folder + first.name, first.type, b"", was, changes)
 
-    def _add(self, path: bytes, kind: int, key: Key, was: Sequence[TreeEntry | None], changes: list[Change]) -> None:
+    def _add(self, path: bytes, kind: int, key: Key, was: Sequence[_Entry | None], changes: list[Change]) -> None:
         changes.append(Change(path, kind, key, tuple([(e.type, e.key) for e in was if e is not None and e.type])))
         if kind == TREE:
             self.compare(key, [e.key if e is not None else b"" for e in was], path + b"/", changes)
@@ -430,7 +425,7 @@ def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
         return records
     kind = revision.type
     if kind == TAG:
-        kind = trees.type_of(revision.root)
+        kind = trees.read(revision.root).type
         records.append(Introduced(revision.root, kind, b"", ()))
     done = {revision.root}
     todo = [(revision.root, b"")] if kind == TREE else []
@@ -491,7 +486,7 @@ def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Chang
             continue
         fields = token.lstrip(b":").split(b" ")
         parents = (len(fields) - 3) // 2
-        kinds = [_raw_type(mode) for mode in fields[: parents + 1]]
+        kinds = [-1 if mode == _ABSENT else _type(mode) for mode in fields[: parents + 1]]
         keys = [unhexlify(key) for key in fields[parents + 1 : -1]]
         before = tuple([(kind, key) for kind, key in zip(kinds[:-1], keys[:-1], strict=True) if kind > 0])
         path = next(tokens)
@@ -503,6 +498,9 @@ def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Chang
         yield commit, changes
 
 
-def _raw_type(mode: bytes) -> int:
-    """The type a mode stands for: 0 a submodule, -1 no such path."""
-    return -1 if mode == _ABSENT else mode_type(canonical_mode(int(mode, 8)))
+_TYPES = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
+
+
+def _type(mode: bytes) -> int:
+    """The type of object an entry with this mode names; 0: a submodule, which is not part of this repository."""
+    return _TYPES.get(entry_type(mode), 0)

@@ -32,8 +32,7 @@ from smartserver.vcs.git.plan import (
     Revisions,
     cannot_send,
     graph_of,
-    introduced_few,
-    introduced_many,
+    introduced,
     parents_of,
     revisions,
 )
@@ -82,8 +81,7 @@ class GitPlan:
         repository = self._repository
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=_CACHE)
         writer.begin(self.graph)
-        look = introduced_many if self.bulk else introduced_few
-        pairs = zip(self._sending, look(repository, self._sending), strict=True)
+        pairs = zip(self._sending, introduced(repository, self._sending, bulk=self.bulk), strict=True)
         odd: dict[Key, bytes] = {}
         try:
             for chunk in _chunks(pairs):

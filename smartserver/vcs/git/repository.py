@@ -15,6 +15,7 @@ from typing import IO, Self
 
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
+from smartserver.vcs.git.format import FORMATS, Format
 from smartserver.vcs.git.objects import GitObject, ObjectReader, end
 from smartserver.vcs.git.system import GIT
 
@@ -101,9 +102,14 @@ class GitRepository:
         return (self.config("extensions.objectformat") or b"sha1").decode("ascii")
 
     @property
+    def format(self) -> Format:
+        """How its objects are read."""
+        return FORMATS[self.object_format]
+
+    @property
     def id_length(self) -> int:
         """Bytes of an object id: 20 or 32."""
-        return 32 if self.object_format == "sha256" else 20
+        return self.format.id_bytes
 
     @property
     def common_dir(self) -> str:

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from smartserver.errors import Unsupported
-from smartserver.records.check import check_bytes
+from smartserver.records.check import KEYS
 from smartserver.records.faults import FaultChecker, Role
 from smartserver.records.model import Record
-from smartserver.records.system import System, system_of
+from smartserver.records.system import SYSTEMS, System, register, system_of
 
 
 def test_an_unknown_one_is_refused_by_name() -> None:
@@ -19,12 +19,31 @@ def test_an_unknown_one_is_refused_by_name() -> None:
         system_of("cvs")
 
 
+def test_a_second_one_of_a_name_or_check_is_refused() -> None:
+    git = system_of("git sha1")
+
+    class Second(System):
+        name = "git sha1"
+        kinds = git.kinds
+
+    with pytest.raises(ValueError, match="the system 'git sha1' is registered already"):
+        register(Second())
+    other = Second()
+    other.name = "git sha2"
+    other.keys = {"git-sha1": lambda meta, text: text}
+    with pytest.raises(ValueError, match="the check 'git-sha1' is registered already: 'git sha2' must"):
+        register(other)
+    assert SYSTEMS["git sha1"] is git
+    assert "git sha2" not in SYSTEMS
+    assert KEYS["git-sha1"] is git.keys["git-sha1"]
+
+
 @pytest.mark.parametrize("vcs", ["bzr 2a", "git sha1", "git sha256"])
 def test_each_fits_its_kinds(vcs: str) -> None:
     system = system_of(vcs)
     assert system.name == vcs
     assert system.own_kind == 0
-    assert system.content_keys == {number for number, kind in enumerate(system.kinds) if not check_bytes(kind)}
+    assert system.content_keys == {3 if vcs == "bzr 2a" else 0}
     assert all(number < len(system.kinds) for number in system.of_revision)
 
 

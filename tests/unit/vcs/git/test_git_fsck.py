@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import subprocess
@@ -18,10 +19,12 @@ from smartserver.records.model import Record
 from smartserver.records.system import system_of
 from smartserver.vcs.git import fsck as fsck_git
 from smartserver.vcs.git import fsck_modules
+from smartserver.vcs.git.format import FORMATS, Format
 from smartserver.vcs.git.fsck import FAULTS, MAX_ATTRIBUTE_LINE, MAX_GITMODULES
 from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE, git_key
 
 GIT = system_of("git sha1").faults
+SHA1 = FORMATS["sha1"]
 FILE = git_key("git-sha1", BLOB, b"text")
 FOLDER = git_key("git-sha1", TREE, b"")
 OLD_CASES = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n"
@@ -266,7 +269,8 @@ SEARCHED = [
 
 
 def patterns() -> Iterator[re.Pattern[bytes]]:
-    found = [*vars(fsck_git).values(), *vars(fsck_modules).values(), *vars(fsck_git._TreeFaults(20)).values()]
+    found = [*vars(fsck_git).values(), *vars(fsck_modules).values(), *vars(fsck_git.GitFaults(SHA1)).values()]
+    found += [getattr(SHA1, name) for name in vars(Format) if not name.startswith("__")]
     found += [pattern for pair in fsck_git._SPECIAL.values() for pattern in pair]
     return (each for each in found if isinstance(each, re.Pattern))
 
@@ -316,23 +320,27 @@ def test_folders_with_odd_modes_are_sorted_as_folders(repository: Path) -> None:
         assert "treeNotSorted" in ids(TREE, text)
 
 
-def test_the_order_found_by_expressions_is_that_found_entry_by_entry() -> None:
+def test_trees_are_in_order_where_folders_sort_with_a_slash() -> None:
     draw = random.Random(0)
     names = [b"a", b"aa", b"ab", b"a.", b"a.c", b"a-", b"a0", b"a\x01", b"a.c.d", b"b"]
-    trees = fsck_git._TreeFaults(20)
     results = set()
     for _ in range(3000):
         chosen = [draw.choice(names) for _ in range(draw.randrange(6))]
         if draw.randrange(4):
             chosen = sorted(set(chosen))
         entries = [(draw.choice([b"40000", b"100644", b"040000", b"240000"]), name, FILE) for name in chosen]
-        in_order = trees._is_in_order(b"".join(entry(*each) for each in entries))
-        faults = fsck_git._order_faults(entries)
-        assert not (in_order and faults)
-        if chosen == sorted(set(chosen)):  # Else it is read entry by entry.
-            assert in_order == (not faults)
-            results.add(in_order)
-    assert results == {False, True}
+        places = [name + (b"\0" if mode == b"100644" else b"/") for mode, name, _ in entries]
+        expected = set()
+        if len(set(chosen)) < len(chosen):
+            expected.add("duplicateEntries")
+        if any(
+            later <= place and chosen[n] not in chosen[:n]
+            for n, (place, later) in enumerate(itertools.pairwise(places), 1)
+        ):
+            expected.add("treeNotSorted")
+        assert {fault.id for fault in fsck_git._order_faults(entries)} == expected
+        results.add(frozenset(expected))
+    assert len(results) == 4
 
 
 @pytest.mark.parametrize(
@@ -342,7 +350,7 @@ def test_lines_are_measured_in_steps_of_half_a_line(line: bytes) -> None:
     text = line * ((1 << 20) // len(line))
     role = Role(0, FILE, ".gitattributes")
     charged: list[int] = []
-    checker = fsck_git.GitFaults(20)
+    checker = fsck_git.GitFaults(SHA1)
     assert not checker.role_faults(role, Record(0, FILE, BLOB, text), charged.append)
     assert sum(charged) <= 2 * len(text) / MAX_ATTRIBUTE_LINE + 2
     assert max(charged) <= 256
@@ -361,7 +369,7 @@ def test_a_name_is_judged_once_for_all_its_settings(monkeypatch: pytest.MonkeyPa
     counted = Counted()
     monkeypatch.setattr(fsck_git, "_BAD_NAME", counted)
     text = b'[submodule "%b"]\n' % (b"a/" * 10_000 + b"..") + b"a\n" * 10_000
-    faults = fsck_git.GitFaults(20).role_faults(Role(0, FILE, ".gitmodules"), Record(0, FILE, BLOB, text))
+    faults = fsck_git.GitFaults(SHA1).role_faults(Role(0, FILE, ".gitmodules"), Record(0, FILE, BLOB, text))
     assert [fault.id for fault in faults] == ["gitmodulesName"]
     assert counted.count == 1
 

@@ -11,6 +11,10 @@ _LEFT: Final = 256
 def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> int:
     """How many bytes both have in common from there on."""
     low, high = 0, min(len(one) - at, len(other) - other_at)
+    if high > _LEFT and one[at : at + _LEFT] != other[other_at : other_at + _LEFT]:
+        high = _LEFT
+    if high <= _LEFT:
+        return high - _differing(one[at : at + high], other[other_at : other_at + high], "big")
     with memoryview(other) as view:
         while high - low > _LEFT:
             middle = (low + high + 1) // 2
@@ -25,6 +29,8 @@ def common_end(one: bytes, other: bytes, most: int) -> int:
     """How many bytes both end with, `most` at most."""
     end, other_end = len(one), len(other)
     low, high = 0, most
+    if high > _LEFT and one[end - _LEFT : end] != other[other_end - _LEFT : other_end]:
+        high = _LEFT
     with memoryview(other) as view:
         while high - low > _LEFT:
             middle = (low + high + 1) // 2

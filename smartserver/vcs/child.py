@@ -1,0 +1,88 @@
+"""`Child`: a process forked to do a part of the work of this one."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.signals import be_ended_by_signals, held
+
+_REFUSED = 1
+"""The status of a child whose answer is the pickled `VcsError` that it raised."""
+
+_FAILED = 2
+"""The status of a child that any other error ended; the answer is its message."""
+
+
+class Child:
+    """A process that does `work` and writes what that returns to the file `answer`."""
+
+    def __init__(self, answer: int, work: Callable[[], bytes]) -> None:
+        self._answer = answer
+        self._pid = 0
+        # Told to end between the fork and its own first line, the child would do what the parent does then.
+        with held(signal.valid_signals()) as before:
+            self._pid = os.fork()
+            if not self._pid:
+                self._live(work, before)
+
+    def wait(self) -> bytes:
+        """Wait for its end; its answer.
+
+        Raises:
+            VcsError: what the work raised, or why the process failed.
+        """
+        status = self._reap()
+        answer = os.pread(self._answer, os.fstat(self._answer).st_size, 0)
+        if status == _REFUSED:
+            import pickle
+
+            refusal: VcsError = pickle.loads(answer)
+            raise refusal
+        if status:
+            why = f"signal {-status}" if status < 0 else answer.decode("utf-8", "replace") or f"status {status}"
+            raise VcsError(f"a worker process failed: {why}")
+        return answer
+
+    def abandon(self) -> None:
+        """Stop the process if it still runs, and wait for its end."""
+        if self._pid:
+            # An interrupt may have come between its end and the note that there is nobody to wait for.
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                self._reap()
+
+    def _reap(self) -> int:
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        self._pid = 0
+        return status
+
+    def _live(self, work: Callable[[], bytes], unmasked: Iterable[int]) -> NoReturn:
+        """The life of the process; `unmasked`: the signals that were blocked before the fork."""
+        status = _FAILED
+        try:
+            be_ended_by_signals()
+            signal.pthread_sigmask(signal.SIG_SETMASK, unmasked)
+            gc.disable()
+            try:
+                self._say(work())
+                status = 0
+            except VcsError as wrong:
+                import pickle
+
+                self._say(pickle.dumps(wrong))
+                status = _REFUSED
+        except BaseException as wrong:  # Nothing may escape into the parent's code.
+            with contextlib.suppress(OSError):
+                self._say(repr(wrong).encode())
+        finally:
+            os._exit(status)
+
+    def _say(self, answer: bytes) -> None:
+        while answer:
+            answer = answer[os.write(self._answer, answer) :]

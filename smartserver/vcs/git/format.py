@@ -1,0 +1,182 @@
+"""Git's objects as bytes: the one place where they are read, for the server's checks and for the client's pushes.
+
+The texts may come from anyone. Every expression takes time in proportion to the text.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from binascii import unhexlify
+from collections.abc import Callable
+from typing import Any, Final
+
+from smartserver.records.model import Key, RevisionId
+from smartserver.vcs.patterns import compiled
+
+FOLDER: Final = 0o040000
+FILE: Final = 0o100000
+LINK: Final = 0o120000
+SUBMODULE: Final = 0o160000
+"""What an entry of a tree is: the upper bits of its mode."""
+
+TreeEntry = tuple[bytes, bytes, Key]
+"""An entry of a tree: mode, name and object."""
+
+ChangedEntry = tuple[bytes, bytes, Key, Key]
+"""The same, and the object that the entry had before."""
+
+MAX_LAST: Final = 64 << 10
+"""Bytes of a tree that each thread keeps as it was read last."""
+
+_REST: Final = rb" [^\0]++\0"
+"""What follows the mode of an entry."""
+
+
+class _Last(threading.local):
+    """The tree that a thread read last: the server reads each for what it refers to, and for its faults."""
+
+    read: tuple[object, ...] = ()
+    """The format, the text, and that of the tree it was compared with."""
+    found: Any = None
+
+
+_last: Final = _Last()
+
+
+class Format:
+    """Reads the objects of one hash. An expression is compiled when it is first needed: git's helper needs few."""
+
+    def __init__(self, id_bytes: int) -> None:
+        self.id_bytes = id_bytes
+        self._hex = rb"[0-9a-fA-F]{%d}" % (2 * id_bytes)
+        self._raw = rb".{%d}" % id_bytes
+
+    def commit(self, key: Key, text: bytes) -> tuple[Key, tuple[RevisionId, ...]]:
+        """The tree and the parents of a commit.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        found = self._commit.match(text)
+        if found is None:
+            raise ValueError(f"{key.hex()} cannot be read as a commit")
+        return unhexlify(found[1]), tuple(map(unhexlify, found[2].split()[1::2]))
+
+    def tag(self, key: Key, text: bytes) -> tuple[Key, bytes]:
+        """The object that a tag names, and the name of its type.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        found = self._tag.match(text)
+        # Git's clients read no tag that is shorter.
+        if found is None or len(text) < 2 * self.id_bytes + 24:
+            raise ValueError(f"{key.hex()} cannot be read as a tag")
+        return unhexlify(found[1]), found[2]
+
+    def tree(self, key: Key, text: bytes) -> list[TreeEntry]:
+        """The entries of a tree.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
+        found: list[TreeEntry] | None = self._read_once(text, None, self._entries)
+        if found is None:
+            raise ValueError(f"{key.hex()} cannot be read as a tree")
+        return found
+
+    def changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
+        """The entries of a tree that have another object than in `base`; None where it has other names or modes.
+
+        `base`: a tree that was read before.
+        """
+        found: list[ChangedEntry] | None = self._read_once(text, base, self._changed)
+        return found
+
+    def _read_once(self, text: bytes, base: Any, read: Callable[[bytes, Any], Any]) -> Any:
+        before = _last.read
+        if before and before[0] is self and before[1] is text and before[2] is base:
+            return _last.found
+        found = read(text, base)
+        if len(text) <= MAX_LAST:
+            _last.read, _last.found = (self, text, base), found
+        return found
+
+    def _entries(self, text: bytes, base: None) -> list[TreeEntry] | None:
+        # As lenient as git: any name that is not empty.
+        return self._entry.findall(text) if self._tree.fullmatch(text) is not None else None
+
+    def _changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
+        """Compares all bytes at once: whole trees are not taken apart for one entry."""
+        size = len(text)
+        if size != len(base):
+            return None
+        both = int.from_bytes(text, "big") ^ int.from_bytes(base, "big")
+        differs = both.to_bytes(size, "big")
+        found: list[ChangedEntry] = []
+        at = 0
+        while (different := _same_until(differs, at)) < size:
+            head = self._head.match(text, at, different)
+            if head is None:
+                return None
+            begin, at = head.end(), head.end() + self.id_bytes
+            found.append((head[1], head[2], text[begin:at], base[begin:at]))
+        return found
+
+    @functools.cached_property
+    def _commit(self) -> re.Pattern[bytes]:
+        # Only the lines at the top count: a mergetag further down holds the lines of a whole tag.
+        return compiled(rb"tree (%b)\n((?:parent %b\n)*+)(?!parent )" % (self._hex, self._hex))
+
+    @functools.cached_property
+    def _tag(self) -> re.Pattern[bytes]:
+        return compiled(rb"object (%b)\ntype (commit|tree|blob|tag)\ntag [^\n]*+\n" % self._hex)
+
+    @functools.cached_property
+    def _tree(self) -> re.Pattern[bytes]:
+        # Modes of at most six digits: git keeps the lower 32 bits of more.
+        return compiled(rb"(?:(?=[0-7])0*+[0-7]{0,6}%b%b)*+" % (_REST, self._raw), re.DOTALL)
+
+    @functools.cached_property
+    def _entry(self) -> re.Pattern[bytes]:
+        return compiled(rb"([0-7]++) ([^\0]++)\0(%b)" % self._raw, re.DOTALL)
+
+    @functools.cached_property
+    def _head(self) -> re.Pattern[bytes]:
+        """Whole entries, and mode and name of the next; of a text that equals a tree up to its end."""
+        return compiled(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
+
+
+FORMATS: Final = {"sha1": Format(20), "sha256": Format(32)}
+"""By the name git has for the object format."""
+
+_SAME: Final = re.compile(rb"\0*+")
+"""A literal that is repeated is passed over eight times as fast as a class of bytes is searched for."""
+
+
+def _same_until(differs: bytes, at: int) -> int:
+    """Where the next byte is that is not 0, else where they end."""
+    same = _SAME.match(differs, at)
+    assert same is not None  # It may be empty.
+    return same.end()
+
+
+def entry_type(mode: bytes) -> int:
+    """What an entry with this mode is. Git takes all but a file, a link or a folder for a submodule."""
+    return _entry_type(mode[-6:])  # Any number of zeros may precede it.
+
+
+@functools.lru_cache(maxsize=64)
+def _entry_type(mode: bytes) -> int:
+    kind = int(mode, 8) & 0o170000
+    return kind if kind in (FILE, LINK, FOLDER) else SUBMODULE
+
+
+def canonical_mode(mode: bytes) -> int:
+    """`mode` as git sees it: five values, whatever odd bits an old tool wrote."""
+    kind = entry_type(mode)
+    if kind == FILE:
+        return 0o100755 if int(mode, 8) & 0o100 else 0o100644
+    return kind

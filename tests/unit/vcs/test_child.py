@@ -1,0 +1,59 @@
+"""vcs.child: what a forked process answers, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from smartserver.vcs.base import VcsError, WrongContent
+from smartserver.vcs.child import Child
+
+
+@pytest.fixture
+def answer() -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        yield file.fileno()
+
+
+def test_it_answers_with_what_its_work_returns(answer: int) -> None:
+    assert Child(answer, lambda: b"%d " % os.getppid() * 100_000).wait() == b"%d " % os.getpid() * 100_000
+
+
+def test_an_error_for_the_user_is_raised_here(answer: int) -> None:
+    def work() -> bytes:
+        raise WrongContent(b"key", "too short")
+
+    with pytest.raises(WrongContent) as caught:
+        Child(answer, work).wait()
+    assert (caught.value.key, caught.value.why) == (b"key", "too short")
+
+
+def killed() -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (lambda: b"%d" % (1 // 0), r"ZeroDivisionError\('.*'\)"),
+        (killed, "signal 9"),
+        (lambda: os._exit(7), "status 7"),
+    ],
+)
+def test_any_other_end_is_a_failure(answer: int, work: Callable[[], bytes], why: str) -> None:
+    with pytest.raises(VcsError, match=f"^a worker process failed: {why}$"):
+        Child(answer, work).wait()
+
+
+def test_one_that_is_abandoned_has_ended(answer: int) -> None:
+    child = Child(answer, lambda: signal.pause() or b"")  # type: ignore[func-returns-value]
+    pid = child._pid
+    child.abandon()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    child.abandon()
