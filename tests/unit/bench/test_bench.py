@@ -121,7 +121,6 @@ def test_history(temporary: Path, source: Path, monkeypatch: pytest.MonkeyPatch)
     result = bench(temporary, "history", source, "--repeat", "1")
     assert "12 commits" in result.stdout
     assert sum(rest.endswith("ok") for rest in rows(result).values()) == 9
-    assert "where the time goes" in result.stderr
     assert result.exit_code == 0, result.stdout
 
 
@@ -138,7 +137,7 @@ def test_history_that_costs_too_much_and_comes_back_otherwise(
     monkeypatch.setattr(history.History, "differences", tampered)
     refuse_all(monkeypatch, history, ("PUSH_RATIO", "CLONE_RATIO", "SIZE_RATIO", "VERIFY_RATIO"))
     refuse_all(monkeypatch, copies, ("MEMORY",))
-    result = bench(temporary, "history", source, "--repeat", "1", "--no-stages")
+    result = bench(temporary, "history", source, "--repeat", "1")
     assert sum(rest.endswith("MISSED") for rest in rows(result).values()) == 9
     assert "wrong: git refs of the source and of the clone differ" in result.stderr
     assert result.exit_code == 1
