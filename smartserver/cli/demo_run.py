@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from netem.proxy import Proxy
 from smartserver.cli.histories import GENERATED_COMMITS, copy
-from smartserver.cli.servers import Say, Server, Workspace, attempt, run, silent
+from smartserver.cli.servers import LinkCost, Say, Server, Workspace, attempt, measured, run, silent
 
 MOST_ROUND_TRIPS = 2
 """The budget of an operation on a fresh connection: the TCP handshake and one."""
@@ -22,22 +22,12 @@ NAME = "project"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What one operation cost on the link."""
-
-    round_trips: int
-    seconds: float
-    bytes_up: int
-    bytes_down: int
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """One operation, ours and git's; None where git cannot do it."""
 
     operation: str
-    ours: Measured
-    git: Measured | None
+    ours: LinkCost
+    git: LinkCost | None
     budget: int = MOST_ROUND_TRIPS
 
 
@@ -122,21 +112,16 @@ class Comparison:
         ]
 
     def _row(self, operation: Operation) -> Row:
-        measured = []
+        costs = []
         for side in self.sides:
             operation.before(side)
-            side.proxy.take()
-            start = time.monotonic()
-            operation.run(side)
-            seconds = time.monotonic() - start
-            counts = side.proxy.take()
-            measured.append(Measured(counts.rounds, seconds, counts.bytes_up, counts.bytes_down))
-        ours = measured[0]
+            costs.append(measured(side.proxy, partial(operation.run, side))[1])
+        ours = costs[0]
         if ours.round_trips > operation.budget:
             self.problems.append(
                 f"{operation.name}: {ours.round_trips} round trips, expected {operation.budget} at most"
             )
-        return Row(operation.name, ours, measured[1] if len(measured) > 1 else None, operation.budget)
+        return Row(operation.name, ours, costs[1] if len(costs) > 1 else None, operation.budget)
 
     # -- the operations
 

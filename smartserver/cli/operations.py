@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from netem.budget import Countable
-from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import LinkCost, measured
 from smartserver.cli.session import observers_for
 from smartserver.client.body import Nothing
 from smartserver.client.call import Client
@@ -188,24 +188,20 @@ class Operations:
         self, operation: str, run: Callable[[], object], before: Callable[[], object] = _nothing,
         after: Callable[[], object] = _nothing,
     ) -> OperationCost:  # fmt: skip
-        found: list[tuple[Counts, float]] = []
+        costs: list[LinkCost] = []
         for _ in range(self._count):
             with one_operation():
                 before()
-            self._network.take()
             with one_operation():
-                start = time.perf_counter()
-                run()
-                milliseconds = (time.perf_counter() - start) * 1000
-            found.append((self._network.take(), milliseconds))
+                costs.append(measured(self._network, run)[1])
             with one_operation():
                 after()
         return OperationCost(
             operation,
-            max(counts.rounds for counts, _ in found),
-            max(counts.bytes_up for counts, _ in found),
-            max(counts.bytes_down for counts, _ in found),
-            statistics.median(milliseconds for _, milliseconds in found),
+            max(cost.round_trips for cost in costs),
+            max(cost.bytes_up for cost in costs),
+            max(cost.bytes_down for cost in costs),
+            statistics.median(cost.seconds for cost in costs) * 1000,
         )
 
     def _ping(self) -> None:

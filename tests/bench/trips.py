@@ -12,10 +12,10 @@ import click
 from bench import options
 from bench.report import Report, line, say
 from netem.meter import Slope
-from smartserver.cli.demo_run import Comparison, Measured, Operation, Row, Side
+from smartserver.cli.demo_run import Comparison, Operation, Row, Side
 from smartserver.cli.errors import one_line
 from smartserver.cli.operations import OperationCost, run
-from smartserver.cli.servers import Workspace
+from smartserver.cli.servers import LinkCost, Workspace
 
 FIRST_CONTACT = 3
 """Trips of a push to an existing repository that nothing is known of: the handshake, asking or guessing, and once
@@ -112,7 +112,7 @@ class AllOperations(Comparison):
         self.forget(side)
 
 
-Runs = Sequence[tuple[float, Measured]]
+Runs = Sequence[tuple[float, LinkCost]]
 """RTT and cost of each run."""
 
 

@@ -18,8 +18,9 @@ from bench.report import Report
 from benches import bench
 from click.testing import CliRunner, Result
 
-from smartserver.cli.demo_run import Measured, Operation, Row
+from smartserver.cli.demo_run import Operation, Row
 from smartserver.cli.histories import generate
+from smartserver.cli.servers import LinkCost
 
 pytestmark = [
     pytest.mark.sockets,
@@ -108,7 +109,7 @@ def test_a_slope_goes_through_the_shortest_runs_at_three_rtts(
 )  # fmt: skip
 def test_a_slope_is_judged_on_small_repositories(slope: float, budget: int, small: bool, ok: bool) -> None:
     judged = Report("")
-    runs = [(rtt, Row("push", Measured(budget, 0.3 + slope * rtt, 0, 0), None, budget)) for rtt in trips.RTTS]
+    runs = [(rtt, Row("push", LinkCost(budget, 0.3 + slope * rtt, 0, 0), None, budget)) for rtt in trips.RTTS]
     trips._judge(judged, runs, small=small)
     assert judged.figures[0].ok is ok
     assert f"{slope:.2f}" in judged.figures[0].ours
