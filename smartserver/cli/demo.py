@@ -12,7 +12,8 @@ from smartserver.cli.errors import CommandError
 from smartserver.trace.text import size
 
 if TYPE_CHECKING:
-    from smartserver.cli.demo_run import Measured, Row
+    from smartserver.cli.demo_run import Row
+    from smartserver.cli.servers import LinkCost
 
 
 @click.command(short_help="Show what round trips cost: hpss:// beside git:// on a slow link.")
@@ -66,8 +67,5 @@ def table(rows: list[Row], title: str, *, with_git: bool) -> str:
     return "\n".join(lines)
 
 
-def _cells(measured: Measured) -> str:
-    return (
-        f"{measured.round_trips:>6} {measured.seconds:>8.2f} {size(measured.bytes_up):>10} "
-        f"{size(measured.bytes_down):>9}"
-    )
+def _cells(cost: LinkCost) -> str:
+    return f"{cost.round_trips:>6} {cost.seconds:>8.2f} {size(cost.bytes_up):>10} {size(cost.bytes_down):>9}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from netem.proxy import Proxy
 from smartserver.cli.histories import GENERATED_COMMITS, copy
-from smartserver.cli.servers import Say, Server, Workspace, attempt, run, silent
+from smartserver.cli.servers import LinkCost, Say, Server, Workspace, attempt, measured, run, silent
 
 MOST_ROUND_TRIPS = 2
 """The budget of an operation on a fresh connection: the TCP handshake and one."""
@@ -22,22 +22,12 @@ NAME = "project"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What one operation cost on the link."""
-
-    round_trips: int
-    seconds: float
-    bytes_up: int
-    bytes_down: int
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """One operation, ours and git's; None where git cannot do it."""
 
     operation: str
-    ours: Measured
-    git: Measured | None
+    ours: LinkCost
+    git: LinkCost | None
     budget: int = MOST_ROUND_TRIPS
 
 
@@ -112,31 +102,28 @@ class Comparison:
         return [
             Operation("first push of all history", self.push_all),
             Operation("clone", self.clone),
-            Operation("push one commit", self.push_one, before=self.commit_one),
+            Operation("push one commit", self.push(self.branch), before=self.commit_one),
             Operation("fetch one commit", self.fetch),
-            Operation("push a new branch", self.push_topic, before=self.commit_topic),
-            Operation("push nothing", self.push_one),
+            Operation(
+                "push a new branch", self.push("demo-topic"), before=lambda side: self.commit_branch(side, "demo-topic")
+            ),
+            Operation("push nothing", self.push(self.branch)),
             # What is measured is the fetch that finds nothing; the topic branch is fetched before.
             Operation("fetch nothing", self.fetch, before=self.fetch),
             Operation("diverged push, refused", self.push_diverged, before=self.commit_diverged),
         ]
 
     def _row(self, operation: Operation) -> Row:
-        measured = []
+        costs = []
         for side in self.sides:
             operation.before(side)
-            side.proxy.take()
-            start = time.monotonic()
-            operation.run(side)
-            seconds = time.monotonic() - start
-            counts = side.proxy.take()
-            measured.append(Measured(counts.rounds, seconds, counts.bytes_up, counts.bytes_down))
-        ours = measured[0]
+            costs.append(measured(side.proxy, partial(operation.run, side))[1])
+        ours = costs[0]
         if ours.round_trips > operation.budget:
             self.problems.append(
                 f"{operation.name}: {ours.round_trips} round trips, expected {operation.budget} at most"
             )
-        return Row(operation.name, ours, measured[1] if len(measured) > 1 else None, operation.budget)
+        return Row(operation.name, ours, costs[1] if len(costs) > 1 else None, operation.budget)
 
     # -- the operations
 
@@ -153,21 +140,13 @@ class Comparison:
         """One commit on the main branch."""
         self.commit(side, 0, "one commit")
 
-    def push_one(self, side: Side) -> None:
-        """The main branch."""
-        self.git(side, 0, "push", "--quiet", "origin", self.branch)
+    def push(self, *words: str) -> Callable[[Side], object]:
+        """A push of the first user."""
+        return lambda side: self.git(side, 0, "push", "--quiet", "origin", *words)
 
     def fetch(self, side: Side) -> None:
         """What there is, by the second user."""
         self.git(side, 1, "fetch", "--quiet", "origin")
-
-    def commit_topic(self, side: Side) -> None:
-        """One commit on a branch of its own."""
-        self.commit_branch(side, "demo-topic")
-
-    def push_topic(self, side: Side) -> None:
-        """That branch."""
-        self.git(side, 0, "push", "--quiet", "origin", "demo-topic")
 
     def commit_branch(self, side: Side, branch: str) -> None:
         """A new branch of the first user with a commit of its own."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from netem.budget import Countable
-from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import LinkCost, measured
 from smartserver.cli.session import observers_for
 from smartserver.client.body import Nothing
 from smartserver.client.call import Client
@@ -154,8 +154,8 @@ class Operations:
             self._begin()
         with one_operation():
             refused = self._deletion_refused()
-        yield self._measure("ping", self._ping)
-        yield self._measure("list refs", self._list_refs)
+        yield self._measure("ping", lambda: self._client.call(server_ping, PingRequest()))
+        yield self._measure("list refs", self._remote.learn_refs)
         yield self._measure("push one commit", self._push)
         yield self._measure("fetch one commit", self._fetch, before=self._push)
         yield self._measure("fetch nothing", self._fetch_nothing)
@@ -188,31 +188,21 @@ class Operations:
         self, operation: str, run: Callable[[], object], before: Callable[[], object] = _nothing,
         after: Callable[[], object] = _nothing,
     ) -> OperationCost:  # fmt: skip
-        found: list[tuple[Counts, float]] = []
+        costs: list[LinkCost] = []
         for _ in range(self._count):
             with one_operation():
                 before()
-            self._network.take()
             with one_operation():
-                start = time.perf_counter()
-                run()
-                milliseconds = (time.perf_counter() - start) * 1000
-            found.append((self._network.take(), milliseconds))
+                costs.append(measured(self._network, run)[1])
             with one_operation():
                 after()
         return OperationCost(
             operation,
-            max(counts.rounds for counts, _ in found),
-            max(counts.bytes_up for counts, _ in found),
-            max(counts.bytes_down for counts, _ in found),
-            statistics.median(milliseconds for _, milliseconds in found),
+            max(cost.round_trips for cost in costs),
+            max(cost.bytes_up for cost in costs),
+            max(cost.bytes_down for cost in costs),
+            statistics.median(cost.seconds for cost in costs) * 1000,
         )
-
-    def _ping(self) -> None:
-        self._client.call(server_ping, PingRequest())
-
-    def _list_refs(self) -> None:
-        self._remote.learn_refs()
 
     def _push(self) -> None:
         commit = self._commits.next()

@@ -14,9 +14,12 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from smartserver.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from netem.budget import Countable
 
 START_WITHIN = 20.0
 """Seconds a server may take to listen."""
@@ -58,6 +61,45 @@ class Server:
     def url(self, name: str, port: int | None = None) -> str:
         """The URL of a repository on it, through `port` where a link is in front."""
         return f"{self.scheme}://{HOST}:{port or self.port}/{name}"
+
+
+Serve = Callable[[str, int], Sequence[str]]
+"""From a host and a port to the command of a server that listens there."""
+
+
+def serving(served: Path, host: str, port: int, *options: str) -> Sequence[str]:
+    """The command of our server, for anybody to write to."""
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served)]
+    return [*command, "--listen", f"{host}:{port}", "--anonymous", "write", *options]
+
+
+def serving_git(served: Path, host: str, port: int) -> Sequence[str]:
+    """The command of git's own server, for anybody to write to."""
+    options = ["--export-all", "--enable=receive-pack", "--reuseaddr", f"--base-path={served}"]
+    return ["git", "daemon", *options, f"--listen={host}", f"--port={port}", str(served)]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCost:
+    """What passed a link while something was done, and how long it took."""
+
+    round_trips: int
+    """Handshakes included."""
+    seconds: float
+    bytes_up: int
+    bytes_down: int
+    handshakes: int = 0
+    """The round trips that opening connections added."""
+
+
+def measured(link: Countable, act: Callable[[], T]) -> tuple[T, LinkCost]:
+    """Do something: what came of it, and what passed the link meanwhile."""
+    link.take()
+    start = time.perf_counter()
+    done = act()
+    seconds = time.perf_counter() - start
+    counts = link.take()
+    return done, LinkCost(counts.rounds, seconds, counts.bytes_up, counts.bytes_down, counts.handshake_rounds)
 
 
 def _remove(folder: Path) -> None:
@@ -140,10 +182,7 @@ class Workspace:
         """
         served = served or self.folder / "served-hpss"
         served.mkdir(exist_ok=True)
-        port = free_port()
-        command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served)]
-        pid = self.serve([*command, "--listen", f"{HOST}:{port}", "--anonymous", "write"], port)
-        return Server("hpss", port, served, pid)
+        return self.start("hpss", served, partial(serving, served))
 
     def start_git_daemon(self, *names: str) -> Server | None:
         """`git daemon` with an empty repository for each of `names`; None where it is not installed.
@@ -159,10 +198,16 @@ class Workspace:
         environment = self.environment("daemon")
         for name in names:
             run(["git", "init", "--quiet", "--bare", str(served / name)], None, environment)
+        return self.start("git", served, partial(serving_git, served))
+
+    def start(self, scheme: str, served: Path, serve: Serve, environment: Mapping[str, str] | None = None) -> Server:
+        """Any server on a port of its own.
+
+        Raises:
+            CommandError: it did not start.
+        """
         port = free_port()
-        options = ["--export-all", "--enable=receive-pack", "--reuseaddr", f"--base-path={served}"]
-        pid = self.serve(["git", "daemon", *options, f"--listen={HOST}", f"--port={port}", str(served)], port)
-        return Server("git", port, served, pid)
+        return Server(scheme, port, served, self.serve(serve(HOST, port), port, environment))
 
     def serve(self, command: Sequence[str], port: int, environment: Mapping[str, str] | None = None) -> int:
         """Start any server, which stops when the workspace is left, and wait until it listens; its process's id.

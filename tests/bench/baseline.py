@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from bench.ways import (
     Way,
 )  # fmt: skip
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import HOST, Workspace, attempt, run
+from smartserver.cli.servers import HOST, LinkCost, Workspace, attempt, run
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.store.repository import PackRepository
@@ -47,23 +47,13 @@ from transports.steps import Append
 MAIN, TOPIC = "refs/heads/main", "refs/heads/topic"
 
 
-@dataclass(frozen=True)
-class Cost:
-    """One operation on one way."""
-
-    rounds: int
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-
-
 @dataclass
 class Baseline:
     """All that was measured."""
 
     rtt: float
     ways: Sequence[type[Way]]
-    costs: dict[tuple[str, str], Cost] = field(default_factory=dict)
+    costs: dict[tuple[str, str], LinkCost] = field(default_factory=dict)
     """By operation and way."""
     problems: list[str] = field(default_factory=list)
     """What came out wrong, and what took more round trips than it may."""
@@ -74,7 +64,8 @@ class Baseline:
         costs = [
             {
                 "operation": row.name, "way": way.name, "bar": row.bars.get(way.name),
-                "breezy": row.breezy.get(way.name), **asdict(cost), "seconds": round(cost.seconds, 3),
+                "breezy": row.breezy.get(way.name), "rounds": cost.round_trips, "bytes_up": cost.bytes_up,
+                "bytes_down": cost.bytes_down, "seconds": round(cost.seconds, 3),
             }
             for row in ROWS
             for way in self.ways
@@ -114,8 +105,8 @@ def shortfalls(found: Baseline) -> Iterator[str]:
                 continue
             if cost is None:
                 yield f"{row.name}, {way.label}: was not measured"
-            elif cost.rounds > bar:
-                yield f"{row.name}, {way.label}: {cost.rounds} round trips, bar {bar}"
+            elif cost.round_trips > bar:
+                yield f"{row.name}, {way.label}: {cost.round_trips} round trips, bar {bar}"
 
 
 class _Measured:
@@ -208,8 +199,7 @@ class _Measured:
 
     def _measure(self, name: str, act: Callable[[], object]) -> None:
         say(f"{self._way.label}: {name}")
-        _, counts, seconds = measured(self._way.proxy, self._found.rtt, act)
-        self._found.costs[name, self._way.name] = Cost(counts.rounds, counts.bytes_up, counts.bytes_down, seconds)
+        _, self._found.costs[name, self._way.name] = measured(self._way.proxy, self._found.rtt, act)
 
     def _expect(self, name: str, came: object, expected: object) -> None:
         if came != expected:
@@ -269,9 +259,9 @@ def _cells(found: Baseline, row: Row, way: type[Way]) -> list[str]:
     if cost is None:
         cells = ["-", ""]
     else:
-        missed = bar is not None and cost.rounds > bar
+        missed = bar is not None and cost.round_trips > bar
         connecting = 0 if row.opened else CONNECTING.get(way.name, 0)
-        rounds = f"{cost.rounds} ({connecting} of them to connect)" if connecting else f"{cost.rounds}"
+        rounds = f"{cost.round_trips} ({connecting} of them to connect)" if connecting else f"{cost.round_trips}"
         cells = [
             f"{rounds}, {size(cost.bytes_up)} + {size(cost.bytes_down)}, {cost.seconds:.1f} s",
             "" if bar is None else f"{bar}{' MISSED' if missed else ''}",

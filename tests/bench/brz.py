@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,10 +13,9 @@ import click
 from bench import histories, options
 from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
 from bench.copies import Answer, Copies, Side
-from bench.links import serving
 from bench.peers.brz import Brz, serve_options
 from bench.report import Report
-from smartserver.cli.servers import HOST, Server, Workspace, attempt, free_port
+from smartserver.cli.servers import Workspace, attempt, serving
 
 RATIO = 1.0
 """Times stock's seconds that ours may take."""
@@ -40,15 +40,16 @@ class BrzHistory(Copies):
         self._stock = self._environment("fixtures", WITHOUT_PLUGIN)
         self.made_from = histories.prepare(path, work.folder, self._stock, most)
         self.source = work.folder / "brz" / "trunk"
-        served, port = work.folder / "served-bzr", free_port()
-        shutil.copytree(work.folder / "brz", served / SOURCE, symlinks=True)
-        command = [*BRZ, *serve_options(served, HOST, port)]
-        pid = work.serve(command, port, self._environment("server", WITHOUT_PLUGIN))
-        self.theirs = Side(Server("bzr", port, served, pid), f"{SOURCE}/trunk", WITHOUT_PLUGIN)
-        served, port = work.folder / "served-hpss", free_port()
-        served.mkdir()
-        pid = work.serve(serving(served, HOST, port), port, self._environment("server", {}))
-        self.ours = Side(Server("hpss", port, served, pid), settings={"BRZ_PLUGINS_AT": plugin_at()})
+        theirs, ours = work.folder / "served-bzr", work.folder / "served-hpss"
+        shutil.copytree(work.folder / "brz", theirs / SOURCE, symlinks=True)
+        ours.mkdir()
+        stock = work.start(
+            "bzr", theirs, lambda host, port: [*BRZ, *serve_options(theirs, host, port)],
+            self._environment("server", WITHOUT_PLUGIN),
+        )  # fmt: skip
+        self.theirs = Side(stock, f"{SOURCE}/trunk", WITHOUT_PLUGIN)
+        server = work.start("hpss", ours, partial(serving, ours), self._environment("server", {}))
+        self.ours = Side(server, settings={"BRZ_PLUGINS_AT": plugin_at()})
 
     def _environment(self, user: str, settings: Mapping[str, str]) -> dict[str, str]:
         return self._work.environment(user) | dict(self._settings) | dict(settings)

@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from netem.meter import MOST_RESIDUAL, Slope
 from netem.packets.errors import Unavailable
 from netem.units import plural
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import Workspace, attempt, run
+from smartserver.cli.servers import LinkCost, Workspace, attempt, run
 
 PEERS: tuple[type[Peer], ...] = (Ours, OursByBrz, Git, Hg, Brz, Svn)
 """In the order they are shown."""
@@ -50,17 +50,18 @@ class Cost:
     network: str
     peer: str
     operation: str
-    counted: list[int] = field(default_factory=list)
-    """Round trips of each run."""
-    points: list[tuple[float, float]] = field(default_factory=list)
-    """RTT and seconds of each run."""
-    bytes_up: int = 0
-    bytes_down: int = 0
+    runs: list[tuple[float, LinkCost]] = field(default_factory=list)
+    """RTT and cost of each run; the seconds are those of the command alone."""
 
     @property
     def rounds(self) -> int:
         """Round trips: those of the run in the middle."""
-        return statistics.median_low(self.counted)
+        return statistics.median_low([run.round_trips for _, run in self.runs])
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """RTT and seconds of each run."""
+        return [(rtt, run.seconds) for rtt, run in self.runs]
 
     @property
     def slope(self) -> Slope | None:
@@ -75,11 +76,13 @@ class Cost:
         """All of it."""
         slope = self.slope
         return {
-            **asdict(self),
-            "rounds": self.rounds,
+            **{name: getattr(self, name) for name in ("network", "peer", "operation", "rounds")},
+            "counted": [run.round_trips for _, run in self.runs],
             "slope": round(slope.rounds, 3) if slope else None,
             "residual": round(slope.residual, 4) if slope else None,
             "points": [[rtt, round(seconds, 4)] for rtt, seconds in self.points],
+            "bytes_up": self.runs[-1][1].bytes_up,
+            "bytes_down": self.runs[-1][1].bytes_down,
         }
 
 
@@ -207,15 +210,13 @@ def _measure(
 
 def _once(place: Place, link: Line, act: Act, rtt: float, cost: Cost) -> float:
     """One run; how late the emulator was."""
-    done, counts, _ = measured(link.network, rtt, lambda: place.attempt(CLIENT, *act.command, folder=act.folder))
+    done, run = measured(link.network, rtt, lambda: place.attempt(CLIENT, *act.command, folder=act.folder))
     for wrong in wrongs(act.status, act.says, done.status, done.stderr):
         raise CommandError(f"{' '.join(act.command)}: {wrong}")
     one, other = act.same()
     if not one or one != other:
         raise CommandError(f"{' '.join(act.command)}: came to {one!r}, expected {other!r}")
-    cost.counted.append(counts.rounds)
-    cost.points.append((rtt, done.seconds))
-    cost.bytes_up, cost.bytes_down = counts.bytes_up, counts.bytes_down
+    cost.runs.append((rtt, replace(run, seconds=done.seconds)))
     return done.late
 
 
@@ -240,7 +241,7 @@ def shown_are(found: Comparison, network: str) -> str:
     most = max(found.rtts) * 1000
     slope = "/ slope of wall time over RTT " if len(found.rtts) > 2 else ""
     rtts = ", ".join(f"{rtt * 1000:g}" for rtt in found.rtts)
-    made = {len(cost.points) // len(found.rtts) for cost in found.costs.values() if cost.network == network} or {0}
+    made = {len(cost.runs) // len(found.rtts) for cost in found.costs.values() if cost.network == network} or {0}
     fewest = f"{min(made)} or " if len(made) > 1 else ""
     runs = f"RTT {rtts} ms, {fewest}{plural(max(made), 'run')} each"
     return f"round trips counted with the handshake {slope}/ seconds at {most:g} ms ({runs}, the shortest counts)"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -17,7 +16,7 @@ from netem.proxy import Proxy
 from netem.proxy_connection import KERNEL_BUFFER
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import add_commit, generate
-from smartserver.cli.servers import Server, Workspace, attempt, run
+from smartserver.cli.servers import LinkCost, Server, Workspace, attempt, measured, run
 from smartserver.trace.text import size
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD, NOTSENT_LOWAT
 
@@ -36,14 +35,11 @@ LINK_BUFFER = 8 * 1448
 _WRITTEN = re.compile(r"hpss: .* call\S* \(.*?\), (.*?) up, ")
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """One refused push: trips on the link, seconds, and bytes that entered the link."""
+class Refusal(NamedTuple):
+    """One refused push."""
 
-    round_trips: int
-    seconds: float
-    bytes_up: int
-    written: str = ""
+    link: LinkCost
+    written: str
     """What the client says it wrote (ours)."""
 
 
@@ -66,15 +62,15 @@ def command(content: int, rtt: float, rate: float) -> None:
         git = None if daemon is None else _refused(work, source, daemon, content, rtt, rate)
     link = f"{rate * 8 / 1e6:g} Mbit/s, RTT {rtt * 1000:g} ms"
     report = Report(f"diverged push of {size(content)} over {link}, fresh connection")
-    trips = ours.round_trips <= TRIPS
-    report.both("trips until it was refused", lambda each: str(each.round_trips), ours, git, str(TRIPS), trips)
-    report.both("seconds", lambda each: f"{each.seconds:.2f}", ours, git)
+    trips = ours.link.round_trips <= TRIPS
+    report.both("trips until it was refused", lambda each: str(each.link.round_trips), ours, git, str(TRIPS), trips)
+    report.both("seconds", lambda each: f"{each.link.seconds:.2f}", ours, git)
     # No client can hear of the refusal before a round trip is over; what it sends until then is what the link carries
     # in that time, and what waits for the link in the socket buffer, which nobody can take back.
     under_way = int(rtt * rate)
     bar = GRAPH_FIRST_THRESHOLD + SOCKET_BUFFER + under_way
-    few = ours.bytes_up <= bar
-    report.both("bytes that entered the link", lambda each: f"{each.bytes_up:,}", ours, git, f"{bar:,}", few)
+    few = ours.link.bytes_up <= bar
+    report.both("bytes that entered the link", lambda each: f"{each.link.bytes_up:,}", ours, git, f"{bar:,}", few)
     report.add("  of the bar: before the first look for an answer", f"{GRAPH_FIRST_THRESHOLD:,}")
     report.add("  of the bar: the socket buffer", f"{SOCKET_BUFFER:,}")
     report.add("  of the bar: carried in one round trip", f"{under_way:,}")
@@ -82,7 +78,7 @@ def command(content: int, rtt: float, rate: float) -> None:
     report.finish()
 
 
-def _refused(work: Workspace, source: Path, server: Server, content: int, rtt: float, rate: float) -> Refused:
+def _refused(work: Workspace, source: Path, server: Server, content: int, rtt: float, rate: float) -> Refusal:
     label = server.scheme
     first, second = work.environment(f"{label}-1"), work.environment(f"{label}-2")
     run(["git", "push", "--quiet", server.url(NAME), "main:refs/heads/main"], source, first)
@@ -101,13 +97,10 @@ def _refused(work: Workspace, source: Path, server: Server, content: int, rtt: f
         return _push(clone, url, second | {"SMARTSERVER_DEBUG": "hpss"}, proxy)
 
 
-def _push(clone: Path, url: str, environment: Mapping[str, str], proxy: Proxy) -> Refused:
-    proxy.take()
-    start = time.monotonic()
-    done = attempt(["git", "push", "--quiet", url, "main:refs/heads/main"], clone, environment)
-    seconds = time.monotonic() - start
-    counts = proxy.take()
+def _push(clone: Path, url: str, environment: Mapping[str, str], proxy: Proxy) -> Refusal:
+    command = ["git", "push", "--quiet", url, "main:refs/heads/main"]
+    done, link = measured(proxy, lambda: attempt(command, clone, environment))
     if not done.returncode or ("fetch first" not in done.stderr and "non-fast-forward" not in done.stderr):
         raise CommandError(f"{url}: a diverged push was not refused: {done.stderr.strip()}")
     written = _WRITTEN.findall(done.stderr)
-    return Refused(counts.rounds, seconds, counts.bytes_up, written[-1] if written else "")
+    return Refusal(link, written[-1] if written else "")

@@ -1,13 +1,9 @@
-"""A whole git history pushed and cloned back, ours beside git's, and where the client's time goes."""
+"""A whole git history pushed and cloned back, ours beside git's."""
 
 from __future__ import annotations
 
-import os
-import resource
 import sys
-import tempfile
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,9 +16,6 @@ from bench.report import Report
 from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import copy
 from smartserver.cli.servers import Workspace, attempt, run
-from smartserver.vcs.git.insert import Inserter
-from smartserver.vcs.git.read import plan
-from smartserver.vcs.git.repository import GitRepository
 
 PUSH_RATIO, CLONE_RATIO, SIZE_RATIO, VERIFY_RATIO = 6.0, 3.0, 1.5, 2.0
 
@@ -86,55 +79,6 @@ class History(Copies):
         command = ["git", "fsck", "--full", "--no-progress"]
         add_verify(report, ours, measure(command, self.copied(self.theirs), self._environment).cost)
 
-    def stages(self, report: Report) -> None:
-        """The client's work alone, without network or server."""
-        with GitRepository(self.source, self._environment) as repository, tempfile.TemporaryFile() as spool:
-            self._progress.step("where the time goes: making segments")
-            with _Stage(report, "push, client: list revisions"):
-                made = plan(repository, repository.refs().values(), ())
-            lengths = []
-            with _Stage(report, "push, client: read objects, make segments"):
-                for segment in made.segments():
-                    spool.write(segment)
-                    lengths.append(len(segment))
-                spool.flush()
-                repository.close()  # So that what its processes used counts.
-            del made
-            self._progress.step("where the time goes: taking segments in")
-            target = self._work.folder / "stage.git"
-            self.git("init", "--quiet", "--bare", str(target))
-            with (
-                GitRepository(target, self._environment) as empty,
-                _Stage(report, "clone, client: check, deltify, write the pack"),
-            ):
-                Inserter(empty, []).insert(_pieces(spool.fileno(), lengths))
-
-
-class _Stage:
-    """Adds wall time, and CPU of this process and of its children, while the context is open."""
-
-    def __init__(self, report: Report, what: str) -> None:
-        self._report = report
-        self._what = what
-
-    def __enter__(self) -> None:
-        self._before = self._now()
-
-    def __exit__(self, *exc: object) -> None:
-        wall, python, git = (now - before for now, before in zip(self._now(), self._before, strict=True))
-        self._report.add(f"  {self._what}", f"{wall:.2f} s, CPU {python:.2f} + {git:.2f} of children")
-
-    def _now(self) -> tuple[float, float, float]:
-        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        return time.monotonic(), own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
-
-
-def _pieces(file: int, lengths: Sequence[int]) -> Iterator[bytes]:
-    at = 0
-    for length in lengths:
-        yield os.pread(file, length, at)
-        at += length
-
 
 def add_verify(report: Report, ours: Cost, git: Cost) -> None:
     """What it takes to check all of it on the server, and in a clone."""
@@ -147,8 +91,7 @@ def add_verify(report: Report, ours: Cost, git: Cost) -> None:
 @click.command()
 @options.path()
 @options.number("--repeat", 3, "Timed rounds.")
-@click.option("--stages/--no-stages", default=True, show_default=True, help="Time the client's work alone as well.")
-def command(path: Path, repeat: int, stages: bool) -> None:
+def command(path: Path, repeat: int) -> None:
     """First push of all of PATH and a clone of it: time, CPU, memory, bytes and sizes.
 
     Git pushes from and serves a copy repacked with -adf. The clone over hpss:// must equal the source: every ref,
@@ -168,6 +111,4 @@ def command(path: Path, repeat: int, stages: bool) -> None:
         report.problems = history.differences()
         history.report(report)
         history.verify(report)
-        if stages:
-            history.stages(report)
     report.finish()

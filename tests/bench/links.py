@@ -18,18 +18,25 @@ from pathlib import Path
 from typing import IO, ClassVar, Self, TypeVar
 
 from bench.process import MODULES, Cost, Watch
-from netem.counter import Counts
 from netem.link import Link
 from netem.packets.command import Command
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CLIENT, SERVER, Packets
 from netem.proxy import Proxy
 from netem.timekeeping import Timekeeping
+from smartserver.cli import servers
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import HOST, Workspace, attempt, free_port, until_it_listens, written
-
-Serve = Callable[[str, int], Sequence[str]]
-"""From a host and a port to the command of a server that listens there."""
+from smartserver.cli.servers import (
+    HOST,
+    LinkCost,
+    Serve,
+    Workspace,
+    attempt,
+    free_port,
+    serving,
+    until_it_listens,
+    written,
+)
 
 PORT = 4000
 """Of the server in a namespace of its own, where every port is free."""
@@ -104,16 +111,12 @@ def server(network: Packets, command: Sequence[str], folder: Path, environment: 
             running.close()
 
 
-def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T, Counts, float]:
-    """Do something at this RTT: what came of it, what passed, and its seconds. Before and after, the RTT is 0."""
+def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T, LinkCost]:
+    """Do something at this RTT: what came of it, and what that cost. Before and after, the RTT is 0."""
     link.change(Link(rtt))
-    link.take()
-    begun = time.monotonic()
-    done = act()
-    seconds = time.monotonic() - begun
-    counts = link.take()
+    found = servers.measured(link, act)
     link.change(Link(0.0))
-    return done, counts, seconds
+    return found
 
 
 class Line(ABC):
@@ -204,14 +207,6 @@ class PacketLine(Line):
 
 
 LINES: tuple[type[Line], ...] = (ProxyLine, PacketLine)
-
-
-def serving(served: Path, host: str, port: int, *options: str) -> Sequence[str]:
-    """The command of our server, for anybody to write to."""
-    return (
-        sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--listen", f"{host}:{port}",
-        "--anonymous", "write", *options,
-    )  # fmt: skip
 
 
 class Across(PacketLine):

@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ from bench.peers.base import CLIENT, Place
 from bench.ratchet_rows import MADE, ROWS, Ran, Row
 from bench.ratchet_sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
 from bench.report import circumstances, finish, listed, say, table
-from netem.counter import Counts
 from netem.units import plural
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import Workspace, run
+from smartserver.cli.servers import LinkCost, Workspace, run
 from smartserver.trace.text import size
 
 STARTED = "started"
@@ -45,38 +44,36 @@ class Figures:
 
     calls: int
     vfs: int
-    rounds: int
-    """On the link, as if its connections had been open."""
-    handshakes: int
-    """Round trips that opening connections added."""
-    bytes_up: int
-    bytes_down: int
+    link: LinkCost
+
+    @property
+    def rounds(self) -> int:
+        """Round trips on the link, as if its connections had been open."""
+        return self.link.round_trips - self.link.handshakes
 
     @property
     def bytes(self) -> int:
         """Both ways."""
-        return self.bytes_up + self.bytes_down
+        return self.link.bytes_up + self.link.bytes_down
+
+    def as_json(self) -> dict[str, int]:
+        """All but the time."""
+        link = {name: getattr(self.link, name) for name in ("handshakes", "bytes_up", "bytes_down")}
+        return {"calls": self.calls, "vfs": self.vfs, "rounds": self.rounds, **link}
 
 
-def figures(counts: Counts, stderr: str) -> Figures:
+def figures(link: LinkCost, stderr: str) -> Figures:
     """Of what passed the link, and what the command said."""
     said = [(int(calls), int(vfs)) for calls, vfs in CLOSING.findall(stderr)]
-    return Figures(
-        sum(calls for calls, _ in said),
-        sum(vfs for _, vfs in said),
-        counts.rounds_without_handshake,
-        counts.handshake_rounds,
-        counts.bytes_up,
-        counts.bytes_down,
-    )
+    return Figures(sum(calls for calls, _ in said), sum(vfs for _, vfs in said), link)
 
 
 def excesses(row: Row, ours: Figures, stock: Figures | None) -> Iterator[str]:
     """In what ours cost more than it may."""
     if ours.rounds > row.budget:
         yield f"{plural(ours.rounds, 'round trip')}, budget {row.budget}"
-    if ours.handshakes > 1:
-        yield f"{ours.handshakes} handshakes"
+    if ours.link.handshakes > 1:
+        yield f"{ours.link.handshakes} handshakes"
     if ours.vfs:
         yield plural(ours.vfs, "VFS call")
     if row.cold and stock is not None and ours.bytes > stock.bytes * row.times:
@@ -93,7 +90,6 @@ class Compared:
     """None where the command failed."""
     problems: list[str] = field(default_factory=list)
     """Outcomes that are wrong, and what ours cost too much."""
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -116,10 +112,14 @@ class Ratchet:
         rows = [
             {
                 **{name: getattr(each.row, name) for name in ("name", "command", "old", "budget")},
-                "stock": asdict(each.stock) if each.stock else None,
-                "ours": asdict(each.ours) if each.ours else None,
+                "stock": each.stock.as_json() if each.stock else None,
+                "ours": each.ours.as_json() if each.ours else None,
                 "problems": each.problems,
-                "seconds": {side: round(seconds, 3) for side, seconds in each.seconds.items()},
+                "seconds": {
+                    side.name: round(cost.link.seconds, 3)
+                    for side, cost in zip(SIDES, (each.stock, each.ours), strict=True)
+                    if cost is not None
+                },
             }
             for each in self.rows
         ]
@@ -214,13 +214,13 @@ class _Measuring:
             shutil.rmtree(self.place.folder / f"cache-{CLIENT}", ignore_errors=True)
         tip = side.there("project/trunk")
         words, folder = self._words(side, row.command), f"{CLIENT}/{row.where}"
-        done, counts, compared.seconds[self.kind.name] = measured(
+        done, link = measured(
             self.line.network, rtt, lambda: self.place.attempt(CLIENT, *BRZ, *words, "-Dhpss", folder=folder)
         )
         for wrong in wrongs(row, done, Ran(side, done, row.where, tip)):
             raise CommandError(f"brz {row.command}: {wrong}")
         # What a command printed, without where it ran.
-        return figures(counts, done.stderr), done.stdout.replace(self.place.url("project"), "URL")
+        return figures(link, done.stderr), done.stdout.replace(self.place.url("project"), "URL")
 
     def _words(self, side: Side, command: str) -> list[str]:
         places = {"project": self.place.url("project"), "made": self.place.url(MADE), "file": side.file}
@@ -266,7 +266,11 @@ def _cells(cost: Figures | None) -> list[str]:
     if cost is None:
         return ["-", "-", "-"]
     calls = f"{cost.calls} ({cost.vfs} vfs)" if cost.vfs else str(cost.calls)
-    return [calls, f"{cost.rounds} + {cost.handshakes}", f"{size(cost.bytes_up)} / {size(cost.bytes_down)}"]
+    return [
+        calls,
+        f"{cost.rounds} + {cost.link.handshakes}",
+        f"{size(cost.link.bytes_up)} / {size(cost.link.bytes_down)}",
+    ]
 
 
 def notes(found: Ratchet) -> list[str]:

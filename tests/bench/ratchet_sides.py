@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
-from bench.links import serving
 from bench.peers.base import CLIENT, Act, Place
 from bench.peers.brz import Brz, last_revision
 from bench.peers.ours import stored, stored_tip
 from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import serving
 
 BEHIND = 10
 """Revisions of the main line that `old`, `behind` and `stale` lack."""

@@ -13,10 +13,9 @@ from typing import ClassVar
 
 from sshd import Sshd
 
-from bench.links import serving
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import HOST, Workspace, free_port
+from smartserver.cli.servers import HOST, Workspace, serving
 from smartserver.client.vfs_transport import from_url
 from transports.base import Transport
 
@@ -192,6 +191,4 @@ WAYS: tuple[type[Way], ...] = (BySftp, ByVerbs, ByRpc)
 
 def serve_ours(work: Workspace, served: Path, *options: str) -> int:
     """Our server, of repositories that all ways may write to: its port."""
-    port = free_port()
-    work.serve(serving(served, HOST, port, "--folder-locks", *options), port)
-    return port
+    return work.start("hpss", served, lambda host, port: serving(served, host, port, "--folder-locks", *options)).port

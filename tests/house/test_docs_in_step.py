@@ -79,9 +79,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("see [it](sources.py) and [that](https://example.org/a)", []),
+        ("see [it](test_words.py) and [that](https://example.org/a)", []),
         ("see [it](absent.md)", ["page.md: absent.md"]),
-        ("see [it](sources.py)\n\n[that]: ../house/absent.py", ["page.md: ../house/absent.py"]),
+        ("see [it](test_words.py)\n\n[that]: ../house/absent.py", ["page.md: ../house/absent.py"]),
         ("an ![image](absent.png)", ["page.md: absent.png"]),
         ("outside [it](../../../elsewhere)", ["page.md: ../../../elsewhere"]),
         ("# The `first` part\n[here](#the-first-part)", []),

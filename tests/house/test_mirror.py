@@ -1,81 +1,61 @@
-"""Every module that does anything has a test file that says it is the module's, and imports it.
+"""Every module that does anything has a test file that claims it (`mirror`) and executes it, or a test with processes.
 
-It says so by its name (`wire/frames.py`: `test_frames.py`, `test_wire_frames.py`) or in its docstring (`wire.frames`).
-A support file beside it may import it. The commands (`cli`) are left out: they are tried as a user runs them.
+That a test file calls a function of each module it claims is measured while it runs: `tests/conftest.py`. The commands
+(`cli`) are left out: they are tried as a user runs them.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Mapping
+import subprocess
+import sys
+from pathlib import Path
 
+import mirror
 import pytest
-from sources import Source, parse, sources
+from mirror import Watch, claims, does_anything
+from sources import ROOT, parse, sources
 
-MIRRORED = (
-    "smartserver/client",
-    "smartserver/plugins",
-    "smartserver/records",
-    "smartserver/server",
-    "smartserver/store",
-    "smartserver/trace",
-    "smartserver/vcs",
-    "smartserver/verbs",
-    "smartserver/wire",
-    "transports",
-    "netem",
-)
-TESTS = (
-    "tests/unit",
-    "tests/conformance",
-    "tests/property",
-    "tests/simulated",
-    "tests/sockets",
-    "tests/packets",
-    "tests/interop",
-)
-
-
-def does_anything(module: Source) -> bool:
-    """Whether a function in it has a statement; a module of types, limits and interfaces has none."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-            if any(not (isinstance(statement, ast.Expr | ast.Pass)) for statement in body):
-                return True
-            if any(isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) for statement in body):
-                return True
-    return False
-
-
-def says(test: Source, module: Source) -> bool:
-    """Whether the test file names the module."""
-    short = module.module.removeprefix("smartserver.")
-    if test.module.rpartition(".")[2].endswith(f"_{module.module.rpartition('.')[2]}"):
-        return True
-    return re.search(rf"(?<![\w]){re.escape(short)}(?![\w])", ast.get_docstring(test.tree) or "") is not None
-
-
-def imports(test: Source, module: Source, support: Mapping[str, Source]) -> bool:
-    """Whether the test file, or a support file it imports, imports the module or something of it."""
-    names = [name for _, name in test.imports]
-    beside = [support[first] for name in names if (first := name.partition(".")[0]) in support]
-    names += [name for each in beside for _, name in each.imports]
-    return any(name == module.module or name.startswith(module.module + ".") for name in names)
+BY_PROCESSES = {
+    "smartserver.plugins.breezy.branch": "test_brz_commands.py::test_push",
+    "smartserver.plugins.breezy.changes": "test_brz_upkeep.py::test_a_tag",
+    "smartserver.plugins.breezy.checkouts": "test_brz_light.py::test_commit",
+    "smartserver.plugins.breezy.copy": "test_brz_upkeep.py::test_a_branch_beside_another",
+    "smartserver.plugins.breezy.fetched": "test_brz_up_to.py::test_branch",
+    "smartserver.plugins.breezy.hpss_shadows": "test_brz_shadow.py::test_they_are_shown_and_removed",
+    "smartserver.plugins.breezy.inter": "test_brz_commands.py::test_pull",
+    "smartserver.plugins.breezy.moves": "test_brz_uncommit.py::test_of_several_revisions",
+    "smartserver.plugins.breezy.push": "test_brz_commands.py::test_push",
+    "smartserver.plugins.breezy.server": "test_brz_process.py::test_the_next_command_asks_anew",
+    "smartserver.plugins.breezy.shadow": "test_brz_shadow.py::test_the_second_use_costs_what_is_new",
+    "smartserver.plugins.breezy.signatures": "test_brz_upkeep.py::test_signatures",
+    "smartserver.plugins.breezy.tags": "test_brz_commands.py::test_tags_in_conflict",
+    "smartserver.plugins.breezy.upkeep": "test_brz_upkeep.py::test_pack",
+}
+"""Modules that only processes of brz execute, where nothing is measured, and a test in `tests/interop` of each."""
 
 
 def test_every_module_has_its_test_file() -> None:
-    files = sources(*TESTS)
-    support = {name: each for each in files if not (name := each.module.rpartition(".")[2]).startswith("test_")}
-    tests = [each for each in files if each.module.rpartition(".")[2].startswith("test_")]
-    modules = [source for source in sources(*MIRRORED) if not source.is_package and does_anything(source)]
-    alone = [
-        module.path
-        for module in modules
-        if not any(says(test, module) and imports(test, module, support) for test in tests)
+    tests = [
+        path.relative_to(ROOT).as_posix() for folder in mirror.TESTS for path in (ROOT / folder).rglob("test_*.py")
     ]
+    claimed = {module for path in tests for module in mirror.claimed_by(path)}
+    found = {each.module for each in sources(*mirror.MIRRORED) if not each.is_package and does_anything(each)}
+    alone = sorted(found - claimed - BY_PROCESSES.keys())
     assert not alone, "no test file names (in its own name or docstring) and imports:\n" + "\n".join(alone)
+    twice = sorted(claimed & BY_PROCESSES.keys())
+    assert not twice, "a test file claims them, so that they need no entry in BY_PROCESSES:\n" + "\n".join(twice)
+    gone = sorted(BY_PROCESSES.keys() - found)
+    assert not gone, "BY_PROCESSES names modules that are gone:\n" + "\n".join(gone)
+
+
+@pytest.mark.parametrize("module", BY_PROCESSES)
+def test_what_processes_execute_has_a_test(module: str) -> None:
+    """It is there, and its file says what it is the test of."""
+    name, _, function = BY_PROCESSES[module].partition("::")
+    test = parse(f"tests/interop/{name}", (ROOT / "tests/interop" / name).read_text())
+    assert function in {node.name for node in test.tree.body if isinstance(node, ast.FunctionDef)}
+    assert mirror.names_it(test, module)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +76,50 @@ def test_every_module_has_its_test_file() -> None:
         ("tests/unit/wire/test_frames.py", "from other import Framed", False),
     ],
 )
-def test_the_check_itself(path: str, text: str, found: bool) -> None:
-    module = parse("smartserver/wire/frames.py", "")
-    test = parse(path, text)
-    support = {"framed": parse("tests/unit/wire/framed.py", "from smartserver.wire import frames")}
-    assert (says(test, module) and imports(test, module, support)) is found
+def test_what_a_file_claims(path: str, text: str, found: bool) -> None:
+    support = {"framed": ["smartserver.wire.frames"]}
+    claimed = claims(parse(path, text), ["smartserver.wire.frames"], lambda name: support.get(name, []))
+    assert bool(claimed) is found
+
+
+WATCHED = """
+LIMITS = [number for number in range(3)]
+class Frame:
+    size = sum(LIMITS)
+def used(): ...
+"""
+
+
+@pytest.mark.parametrize(("calls", "unseen"), [("", ["invented.frames"]), ("used()", [])])
+def test_only_a_call_of_a_function_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: str, unseen: list[str]
+) -> None:
+    """What is executed when a module is imported does not."""
+    monkeypatch.setattr(mirror, "ROOT", tmp_path)
+    before = sys.getprofile()
+    try:
+        with Watch(["invented.frames"]) as watch:
+            exec(compile(f"{WATCHED}\n{calls}", str(tmp_path / "invented/frames.py"), "exec"), {})
+        assert watch.unseen == unseen
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.mark.parametrize(("calls", "status"), [("assert frames.used() is None", 0), ("assert frames.LIMITS", 1)])
+def test_a_file_that_executes_nothing_of_what_it_claims_fails(tmp_path: Path, calls: str, status: int) -> None:
+    for path, text in {
+        "smartserver/wire/frames.py": "LIMITS = [1]\ndef used():\n    return None\n",
+        "tests/unit/wire/test_frames.py": f"from smartserver.wire import frames\ndef test_it(): {calls}\n",
+        "pytest.ini": "[pytest]\npythonpath = .\naddopts = -p no:cacheprovider\n",
+        **{f"tests/{name}": (ROOT / "tests" / name).read_text() for name in ("conftest.py", "mirror.py", "sources.py")},
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    words = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stdout
+    said = "test_frames.py claims modules of which it calls no function: smartserver.wire.frames"
+    assert (said in done.stdout) is bool(status)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+TESTS = Path(__file__).parents[1]
 
 SKIPS = {
     "call": "def test_x(): pytest.skip('for the reason given')",
@@ -23,7 +23,8 @@ SKIPS = {
 
 
 def run(folder: Path, source: str, require_all: str) -> subprocess.CompletedProcess[str]:
-    shutil.copy(CONFTEST, folder)
+    for name in ("conftest.py", "mirror.py", "sources.py"):
+        shutil.copy(TESTS / name, folder)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
     (folder / "test_it.py").write_text(f"import pytest\n\n{source}\n\ndef test_other(): pass\n")
     return subprocess.run(

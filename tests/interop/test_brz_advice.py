@@ -12,7 +12,6 @@ from builders import push as push_git
 from bzr_builders import BzrHistory
 from git_sides import Served, Side
 
-import smartserver.plugins.breezy.terminal  # noqa: F401  # It runs in a process of its own.
 from smartserver.records.model import Tip
 from smartserver.server.advice import MANY_PACKS
 from smartserver.store.repository import PackRepository

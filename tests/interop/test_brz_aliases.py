@@ -7,7 +7,6 @@ import pytest
 from breezy.branch import Branch
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy import stores, target  # noqa: F401  # They run in a process of their own.
 from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.verbs.repository_pull import ChosenField
 

@@ -1,12 +1,10 @@
-"""plugins.breezy.moves, plugins.breezy.options: a branch with `append_revisions_only` keeps its line of first parents,
-whoever knows of it."""
+"""A branch with `append_revisions_only` keeps its line of first parents, whoever knows of it."""
 
 from __future__ import annotations
 
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import options  # noqa: F401  # It runs in a process of its own.
 from smartserver.plugins.breezy.moves import OPTION
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -15,19 +15,6 @@ from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
 from brz_sides import BUDGETS, Users, in_process
 
-import smartserver.plugins.breezy.branch  # noqa: F401  # It runs in processes of its own.
-from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
-    controldir,
-    history,
-    inter,
-    push,
-    remote,
-    repository,
-    server,
-    tags,
-    target,
-    transport,
-)
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 

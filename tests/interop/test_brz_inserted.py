@@ -11,8 +11,6 @@ from breezy.branch import Branch
 from breezy.errors import BzrError
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy import commit  # noqa: F401  # It runs in a process of its own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

@@ -18,7 +18,6 @@ import pytest
 from brz_sides import SHIM, Users
 from git_sides import TIMEOUT, Done, Served
 
-from smartserver.plugins.breezy import inter, push, shadow  # noqa: F401  # They run in other processes.
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 

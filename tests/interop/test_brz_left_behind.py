@@ -9,8 +9,6 @@ from collections.abc import Callable
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import content, wanted  # noqa: F401  # They run in a process of their own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

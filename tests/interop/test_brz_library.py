@@ -8,15 +8,6 @@ import pytest
 from brz_sides import Users
 from test_brz_process import program
 
-from smartserver.plugins.breezy import (  # They run in other processes.
-    branch,  # noqa: F401
-    controldir,  # noqa: F401
-    inter,  # noqa: F401
-    push,  # noqa: F401
-    repository,  # noqa: F401
-    upkeep,  # noqa: F401
-)
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 RAISED = """

@@ -15,8 +15,6 @@ from breezy.workingtree import WorkingTree
 from brz_sides import START, Users, copy_start, in_process
 from git_sides import Served
 
-from smartserver.plugins.breezy import checkouts, commit  # noqa: F401  # They run in a process of their own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LIGHT = "light"

@@ -13,7 +13,6 @@ from breezy.controldir import ControlDir
 from breezy.transport import get_transport
 from brz_sides import Users, in_process
 
-import smartserver.plugins.breezy.target  # noqa: F401  # It runs in a process of its own.
 from smartserver.plugins.breezy.words import BOUND, RECONFIGURED, NotOnServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -6,8 +6,6 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy import branch  # noqa: F401  # It runs in a process of its own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 TAGS = {"ghost": b"spooky", "tag1": b"rev1", "tag2": b"rev2", "unknown": b"out-of-mainline"}

@@ -11,8 +11,6 @@ import pytest
 from brz_sides import SHIM, Users
 from git_sides import environment
 
-from smartserver.plugins.breezy import beside, server, target  # noqa: F401  # They run in other processes.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 BEGIN = """

@@ -8,8 +8,6 @@ import shutil
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import beside, inter  # noqa: F401  # They run in a process of their own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

@@ -8,8 +8,6 @@ import shutil
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import inter  # noqa: F401  # It runs in a process of its own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

@@ -13,8 +13,6 @@ from breezy.workingtree import WorkingTree
 from brz_sides import START, Users, in_process
 from git_sides import Served
 
-from smartserver.plugins.breezy import content, stores, wanted  # noqa: F401  # They run elsewhere.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 PLACE = f"{START}-reads"

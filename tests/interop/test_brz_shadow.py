@@ -18,9 +18,6 @@ import pytest
 from brz_sides import SHIM, Users
 from git_sides import Done, environment
 
-import smartserver.plugins.breezy.shadow  # noqa: F401  # It runs in a process of its own.
-from smartserver.plugins.breezy import hpss_shadows, shown  # noqa: F401  # As this.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LARGE = 400_000

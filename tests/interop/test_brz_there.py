@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import checkouts, controldir  # noqa: F401  # What the commands run, elsewhere.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

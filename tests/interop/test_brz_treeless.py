@@ -7,13 +7,6 @@ from __future__ import annotations
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
-    content,
-    controldir,
-    inter,
-    repository,
-)
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import moves, wanted  # noqa: F401  # They run in a process of their own.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

@@ -10,8 +10,6 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy import fetched, given, remote  # noqa: F401  # They run elsewhere.
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LARGE = 200_000

@@ -10,14 +10,6 @@ import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import LOOPBACK, SHIM, Users, in_process
 
-from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
-    beside,
-    changes,
-    copy,
-    signatures,
-    upkeep,
-)
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 

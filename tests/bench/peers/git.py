@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from bench.peers import base
 from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
+from smartserver.cli.servers import serving_git
 
 BRANCH = "main"
 REF = f"refs/heads/{BRANCH}"
@@ -28,10 +29,7 @@ class Git(Peer):
         """It is made in git's form (`bench.histories`)."""
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        return (
-            "git", "daemon", "--export-all", "--enable=receive-pack", "--reuseaddr", f"--listen={host}",
-            f"--port={port}", f"--base-path={self.site.served}", str(self.site.served),
-        )  # fmt: skip
+        return serving_git(self.site.served, host, port)
 
     def make(self, name: str) -> None:
         """An empty repository on the server."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
-from bench.links import serving
 from bench.peers import base
 from bench.peers.base import CLIENT, Act
 from bench.peers.brz import Brz
 from bench.peers.git import REF, Git
 from bench.store import opened
 from smartserver.cli.errors import CommandError
+from smartserver.cli.servers import serving
 from smartserver.store.repository import PackRepository
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench.baseline import Baseline, Cost, markdown, page, shortfalls
+from bench.baseline import Baseline, markdown, page, shortfalls
 from bench.command import command
 from bench.ways import REPACK, ROWS, RPC, SFTP, VFS, WAYS, ByRpc
 from click.testing import CliRunner
+
+from smartserver.cli.servers import LinkCost
 
 
 def test_a_bar_is_a_third_of_what_breezy_needs() -> None:
@@ -20,14 +22,14 @@ def test_a_bar_is_a_third_of_what_breezy_needs() -> None:
 
 def test_the_table() -> None:
     found = Baseline(
-        1.0, WAYS, {("clone", SFTP): Cost(34, 4_700, 111_500, 16.2), ("clone", RPC): Cost(2, 170, 72_700, 2.8)}
+        1.0, WAYS, {("clone", SFTP): LinkCost(34, 16.2, 4_700, 111_500), ("clone", RPC): LinkCost(2, 2.8, 170, 72_700)}
     )
     (line,) = [line for line in markdown(found).splitlines() if line.startswith("| clone")]
     assert (
         line == "| clone | 34, 4.7 KB + 111.5 KB, 16.2 s | 33 MISSED | 99 | - |  | 36 "
         "| 2 (1 of them to connect), 170 B + 72.7 KB, 2.8 s | 2 |"
     )
-    found.costs["lock and unlock", RPC] = Cost(1, 85, 468, 1.0)
+    found.costs["lock and unlock", RPC] = LinkCost(1, 1.0, 85, 468)
     assert "| 1, 85 B + 468 B, 1.0 s | 1 |" in markdown(found)
     assert "| put 1 B * | - |" in markdown(found)
     assert all(row.saved in page(found) for row in ROWS)
@@ -43,14 +45,14 @@ def test_a_way_that_is_none() -> None:
 
 def test_what_was_not_measured_is_a_problem() -> None:
     every = {
-        (row.name, way.name): Cost(row.bars[way.name], 1, 1, 1.0)
+        (row.name, way.name): LinkCost(row.bars[way.name], 1.0, 1, 1)
         for row in ROWS
         for way in WAYS
         if way.name in row.bars
     }
     assert list(shortfalls(Baseline(1.0, WAYS, every))) == []
     less = {each: cost for each, cost in every.items() if each != ("clone", VFS)}
-    less["pull one revision", RPC] = Cost(3, 1, 1, 1.0)
+    less["pull one revision", RPC] = LinkCost(3, 1.0, 1, 1)
     assert list(shortfalls(Baseline(1.0, WAYS, less))) == [
         "pull one revision, RPC: 3 round trips, bar 2",
         "clone, VFS verbs: was not measured",

@@ -1,4 +1,4 @@
-"""verbs.declare: what a declaration must say, and what it says when little is said."""
+"""verbs.declare, verbs.all: what a declaration must say, and what it says when little is said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verbs.fields, verbs.all: arguments and results of every verb, made of the examples their fields give."""
+"""verbs.fields: arguments and results of every verb, made of the examples their fields give."""
 
 from __future__ import annotations
 

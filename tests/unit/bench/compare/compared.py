@@ -8,6 +8,8 @@ from bench.peers.base import CLONE, NEW_REPOSITORY, PUSH_ONE
 from bench.peers.git import Git
 from bench.peers.ours import Ours
 
+from smartserver.cli.servers import LinkCost
+
 TRIPS = {
     ("hpss", CLONE): 2, ("git", CLONE): 4, ("hpss", PUSH_ONE): 2, ("git", PUSH_ONE): 3, ("hpss", NEW_REPOSITORY): 2,
 }  # fmt: skip
@@ -20,8 +22,7 @@ def comparison(*rtts: float) -> Comparison:
     for network, more in (("proxy", 0), ("packets", MORE)):
         for (peer, operation), trips in TRIPS.items():
             cost = found.add(network, peer, operation)
-            cost.counted = [trips]
-            cost.points = [(rtt, 0.5 + (trips + more) * rtt) for rtt in rtts]
+            cost.runs = [(rtt, LinkCost(trips, 0.5 + (trips + more) * rtt, 0, 0)) for rtt in rtts]
         found.late[network] = 0.004
     found.versions = {"hpss": "git version 9", "git": "git version 9"}
     found.notes = ["hg http:// is not here: hg is not installed"]

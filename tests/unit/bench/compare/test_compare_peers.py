@@ -16,7 +16,7 @@ from bench.peers.git import Git
 
 from netem.link import Link
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import Workspace
+from smartserver.cli.servers import LinkCost, Workspace
 
 
 class Recorded(Place):
@@ -82,7 +82,8 @@ def test_how_a_command_ends_is_judged(act: Act, status: int, stderr: str, wrong:
 
 
 def test_a_cost_is_the_run_in_the_middle_and_the_shortest() -> None:
-    cost = Cost("proxy", "git", "clone", [4, 4, 9], [(0.1, 0.9), (0.1, 0.5), (0.2, 0.9), (0.3, 1.3)])
+    runs = [(0.1, 4, 0.9), (0.1, 9, 0.5), (0.2, 4, 0.9), (0.3, 4, 1.3)]
+    cost = Cost("proxy", "git", "clone", [(rtt, LinkCost(trips, seconds, 0, 0)) for rtt, trips, seconds in runs])
     assert cost.rounds == 4
     assert cost.seconds(0.1) == 0.5
     assert cost.slope is not None

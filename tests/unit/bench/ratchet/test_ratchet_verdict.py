@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from bench.ratchet import CLOSING, Figures, excesses, figures
-from ratcheted import row
+from bench import ratchet
+from bench.ratchet import CLOSING, Figures, excesses
+from ratcheted import figures, row
 
-from netem.counter import Counts
+from smartserver.cli.servers import LinkCost
 
-COUNTS = Counts(connections=2, bytes_up=10, bytes_down=20, depth=9, depth_without_handshake=5)
-OURS = Figures(1, 0, 1, 1, 100, 400)
-STOCK = Figures(12, 2, 12, 1, 300, 200)
+LINK = LinkCost(5, 0.1, 10, 20, handshakes=2)
+OURS = figures(1, 0, 1, 100, 400)
+STOCK = figures(12, 2, 12, 300, 200)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,8 @@ STOCK = Figures(12, 2, 12, 1, 300, 200)
     ],
 )
 def test_the_closing_lines_are_added_up(said: str, calls: int, vfs: int) -> None:
-    assert figures(COUNTS, said) == Figures(calls, vfs, 3, 2, 10, 20)
+    assert ratchet.figures(LINK, said) == Figures(calls, vfs, LINK)
+    assert Figures(calls, vfs, LINK).rounds == 3
 
 
 def test_a_closing_line_is_no_word_of_the_command() -> None:
@@ -37,10 +37,10 @@ def test_a_closing_line_is_no_word_of_the_command() -> None:
     ("ours", "said"),
     [
         (OURS, []),
-        (replace(OURS, rounds=2), ["2 round trips, budget 1"]),
-        (replace(OURS, handshakes=2), ["2 handshakes"]),
-        (replace(OURS, vfs=1), ["1 VFS call"]),
-        (replace(OURS, bytes_down=401), ["501 B, stock 500 B"]),
+        (figures(1, 0, 2, 100, 400), ["2 round trips, budget 1"]),
+        (figures(1, 0, 1, 100, 400, handshakes=2), ["2 handshakes"]),
+        (figures(1, 1, 1, 100, 400), ["1 VFS call"]),
+        (figures(1, 0, 1, 100, 401), ["501 B, stock 500 B"]),
     ],
 )
 def test_what_is_too_much(ours: Figures, said: list[str]) -> None:
@@ -48,15 +48,15 @@ def test_what_is_too_much(ours: Figures, said: list[str]) -> None:
 
 
 def test_bytes_have_a_bound_where_nothing_was_remembered_and_stock_is_known() -> None:
-    much = replace(OURS, bytes_down=10_000)
+    much = figures(1, 0, 1, 100, 10_000)
     assert list(excesses(row("pull"), much, STOCK)) == []
     assert list(excesses(row("cat"), much, None)) == []
     history = row("branch, first contact")
     assert 1 < history.times < 2
-    assert list(excesses(history, replace(OURS, bytes_down=600), STOCK)) == []
-    assert list(excesses(history, replace(OURS, bytes_down=700), STOCK)) == ["800 B, stock 500 B"]
+    assert list(excesses(history, figures(1, 0, 1, 100, 600), STOCK)) == []
+    assert list(excesses(history, figures(1, 0, 1, 100, 700), STOCK)) == ["800 B, stock 500 B"]
 
 
 def test_a_budget_is_the_commands_own() -> None:
-    twice = replace(OURS, rounds=2)
+    twice = figures(1, 0, 2, 100, 400)
     assert list(excesses(row("commit, of a checkout"), twice, STOCK)) == []

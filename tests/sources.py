@@ -8,7 +8,7 @@ import gc
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("smartserver", "transports", "netem")
 
 
@@ -48,9 +48,12 @@ def parse(path: str, text: str) -> Source:
     return Source(path, dotted.removesuffix(".__init__"), is_package, ast.parse(text, path))
 
 
-@functools.cache
-def _parsed(path: str) -> Source:
+def read(path: str) -> Source:
+    """The source of one of our files."""
     return parse(path, (ROOT / path).read_text())
+
+
+_parsed = functools.cache(read)
 
 
 def sources(*folders: str) -> tuple[Source, ...]:
