@@ -44,7 +44,6 @@ from smartserver.store.format import (
     ROOT,
     TABLES,
     TEMPORARY,
-    Discipline,
     foreign_in,
     is_ours,
     recognise,
@@ -106,7 +105,7 @@ class Creation:
         """
         if self._beside:
             return not self._refused
-        if not self._file.path or self._file.new.discipline is not Discipline.FOLDER:
+        if not self._file.path or not self._file.new.made_whole:
             return False
         self._surroundings = around = _Surroundings(self._file.above, self._file.path, self._beside_name())
         try:
@@ -368,9 +367,9 @@ class Creation:
             incoming = _below(self._file.path, INCOMING)
             for place in sorted(set(own) - {lock}, key=lambda place: place != incoming):
                 self._file.above.remove_directory(place)
-            if not self._file.in_folder():
+            if LOCK not in self._file.new.folders:
                 folder.delete(LOCK)
-        if self._file.in_folder():
+        if LOCK in self._file.new.folders:
             self._file.above.remove_directory(lock)
         return True
 

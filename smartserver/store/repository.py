@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 
-from smartserver.errors import CorruptFile, InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import CorruptFile, InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.model import Announced
 from smartserver.store import recovery, upkeep
@@ -24,7 +24,6 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import Creation, instead
 from smartserver.store.document import PackEntry, empty_root
-from smartserver.store.far import is_far
 from smartserver.store.format import ROOT, Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.intent import encode_intent, intent_path
@@ -274,7 +273,7 @@ class PackRepository:
             while True:  # Each time round, another writer has brought some of what the body has.
                 # Behind a link what the request began with will do: it is compared with the root under the lock.
                 known, begun = begun, None
-                state = known or self._states.read(durable=is_far(self.folder))
+                state = known or self._states.read(durable=True)
                 first = self._earlier(state, request, age)
                 if first is not None:
                     return first
@@ -432,8 +431,8 @@ class PackRepository:
             Unsupported: its lock is on a file, and ends with its holder.
             CorruptFile, TransportError: its format cannot be read, or the store failed.
         """
-        self._check_lock_folder()
-        return self.file.lock_folder.holder()
+        self.format()
+        return self.file.publisher.holder()
 
     def break_lock(self, holder: Holder) -> None:
         """Take the lock from who has it, dead or alive; a live one changes nothing any more.
@@ -442,12 +441,8 @@ class PackRepository:
             NoSuchFile: that one does not have it by now.
             NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
         """
-        self._check_lock_folder()
-        self.file.lock_folder.break_lock(holder)
-
-    def _check_lock_folder(self) -> None:
-        if self.format().discipline is not Discipline.FOLDER:
-            raise Unsupported("breaking a lock that ends with its holder (swap=file)", "break-lock of swap=folder")
+        self.format()
+        self.file.publisher.break_lock(holder)
 
     # -- steps
 
@@ -488,14 +483,7 @@ class PackRepository:
             creation.prepare()
             return creation.home
 
-        return Quarantine(
-            self._above,
-            self.path,
-            request,
-            self.randomness,
-            by_age=is_far(self._above) or self.file.in_folder(),
-            prepare=None if creation is None else prepare,
-        )
+        return self.file.publisher.quarantine(request, None if creation is None else prepare)
 
     def _create(
         self,

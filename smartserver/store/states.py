@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
-from smartserver.store.far import is_far
 from smartserver.store.model import Seen
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Again, Snapshot
@@ -63,7 +62,6 @@ class States:
     def __init__(self, file: RootFile, texts: TextCache) -> None:
         self._file = file
         self._texts = texts
-        self._far = is_far(file.folder)
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
         self._begun: State | None = None
@@ -106,7 +104,7 @@ class States:
                 if reads_left == 1:
                     raise
                 continue
-            self._begun = state if self._far else None
+            self._begun = self._file.publisher.begun(state)
             return state
         raise AssertionError("the last read returns or raises")
 
