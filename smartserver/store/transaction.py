@@ -97,6 +97,12 @@ class RepositoryTransaction:
         return self._path
 
     @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        entries = any(self.entries.values())
+        return bool(self.created or self.changes or entries or self.setting_changes or self.deleted or self.remembered)
+
+    @property
     def exists(self) -> bool:
         return self.snapshot is not None or self.created is not None
 
