@@ -16,7 +16,7 @@ from smartserver.server.dispatch import CallContext, NoRepository, Prepared
 from smartserver.server.site import Found, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.document import Root
-from smartserver.store.model import Changes, Listed, PackReport, Seen, Transaction, VerifyReport
+from smartserver.store.model import Changes, Listed, PackReport, Seen, VerifyReport
 from smartserver.store.repository import Committed
 from smartserver.store.states import Look
 from smartserver.store.transaction import RepositoryTransaction
@@ -112,13 +112,13 @@ class Asked:
         self.sees_now = look is None or look.now
         return repository.begin(self.id, self.access.user, announced, look, self.allowance)
 
-    def context(self, transaction: Transaction, *, early: bool = False) -> CallContext:
+    def context(self, transaction: RepositoryTransaction, *, early: bool = False) -> CallContext:
         """What the verbs get. `early`: the body is still on its way."""
         return CallContext(transaction, self, early=early)
 
     def site_wide(self) -> CallContext:
         """What verbs get that concern the server alone."""
-        return CallContext(cast("Transaction", NoRepository(self.prepared.message.path)), self)
+        return CallContext(cast("RepositoryTransaction", NoRepository(self.prepared.message.path)), self)
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""

@@ -24,7 +24,8 @@ from smartserver.errors import (
 )
 from smartserver.server.access import Access
 from smartserver.store.allowance import Allowance
-from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect, Files, Permission, Result, ServerFacts
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
@@ -222,7 +223,7 @@ class CallContext:
     """What the verbs of one request share; implements `verbs.declare.Context`."""
 
     def __init__(
-        self, transaction: Transaction, asked: Served, *, early: bool = False, files: Files | None = None
+        self, transaction: RepositoryTransaction, asked: Served, *, early: bool = False, files: Files | None = None
     ) -> None:
         """`early`: the body is still on its way."""
         self._transaction = transaction
@@ -237,7 +238,7 @@ class CallContext:
         self.plan: PullPlan | ContentPlan | None = None
 
     @property
-    def transaction(self) -> Transaction:
+    def transaction(self) -> RepositoryTransaction:
         """The request's view of its repository."""
         return self._transaction
 

@@ -21,7 +21,7 @@ from smartserver.server.dispatch import CallContext, NoRepository, declared, fau
 from smartserver.server.jailed import JailedTransport
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.work import Answer, log_bug
-from smartserver.store.model import Transaction
+from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
 from smartserver.verbs.vfs import MAX_CONTENT
 from smartserver.wire.limits import MAX_RESULTS, PIECE
@@ -122,7 +122,7 @@ class VfsWork:
 
     def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> Answer:
         files = RequestFiles(tree, body, self._opened)
-        context = CallContext(cast("Transaction", NoRepository(tree.describe())), self._asked, files=files)
+        context = CallContext(cast("RepositoryTransaction", NoRepository(tree.describe())), self._asked, files=files)
         outcomes: list[Outcome] = []
         size = 0
         for verb, arguments in self._prepared.calls:
