@@ -22,12 +22,13 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, Plan, earlier
 from smartserver.store.commit import Committed as Committed
-from smartserver.store.creation import Creation, instead
+from smartserver.store.creation import Creation
 from smartserver.store.format import ROOT, Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.lock_folder import Holder
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.remains import instead
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import Look, States

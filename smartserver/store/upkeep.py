@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery, strays
 from smartserver.store import repack as packs
-from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
 from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, LOST, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import CLOCK_MARGIN
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.remains import remains
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
