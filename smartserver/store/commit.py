@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from smartserver.errors import InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown
@@ -54,38 +54,28 @@ class Planned(NamedTuple):
     draft: DraftRoot
 
 
+@dataclass(slots=True)
 class Commit:
-    """The attempts to carry out one request."""
+    """The attempts to carry out one request: of a `PackRepository` what they use, then what its `commit` is given."""
 
-    def __init__(
-        self,
-        file: RootFile,
-        states: States,
-        clock: Callable[[], float],
-        request: bytes,
-        age: int,
-        user: str,
-        plan: Plan,
-        upload: Upload | None,
-        progress: Report,
-        allowance: Allowance | None,
-    ) -> None:
-        """The arguments are those of `PackRepository` and of its `commit`."""
-        self._file = file
-        self._states = states
-        self._clock = clock
-        self._request = request
-        self._age = age
-        self._user = user
-        self._plan = plan
-        self._upload = upload
-        self._progress = progress
-        self._allowance = allowance
-        self._incarnation = file.randomness(16)
-        """Of a repository that it makes."""
-        self._place = Creation(file)
-        self._undo = contextlib.ExitStack()
-        """What takes away what was written, as long as surely no root names it."""
+    file: RootFile
+    states: States
+    clock: Callable[[], float]
+    request: bytes
+    age: int
+    user: str
+    plan: Plan
+    upload: Upload | None
+    progress: Report
+    allowance: Allowance | None
+    _incarnation: bytes = field(init=False)
+    """Of a repository that it makes."""
+    _place: Creation = field(init=False)
+    _undo: contextlib.ExitStack = field(init=False, default_factory=contextlib.ExitStack)
+    """What takes away what was written, as long as surely no root names it."""
+
+    def __post_init__(self) -> None:
+        self._incarnation, self._place = self.file.randomness(16), Creation(self.file)
 
     def run(self) -> Committed:
         """Try until it is carried out, or refused.
@@ -95,10 +85,10 @@ class Commit:
         """
         with self._undo:
             self._undo.callback(self._place.give_up_place)
-            if self._upload is not None:
-                self._undo.callback(self._upload.abandon)
+            if self.upload is not None:
+                self._undo.callback(self.upload.abandon)
             # Behind a link what the request began with will do: it is compared with the root under the lock.
-            done = self._attempt(self._states.take_begun())
+            done = self._attempt(self.states.take_begun())
             while done is None:  # Each time another writer has brought some of what the body has.
                 done = self._attempt(None)
         return done
@@ -106,7 +96,7 @@ class Commit:
     def _attempt(self, known: State | None) -> Committed | None:
         """Try once; None where that is to be done again. `known`: what was read before; only a change is planned on
         that, and what is refused or changes nothing is planned on what is there now."""
-        state = known or self._states.read(durable=True)
+        state = known or self.states.read(durable=True)
         try:
             planned = self._planned(state)
         except CodedError:
@@ -115,21 +105,21 @@ class Commit:
             return None
         if not isinstance(planned, Planned):
             return None if known is not None else planned
-        self._progress("commit", 0, 0)
-        upload = self._upload
+        self.progress("commit", 0, 0)
+        upload = self.upload
         if upload is not None:
             upload.write_down(planned.draft.intent())
         if planned.transaction.created is not None:
-            creation = Creation(self._file) if upload is None else upload.creation
+            creation = Creation(self.file) if upload is None else upload.creation
             if state.root is None and creation.beside():
                 return self._create(creation, planned)
             vcs, kinds, _ = planned.transaction.created
             self._place.hold_place(vcs, kinds)
-        publication = upload.publication(self._file.path) if upload is not None else []
+        publication = upload.publication(self.file.path) if upload is not None else []
         published = upload.published if upload is not None else []
-        with self._file.swapping(publication, published) as swap:
-            if not state.is_of(swap.current):
-                state = self._states.open(swap.current)
+        with self.file.swapping(publication, published) as swap:
+            if state.root != swap.current:  # All of it: a restored backup reaches a version for the second time.
+                state = self.states.open(swap.current)
                 again = self._planned(state, locked=True)
                 if not isinstance(again, Planned):
                     return again
@@ -144,20 +134,20 @@ class Commit:
     def _planned(self, state: State, *, locked: bool = False) -> Planned | Committed | None:
         """The change on top of a state; the answer where there is none to make, or it was made before. None: the body
         must be checked again without the lock, because that may take minutes."""
-        first = earlier(self._file, self._clock, state, self._request, self._age)
+        first = earlier(self.file, self.clock, state, self.request, self.age)
         if first is not None:
             return first
-        upload = self._upload
+        upload = self.upload
         stale = upload is not None and upload.stale(state.snapshot)
         if stale and locked:
             return None
         announced = (upload.graph() or ()) if upload is not None else ()
         own_meta = None if upload is None else upload.own_meta
-        file = self._file
-        transaction = RepositoryTransaction(file.path, state.snapshot, announced, file.line, self._allowance, own_meta)
-        outcome = self._plan(transaction)
+        file = self.file
+        transaction = RepositoryTransaction(file.path, state.snapshot, announced, file.line, self.allowance, own_meta)
+        outcome = self.plan(transaction)
         if stale and upload is not None:
-            upload.check_again(transaction, self._progress)
+            upload.check_again(transaction, self.progress)
         if not transaction.changed and (upload is None or upload.entry is None):
             view = self._view(state)
             file.make_durable(view.root)
@@ -166,7 +156,7 @@ class Commit:
 
     def _draft(self, state: State, transaction: RepositoryTransaction, outcome: bytes) -> DraftRoot:
         """The root after a transaction."""
-        now, entry, randomness = self._clock(), NewLogEntry(self._user, self._request, outcome), self._file.randomness
+        now, entry, randomness = self.clock(), NewLogEntry(self.user, self.request, outcome), self.file.randomness
         if transaction.deleted:
             return tombstone(self._view(state), now=now, log=entry, randomness=randomness)
         settings, dropped = transaction.setting_changes, []
@@ -175,9 +165,9 @@ class Commit:
         else:
             vcs, kinds, made = transaction.created
             settings = {**made}
-            view = RootView(empty_root(self._incarnation, vcs, kinds, now=now, over=state.root), self._file.folder)
+            view = RootView(empty_root(self._incarnation, vcs, kinds, now=now, over=state.root), self.file.folder)
             dropped = [file.name for file in state.root.log_files] if state.root is not None else []
-        brought = None if self._upload is None else self._upload.entry
+        brought = None if self.upload is None else self.upload.entry
         return next_root(
             view,
             now=now,
@@ -193,17 +183,17 @@ class Commit:
 
     def _view(self, state: State) -> RootView:
         if state.view is None or state.snapshot is None:
-            raise NoSuchRepository(self._file.path)
+            raise NoSuchRepository(self.file.path)
         return state.view
 
     def _create(self, creation: Creation, planned: Planned) -> Committed | None:
         """Make the repository beside its place, and give it that; None where something is there by now."""
         self._undo.callback(creation.undo)
         creation.choose()
-        upload = self._upload
+        upload = self.upload
         publication = [] if upload is None else upload.publication(creation.home)
         if upload is not None and upload.quarantined:  # Its folder goes before others see the repository.
-            self._file.above.perform(publication)
+            self.file.above.perform(publication)
             publication = []
             upload.vacate()
         root, files = planned.draft.finish()
@@ -216,18 +206,18 @@ class Commit:
         if not made:
             self._undo.push(kept)
             return None
-        return Committed(RootView(root, self._file.folder), planned.outcome, swapped=True)
+        return Committed(RootView(root, self.file.folder), planned.outcome, swapped=True)
 
     def _swap(self, swap: Swap, state: State, draft: DraftRoot) -> RootView:
         root, files = draft.finish()
-        intent, upload = draft.intent(), self._upload
+        intent, upload = draft.intent(), self.upload
         noted = upload is not None and upload.intent is not None and upload.intent.is_same_change(intent)
         changes = intent.entry is not None and intent.entry.changes
         # No older root can be put back over a first one.
         if changes and not noted and not root.deleted and root.version > 1:
-            files.append((intent_path(root.version, self._file.randomness(8)), encode_intent(intent)))
+            files.append((intent_path(root.version, self.file.randomness(8)), encode_intent(intent)))
         swap.settle(root, files, self._undo, upload.leave if upload is not None else lambda: None)
-        return RootView(root, self._file.folder, state.view)
+        return RootView(root, self.file.folder, state.view)
 
 
 def earlier(file: RootFile, clock: Callable[[], float], state: State, request: bytes, age: int) -> Committed | None:

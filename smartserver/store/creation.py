@@ -107,7 +107,7 @@ class Creation:
         """
         if self._beside:
             return not self._refused
-        if not self._file.path or not self._file.new.made_whole:
+        if not self._file.path or LOCK not in self._file.new.folders:
             return False
         name = f"{MADE_BESIDE}{self._file.randomness(8).hex()}"
         claim = below(places_of(self._file.path)[-2], name)
@@ -296,11 +296,7 @@ class Creation:
         raise wrong
 
     def check_swap(self) -> None:
-        """`check_below`, under the lock, before a root is swapped for a tombstone.
-
-        Raises:
-            InvalidPath, TransportError: as that.
-        """
+        """`check_below`, under the lock, before a root is swapped for a tombstone."""
         try:
             self.check_below()
         except InvalidPath:

@@ -68,11 +68,6 @@ class Format:
         """The folders of a repository of this format."""
         return (*FOLDERS, LOCK) if self.discipline is Discipline.FOLDER else FOLDERS
 
-    @property
-    def made_whole(self) -> bool:
-        """Whether a new one is made beside its place and renamed to it, where nothing has its name."""
-        return self.discipline is Discipline.FOLDER
-
     def line(self) -> bytes:
         """The content of the file."""
         return f"{FAMILY} {self.version} swap={self.discipline.value}\n".encode()

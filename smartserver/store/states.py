@@ -32,10 +32,6 @@ class State:
     snapshot: Snapshot | None
     """None where there is no repository."""
 
-    def is_of(self, root: Root | None) -> bool:
-        """Whether `root` is the one it was made from."""
-        return self.root == root  # All of it: a restored backup reaches a version for the second time.
-
     def is_known(self, seen: Seen) -> bool:
         """Whether it is the one a client has seen."""
         view = self.view
@@ -121,7 +117,7 @@ class States:
             return State(root, RootView(root, self._file.folder), None)
         with self._guard:
             latest = self._latest
-        if latest is None or latest.root != root:  # As in `is_of`.
+        if latest is None or latest.root != root:  # All of it, as in a commit.
             latest = Snapshot.open(self._file.folder, root, latest, self._texts, self._again)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.

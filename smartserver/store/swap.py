@@ -108,14 +108,6 @@ class RootFile:
             self.folder.sync_directory("")
             self.durable = root
 
-    def format(self) -> Format | None:
-        """What the format file says; None where there is none.
-
-        Raises:
-            CorruptFile, Unsupported: it cannot be read.
-        """
-        return self._read_format()
-
     def begin(self, held: Held, vcs: str, kinds: Sequence[Kind]) -> None:
         """Put a format and an empty tombstone where there is no root, under the lock that is `held`.
 
@@ -126,7 +118,7 @@ class RootFile:
         if self._find() is not None:
             self.folder.sync_directory("")  # Whoever put it there may have died before he did.
             return
-        if self._read_format() is None:
+        if self.format() is None:
             self._put(held, FORMAT, self.new.line())
             self._format = self.new
         empty = empty_root(self.randomness(16), vcs, kinds, now=0)
@@ -146,7 +138,7 @@ class RootFile:
             Unsupported: its format or a feature is not one this release writes.
             Locked: another writer holds the lock and does not let go of it; nothing changed.
         """
-        if self._read_format() is None:
+        if self.format() is None:
             raise NoSuchRepository(self.path)
         first = self.publisher.bring(first)  # Others of this process need not wait for that.
         with contextlib.ExitStack() as until:
@@ -204,7 +196,7 @@ class RootFile:
 
         with contextlib.ExitStack() as until:
             try:
-                self._read_format()
+                self.format()
                 held = until.enter_context(self.publisher.hold(queue, first, needed))
             except Locked as wrong:
                 if wait:
@@ -224,7 +216,7 @@ class RootFile:
         """
         with contextlib.ExitStack() as held:
             try:
-                self._read_format()
+                self.format()
                 held.enter_context(self.publisher.hold(lambda: 0.0))
                 mine = True
             except Locked:
@@ -274,8 +266,12 @@ class RootFile:
         self.durable = root
         self._decoded = (content, root)
 
-    def _read_format(self) -> Format | None:
-        """The format, read once, obeyed here: None where there is no such file."""
+    def format(self) -> Format | None:
+        """What the format file says, read once, obeyed here; None where there is none.
+
+        Raises:
+            CorruptFile, Unsupported: it cannot be read.
+        """
         if self._format is None:
             line = Get(FORMAT)
             self.folder.perform([line])

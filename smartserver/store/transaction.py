@@ -77,25 +77,20 @@ class RepositoryTransaction:
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
         """By ref, what was set here that belongs to it: map and key."""
         self._lines: dict[RevisionId, LeftHand] = {}
-        self._path = path
+        self.path = path
+        """The path the client named."""
         self._format = line
         self._own_meta = own_meta
-        self._announced = announced
+        self.announced = announced
+        """The revisions this request brings, parents first."""
+        self._charge = self.allowance.charge
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
         self._graph, self._missing = self._stored.with_announced(announced, self._charge)
 
-    def _charge(self, steps: int) -> None:
-        self.allowance.charge(steps)
-
     def announcing(self, announced: Sequence[Announced]) -> RepositoryTransaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
-        return RepositoryTransaction(self._path, self.snapshot, announced, self._format, self.allowance)
-
-    @property
-    def path(self) -> str:
-        """The path the client named."""
-        return self._path
+        return RepositoryTransaction(self.path, self.snapshot, announced, self._format, self.allowance)
 
     @property
     def changed(self) -> bool:
@@ -137,11 +132,6 @@ class RepositoryTransaction:
             return self.created[2]
         joined: dict[str, bytes | None] = {**self._present().root.settings, **self.setting_changes}
         return {name: value for name, value in joined.items() if value is not None}
-
-    @property
-    def announced(self) -> Sequence[Announced]:
-        """The revisions this request brings, parents first."""
-        return self._announced
 
     def refs(self) -> Mapping[bytes, RefValue]:
         """All refs with the changes so far.
@@ -222,10 +212,10 @@ class RepositoryTransaction:
         """
         there = self.vcs if self.exists else vcs
         if there != vcs:
-            raise WrongVcs(self._path, there, vcs)
+            raise WrongVcs(self.path, there, vcs)
         its = self.kinds if self.exists else system_of(vcs).kinds
         if its != tuple(kinds):
-            raise WrongVcs(self._path, _described(vcs, its), _described(vcs, kinds))
+            raise WrongVcs(self.path, _described(vcs, its), _described(vcs, kinds))
         if self.exists:
             return False
         for name, value in settings.items():
@@ -369,7 +359,7 @@ class RepositoryTransaction:
         """Heads of the announced revisions that are stored already."""
         # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
         inner, held = bytearray(self._stored.count), array("I")
-        for revision, parents in self._announced:
+        for revision, parents in self.announced:
             self._charge(1 + len(parents))
             ordinal = self._stored.ordinal(revision)
             if ordinal is not None:
@@ -430,7 +420,7 @@ class RepositoryTransaction:
             MissingRevision: a want is not stored.
         """
         if self.created is not None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         snapshot = self._present()
         graph = snapshot.graph
         found = [graph.ordinal(have) for have in haves]
@@ -571,7 +561,7 @@ class RepositoryTransaction:
             Unsupported: this release knows no trees of its VCS.
         """
         if self.created is not None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         self._content()
 
     def _content(self) -> Content:
@@ -603,7 +593,7 @@ class RepositoryTransaction:
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         return self.snapshot
 
     def _line(self, revision: RevisionId) -> LeftHand:
