@@ -20,7 +20,7 @@ from smartserver.server.dispatch import Refusal, RequestHeader, declared, fault
 from smartserver.server.site import Location, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.document import Root
-from smartserver.store.model import Changes, ContentPlan, Listed, PackReport, PullPlan, Seen, Transaction, VerifyReport
+from smartserver.store.model import Changes, ContentPlan, Listed, PackReport, PullPlan, Seen, VerifyReport
 from smartserver.store.repository import Committed
 from smartserver.store.states import Look
 from smartserver.store.transaction import RepositoryTransaction
@@ -190,14 +190,14 @@ class CallContext:
     def __init__(
         self,
         request: RequestContext,
-        transaction: Transaction | None = None,
+        transaction: RepositoryTransaction | None = None,
         *,
         early: bool = False,
         files: Files | None = None,
     ) -> None:
         """`transaction`: None for requests that concern the server alone. `early`: the body is still on its way."""
         self.path = request.header.message.path
-        self.transaction = transaction or cast("Transaction", NoRepository(self.path))
+        self.transaction = transaction or cast("RepositoryTransaction", NoRepository(self.path))
         self.server = request.site.facts
         self.early = early
         self._request = request

@@ -27,28 +27,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from smartserver.errors import InvalidPath, NestedRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import InvalidPath, OutcomeUnknown
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, decode_root, encode_root
 from smartserver.store.format import (
-    FOREIGN,
     FORMAT,
     INCOMING,
     LOCK,
-    LOG,
     MADE_BESIDE,
     NAMES,
-    PACKS,
     ROOT,
-    TABLES,
     TEMPORARY,
-    Discipline,
-    foreign_in,
-    is_ours,
     recognise,
 )
+from smartserver.store.remains import remains
+from smartserver.store.surroundings import (
+    Surroundings,
+    below,
+    check_above,
+    file_in_the_way,
+    name_of,
+    places_of,
+    repository_below,
+)
+from smartserver.store.surroundings import holds_repository as holds_repository
 from smartserver.store.swap import RootFile
 from transports import steps
 from transports.base import EntryKind, Transport
@@ -65,8 +68,6 @@ from transports.steps import Step
 
 TRIES = 8
 """Times a creation begins anew because one that was given up took its folders away."""
-LOOKED_AT = 100
-"""Folders in which a repository is looked for that a message would name: a store behind a link takes two trips each."""
 BESIDE_KEPT = 24 * 3600
 """Seconds what was made beside a place and not renamed to it is kept: its maker may be at it."""
 
@@ -88,7 +89,7 @@ class Creation:
         self._left: Sequence[str] = ()
         self._refused = False
         """Whether its place was taken when it was finished: what is made there now is made in it."""
-        self._surroundings: _Surroundings | None = None
+        self._surroundings: Surroundings | None = None
         self._gives_up = False
         """Whether something is below its place, so that a tombstone which only holds the place must go."""
 
@@ -106,9 +107,11 @@ class Creation:
         """
         if self._beside:
             return not self._refused
-        if not self._file.path or self._file.new.discipline is not Discipline.FOLDER:
+        if not self._file.path or LOCK not in self._file.new.folders:
             return False
-        self._surroundings = around = _Surroundings(self._file.above, self._file.path, self._beside_name())
+        name = f"{MADE_BESIDE}{self._file.randomness(8).hex()}"
+        claim = below(places_of(self._file.path)[-2], name)
+        self._surroundings = around = Surroundings(self._file.above, self._file.path, claim)
         try:
             around.look()
         finally:
@@ -163,33 +166,30 @@ class Creation:
         self._unmade = [steps.MakeDirectory(place) for place in self._folders()]
         return True
 
-    def _beside_name(self) -> str:
-        return _below(_places(self._file.path)[-2], f"{MADE_BESIDE}{self._file.randomness(8).hex()}")
-
     def _folders(self) -> list[str]:
-        return [_below(self._beside, name) for name in self._file.new.folders]
+        return [below(self._beside, name) for name in self._file.new.folders]
 
     @contextlib.contextmanager
     def _parent_missing(self) -> Iterator[None]:
         try:
             yield
         except NoSuchFile:
-            parent = _places(self._file.path)[-2]
-            why = f"{_name(parent)} is a link that leads nowhere, or was taken away"
+            parent = places_of(self._file.path)[-2]
+            why = f"{name_of(parent)} is a link that leads nowhere, or was taken away"
             raise InvalidPath(self._file.path, why) from None
 
     def _prepare_in_place(self) -> None:
         above, path, folder = self._file.above, self._file.path, self._file.folder
-        places = _places(path)
-        file = _file_in_the_way(above, path)
+        places = places_of(path)
+        file = file_in_the_way(above, path)
         if file is not None:
-            raise InvalidPath(path, "a file is there" if file == path else f"{_name(file)} is a file")
-        self._check_above()
+            raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
+        check_above(above, path)
         for place in places[1:]:
             self._make(place)
             if not above.exists(place):
-                raise InvalidPath(path, f"{_name(place)} is a link that leads nowhere")
-        self._check_above()  # Once more: by now a creation above sees the folder of this one.
+                raise InvalidPath(path, f"{name_of(place)} is a link that leads nowhere")
+        check_above(above, path)  # Once more: by now a creation above sees the folder of this one.
         other = recognise(folder)
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
@@ -201,23 +201,6 @@ class Creation:
         # Also what another process made: it may have crashed before it synced.
         for place in places[::-1]:
             above.sync_directory(place)
-
-    def _check_above(self) -> None:
-        """Refuse a place in a repository, or in what another tool keeps.
-
-        Raises:
-            NestedRepository, InvalidPath, TransportError: as `prepare`.
-        """
-        above, path = self._file.above, self._file.path
-        places = _places(path)[:-1]
-        found = [_Marks(place, foreign=True) for place in places]
-        above.perform(_steps_of(found))
-        _read(above, found)
-        for place, marks in zip(places, found, strict=True):
-            if marks.live or (marks.tombstone and _lives_after_all(above, place, path)):
-                raise NestedRepository(path, place)
-            if marks.foreign is not None:
-                raise InvalidPath(path, f"{_name(place)} is {marks.foreign}: nothing is made inside it")
 
     def check_below(self) -> None:
         """Refuse a folder that holds something which belongs to no repository, or another repository. Before its root
@@ -234,9 +217,9 @@ class Creation:
             if name in (FORMAT, ROOT) and folder.stat(name).kind is not EntryKind.FILE:
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
             if name not in NAMES and not name.startswith(TEMPORARY):
-                below = _repository_below(above, _below(path, name))
-                if below is not None:
-                    inner = below[len(path) :].strip("/")
+                found = repository_below(above, below(path, name))
+                if found is not None:
+                    inner = found[len(path) :].strip("/")
                     raise InvalidPath(path, f"a repository is below it at {inner!r}: none can be made above that")
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
 
@@ -272,10 +255,10 @@ class Creation:
         above, path, beside = self._file.above, self._file.path, self._beside
         content = encode_root(root)
         whole = [(FORMAT, self._file.new.line()), *files, (ROOT, content)]
-        puts = [steps.Put(_below(beside, name), each) for name, each in whole]
+        puts = [steps.Put(below(beside, name), each) for name, each in whole]
         syncs = [steps.SyncDirectory(place) for place in (*self._folders(), beside)]
         unmade, self._unmade = self._unmade, []
-        name = [steps.Rename(beside, path), *[steps.SyncDirectory(place) for place in _places(path)[-2::-1]]]
+        name = [steps.Rename(beside, path), *[steps.SyncDirectory(place) for place in places_of(path)[-2::-1]]]
         try:
             with self._parent_missing():
                 above.perform([*unmade, *first, *puts, *syncs, *name])
@@ -298,7 +281,7 @@ class Creation:
         named = str(getattr(wrong, "path", ""))
         if f"{self._beside}/" in named:  # What fails in there comes before the rename.
             raise wrong
-        there = steps.Get(_below(path, ROOT))
+        there = steps.Get(below(path, ROOT))
         try:
             above.perform([there])
         except TransportError as also:
@@ -313,11 +296,7 @@ class Creation:
         raise wrong
 
     def check_swap(self) -> None:
-        """`check_below`, under the lock, before a root is swapped for a tombstone.
-
-        Raises:
-            InvalidPath, TransportError: as that.
-        """
+        """`check_below`, under the lock, before a root is swapped for a tombstone."""
         try:
             self.check_below()
         except InvalidPath:
@@ -333,11 +312,14 @@ class Creation:
         file = self._file
         with contextlib.suppress(CodedError, FileNotFoundError):
             with file.locked() as held:
-                if held.root is None or not _only_holds_place(held.root):
+                if held.root is None:
                     return
+                found = decode_root(held.root)
+                if not found.deleted or found.log or found.log_files or found.log_since:
+                    return  # It is, or was, a repository's.
                 file.folder.delete(ROOT)
                 file.folder.delete(FORMAT)
-            self._made = [_below(file.path, name) for name in file.new.folders]
+            self._made = [below(file.path, name) for name in file.new.folders]
         self.undo()
 
     def leave(self) -> None:
@@ -351,7 +333,7 @@ class Creation:
         """Take away the folders that were made here, as far as nobody uses them; undoing twice is harmless."""
         self.leave()
         made, self._made = self._made, []
-        own = [_below(self._file.path, name) for name in self._file.new.folders]
+        own = [below(self._file.path, name) for name in self._file.new.folders]
         with contextlib.suppress(TransportError):
             if not made or (set(own) & set(made) and not self._undo_in_place([each for each in own if each in made])):
                 return
@@ -360,195 +342,28 @@ class Creation:
 
     def _undo_in_place(self, own: Sequence[str]) -> bool:
         """Take away the folders in the repository's; whether nobody uses them."""
-        folder, lock = self._file.folder, _below(self._file.path, LOCK)
+        folder, lock = self._file.folder, below(self._file.path, LOCK)
         with self._file.try_locked() as mine:
             if not mine or folder.exists(FORMAT):
                 return False
             # The quarantines' folder first: it is empty only while nobody else is making this repository.
-            incoming = _below(self._file.path, INCOMING)
+            incoming = below(self._file.path, INCOMING)
             for place in sorted(set(own) - {lock}, key=lambda place: place != incoming):
                 self._file.above.remove_directory(place)
-            if not self._file.in_folder():
+            if LOCK not in self._file.new.folders:
                 folder.delete(LOCK)
-        if self._file.in_folder():
+        if LOCK in self._file.new.folders:
             self._file.above.remove_directory(lock)
         return True
 
     def _make_folders(self) -> None:
         for name in self._file.new.folders:
-            self._make(_below(self._file.path, name))
+            self._make(below(self._file.path, name))
 
     def _make(self, place: str) -> None:
         with contextlib.suppress(FileExists):
             self._file.above.make_directory(place)
             self._made.append(place)
-
-
-class _Surroundings:
-    """What is in the place of a repository and in the folders above it, and the folder beside it that claims the place:
-    all in one go, where the folder above is there."""
-
-    def __init__(self, above: Transport, path: str, claim: str) -> None:
-        """`claim`: the folder beside the place."""
-        self.claim = claim
-        self.claimed = False
-        """Whether that folder was made."""
-        self.free = False
-        """Whether nothing is in the place."""
-        self._above, self._path = above, path
-        *self._places, self._own = _places(path)
-        self._stats = [steps.GetStat(each) for each in self._places]
-        self._siblings = steps.ListDirectory(self._places[-1])
-        self._marks = [_Marks(each, foreign=True) for each in self._places]
-
-    def look(self) -> None:
-        """Look, make the claim, and look again for repositories above.
-
-        Raises:
-            TransportError: the store failed.
-        """
-        place = steps.GetStat(self._own)
-        wrong = self._make_claim([place, *self._stats, *_steps_of(self._marks), self._siblings])
-        self.free = place.result is None
-        if wrong is not None and self.free and not self.missing:
-            self.check()
-            raise wrong
-
-    @property
-    def missing(self) -> list[str]:
-        """The folders above that were not there."""
-        return [each.path for each in self._stats if each.path and each.result is None]
-
-    @property
-    def left(self) -> list[str]:
-        """What was being made beside the place before, or was left."""
-        names = [name for name in self._siblings.result or () if name.startswith(MADE_BESIDE)]
-        return [_below(self._places[-1], name) for name in names]
-
-    def make_claim(self, parent: str) -> bool:
-        """Make the folder above the place, where `parent` names one that was missing, then the claim, and look again;
-        whether it made the folder above.
-
-        Raises:
-            TransportError: the store failed.
-        """
-        wrong = self._make_claim([steps.MakeDirectory(parent)] if parent else [])
-        made = not isinstance(wrong, FileExists)
-        if not made:  # Somebody else has made the folder above.
-            wrong = self._make_claim([])
-        if wrong is not None:
-            raise wrong
-        return made
-
-    def _make_claim(self, first: Sequence[Step]) -> TransportError | None:
-        """Do these steps, make the claim, and look which repositories are above by now. Where the claim cannot be made
-        that is given, and what was known before holds.
-
-        Raises:
-            TransportError: a step that asks failed.
-        """
-        marks = [_Marks(each, foreign=True) for each in self._places]
-        wrong: TransportError | None = None
-        try:
-            self._above.perform([*first, steps.MakeDirectory(self.claim), *_steps_of(marks)])
-        except TransportError as failed:
-            if any(not _is_done(step) for step in first):
-                raise
-            wrong = failed
-        else:
-            self.claimed, self._marks = True, marks
-        _read(self._above, self._marks)
-        return wrong
-
-    def check(self) -> None:
-        """Refuse the place.
-
-        Raises:
-            NestedRepository, InvalidPath: a folder above it is a repository, or is none.
-            TransportError: the store failed.
-        """
-        for number, place in enumerate(self._places):
-            stat = self._stats[number].result
-            if stat is not None and stat.kind is not EntryKind.DIRECTORY:
-                raise InvalidPath(self._path, f"{_name(place)} is a file")
-            marks = self._marks[number]
-            if marks.live or (self.claimed and marks.tombstone and _lives_after_all(self._above, place, self._path)):
-                raise NestedRepository(self._path, place)
-            if marks.foreign is not None:
-                raise InvalidPath(self._path, f"{_name(place)} is {marks.foreign}: nothing is made inside it")
-
-
-class _Marks:
-    """What tells a repository: `format` and `root`, two files, the first with our line; others may be called so."""
-
-    def __init__(self, place: str, *, foreign: bool = False) -> None:
-        """`foreign`: what tells another tool's repository, too. Whatever the store's own folder is, is served."""
-        self._files = [steps.GetStat(_below(place, FORMAT)), steps.GetStat(_below(place, ROOT))]
-        self._foreign = {name: steps.GetStat(_below(place, name)) for name in FOREIGN if foreign and place}
-        self.steps: list[Step] = [*self._files, *self._foreign.values()]
-        self._line, self._root = steps.Get(_below(place, FORMAT)), steps.Get(_below(place, ROOT))
-
-    @property
-    def reads(self) -> list[Step]:
-        """What is to be read once these steps were performed; nothing where there is no repository."""
-        return [self._line, self._root] if all(map(_is_file, self._files)) else []
-
-    @property
-    def live(self) -> bool:
-        """Whether a repository is there, once that was read."""
-        return self._is_ours and _is_live(self._root.content)
-
-    @property
-    def tombstone(self) -> bool:
-        """Whether a tombstone is there, once that was read."""
-        return self._is_ours and not _is_live(self._root.content)
-
-    @property
-    def foreign(self) -> str | None:
-        """What another tool keeps there."""
-        return foreign_in([name for name, each in self._foreign.items() if each.result is not None])
-
-    @property
-    def _is_ours(self) -> bool:
-        return bool(self.reads) and self._root.result is not None and is_ours(self._line.result or b"")
-
-
-def _steps_of(marks: Sequence[_Marks]) -> list[Step]:
-    return [step for each in marks for step in each.steps]
-
-
-def _read(above: Transport, marks: Sequence[_Marks]) -> None:
-    """Read what was not read before of the files of those that may be repositories."""
-    reads = [step for each in marks for step in each.reads if not _is_done(step)]
-    if reads:
-        above.perform(reads)
-
-
-def _is_done(step: Step) -> bool:
-    """Whether a step that asks was performed; of one that changes something nothing is known."""
-    try:
-        _ = step.result if isinstance(step, steps.Asked) else None
-    except LookupError:
-        return False
-    return True
-
-
-def _lives_after_all(above: Transport, place: str, path: str) -> bool:
-    """Whether a tombstone in a folder above has become a repository: asked under its lock, which a creation there has
-    from its look for what is below it until its root is swapped. `path`: of the repository that is made.
-
-    Raises:
-        InvalidPath: a store without locks of files does not tell.
-        TransportError: the store failed.
-    """
-    try:
-        with RootFile(above, place).locked() as held:
-            return held.root is not None and _is_live(held.root)
-    except Unsupported:
-        why = "was a repository (swap=file), and whether it is made again now cannot be told over this link"
-        raise InvalidPath(path, f"{_name(place)} {why}") from None
-    except (NoSuchFile, NotADirectory):
-        return False
 
 
 def remove_tree(transport: Transport, path: str) -> None:
@@ -559,7 +374,7 @@ def remove_tree(transport: Transport, path: str) -> None:
     """
     names = steps.ListDirectory(path)
     transport.perform([names])
-    inside = [steps.GetStat(_below(path, name)) for name in names.result or ()]
+    inside = [steps.GetStat(below(path, name)) for name in names.result or ()]
     transport.perform(inside)
     here: list[Step] = []
     for each in inside:
@@ -581,126 +396,3 @@ def _sweep_beside(above: Transport, left: Sequence[str], mine: str) -> None:
         for each in others:
             if now.result and each.result and now.result.modified - each.result.modified >= BESIDE_KEPT:
                 remove_tree(above, each.path)
-
-
-def _below(place: str, name: str) -> str:
-    return f"{place}/{name}" if place else name
-
-
-class Remains(NamedTuple):
-    """What is left of a repository."""
-
-    found: str
-    lost: str
-    """The name of the file that is not there."""
-
-    def __str__(self) -> str:
-        return f"{self.found} and no {self.lost!r}"
-
-
-def instead(above: Transport, path: str) -> str:
-    """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
-    places = [steps.GetStat(place) for place in _places(path)[1:]]
-    left, others = _Left(path), [steps.GetStat(_below(path, name)) for name in FOREIGN]
-    try:
-        above.perform([*places, *left.steps, *others])
-    except TransportError:
-        return ""
-    file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
-    if file is not None:
-        return "a file" if file == path else f"a file, {_name(file)}, above it"
-    foreign = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
-    return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
-
-
-def remains(folder: Transport) -> Remains | None:
-    """What says that there was a repository, which has lost its root or its format; None where nothing does.
-
-    No repository is ever made over one: its packs may be all there is.
-
-    Raises:
-        TransportError: the store failed.
-    """
-    left = _Left("")
-    folder.perform(left.steps)
-    return left.found
-
-
-class _Left:
-    """What is looked at, in one go, to tell what is left of a repository."""
-
-    def __init__(self, path: str) -> None:
-        # Listed before the root is looked for: a creation that is going on writes it first.
-        self._kept = {name: steps.ListDirectory(_below(path, name)) for name in (PACKS, LOG, TABLES)}
-        self._root, self._format = steps.GetStat(_below(path, ROOT)), steps.GetStat(_below(path, FORMAT))
-        self.steps: list[Step] = [*self._kept.values(), self._root, self._format]
-
-    @property
-    def found(self) -> Remains | None:
-        """What that is, once it was looked at."""
-        if _is_file(self._root):
-            # With a format it is a whole one, some of whose folders were taken away.
-            return None if self._format.result is not None else Remains("a root", FORMAT)
-        kept = next((name for name, each in self._kept.items() if each.result), None)
-        return None if kept is None else Remains(f"{kept!r} files", ROOT)
-
-
-def _places(path: str) -> list[str]:
-    """The folders on the way to the repository's, the store's own first, and its own."""
-    parts = path.split("/") if path else []
-    return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-
-
-def _name(place: str) -> str:
-    """A folder on the way, in a message that has the whole path besides, as its user says it."""
-    return repr(place.rpartition("/")[2]) if place else "the served folder"
-
-
-def _file_in_the_way(above: Transport, path: str) -> str | None:
-    """The first of the places that is there and is no folder."""
-    for place in _places(path)[1:]:
-        try:
-            if above.stat(place).kind is not EntryKind.DIRECTORY:
-                return place
-        except NoSuchFile:
-            break
-    return None
-
-
-def holds_repository(above: Transport, place: str) -> bool:
-    """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
-    marks = _Marks(place)
-    above.perform(marks.steps)
-    _read(above, [marks])
-    return marks.live
-
-
-def _repository_below(above: Transport, place: str) -> str | None:
-    """The first repository that is found at or below a place; a message needs one, so not every folder is looked at."""
-    todo = [place]
-    for _ in range(LOOKED_AT):
-        if not todo:
-            break
-        at = todo.pop(0)
-        if holds_repository(above, at):
-            return at
-        with contextlib.suppress(TransportError):
-            todo += [_below(at, name) for name in above.list_directory(at)]
-    return None
-
-
-def _is_file(asked: steps.GetStat) -> bool:
-    return asked.result is not None and asked.result.kind is EntryKind.FILE
-
-
-def _only_holds_place(root: bytes) -> bool:
-    """Whether a root is the tombstone of a creation, and never was a repository's."""
-    found = decode_root(root)
-    return found.deleted and not (found.log or found.log_files or found.log_since)
-
-
-def _is_live(root: bytes) -> bool:
-    try:
-        return not decode_root(root).deleted
-    except CodedError:
-        return True

@@ -1,7 +1,6 @@
 """`PackRepository`: one repository on one file store, for several threads and processes at once.
 
-A change goes: plan on a snapshot (refusals touch nothing), body checked in quarantine, pack durable and moved among the
-packs, then the root is swapped under the lock; where another writer was first, the plan is made again on what it left.
+What reads opens a snapshot, what changes is a commit (`commit`), and `upkeep` keeps the packs few.
 """
 
 from __future__ import annotations
@@ -10,59 +9,38 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
-from smartserver.errors import CorruptFile, InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.model import Announced
 from smartserver.store import recovery, upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.creation import Creation, instead
-from smartserver.store.document import PackEntry, empty_root
-from smartserver.store.far import is_far
+from smartserver.store.commit import Commit, Plan, earlier
+from smartserver.store.commit import Committed as Committed
+from smartserver.store.creation import Creation
 from smartserver.store.format import ROOT, Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
-from smartserver.store.intent import encode_intent, intent_path
 from smartserver.store.lock_folder import Holder
-from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.remains import instead
 from smartserver.store.repack import AHEAD, rows
-from smartserver.store.root import DraftRoot, RootView, next_root, tombstone
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import Look, State, States
-from smartserver.store.swap import RootFile, Swap
+from smartserver.store.states import Look, States
+from smartserver.store.swap import RootFile
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import CodedError, TransportError
-
-Plan = Callable[[RepositoryTransaction], bytes]
-"""Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
+from transports.errors import TransportError
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A request that was carried out, now or before."""
-
-    view: RootView
-    outcome: bytes
-    """What the plan gave, the first time."""
-    swapped: bool
-    """Whether this call changed the root."""
-
-    def changes_since(self, known: Seen | None) -> Changes:
-        """What changed since the root a client knows; everything when that cannot be told."""
-        return self.view.changes_since(known)
 
 
 class PackRepository:
@@ -239,7 +217,7 @@ class PackRepository:
             OutcomeUnknown: the log does not reach back to it.
             CorruptFile, TransportError: the log cannot be read.
         """
-        return self._earlier(self._states.read(), request, age)
+        return earlier(self.file, self.clock, self._states.read(), request, age)
 
     def commit(
         self,
@@ -265,66 +243,8 @@ class PackRepository:
             LimitExceeded: the root would take more than 64 KiB; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
-        incarnation, place = self.randomness(16), Creation(self.file)
-        with contextlib.ExitStack() as undo:
-            undo.callback(place.give_up_place)
-            if upload is not None:
-                undo.callback(upload.abandon)
-            begun = self._states.take_begun()
-            while True:  # Each time round, another writer has brought some of what the body has.
-                # Behind a link what the request began with will do: it is compared with the root under the lock.
-                known, begun = begun, None
-                state = known or self._states.read(durable=is_far(self.folder))
-                first = self._earlier(state, request, age)
-                if first is not None:
-                    return first
-                try:
-                    transaction, outcome = self._plan(state, plan, upload, allowance)
-                except CodedError:
-                    if known is None:
-                        raise
-                    continue
-                if upload is not None and upload.stale(state.snapshot):
-                    upload.check_again(transaction, progress)
-                if not _changes(transaction, upload):
-                    if known is not None:
-                        continue
-                    return self._unchanged(state, outcome)
-                progress("commit", 0, 0)
-                entry = NewLogEntry(user, request, outcome)
-                draft = self._next(state, transaction, upload, entry, incarnation)
-                if upload is not None:
-                    upload.write_down(draft.intent())
-                if transaction.created is not None:
-                    creation = Creation(self.file) if upload is None else upload.creation
-                    if state.root is None and creation.beside():
-                        view = self._create(creation, draft, upload, undo)
-                        if view is None:
-                            continue  # Something is there by now.
-                        return Committed(view, outcome, swapped=True)
-                    vcs, kinds, _ = transaction.created
-                    place.hold_place(vcs, kinds)
-                publication = upload.publication(self.path) if upload is not None else []
-                published = upload.published if upload is not None else []
-                with self.file.swapping(publication, published) as swap:
-                    if not state.is_of(swap.current):
-                        state = self._states.open(swap.current)
-                        first = self._earlier(state, request, age)
-                        if first is not None:
-                            return first
-                        if upload is not None and upload.stale(state.snapshot):
-                            continue  # Checked again without the lock: it may take minutes.
-                        transaction, outcome = self._plan(state, plan, upload, allowance)
-                        if not _changes(transaction, upload):
-                            return self._unchanged(state, outcome)
-                        entry = NewLogEntry(user, request, outcome)
-                        draft = self._next(state, transaction, upload, entry, incarnation)
-                    if swap.current.deleted:
-                        place.check_swap()
-                    view = self._swap(swap, state, draft, upload, undo)
-                if upload is not None:
-                    upload.leave()
-                return Committed(view, outcome, swapped=True)
+        parts = self.file, self._states, self.clock
+        return Commit(*parts, request, age, user, plan, upload, progress, allowance).run()
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> Committed:
         """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.
@@ -432,8 +352,8 @@ class PackRepository:
             Unsupported: its lock is on a file, and ends with its holder.
             CorruptFile, TransportError: its format cannot be read, or the store failed.
         """
-        self._check_lock_folder()
-        return self.file.lock_folder.holder()
+        self.format()
+        return self.file.publisher.holder()
 
     def break_lock(self, holder: Holder) -> None:
         """Take the lock from who has it, dead or alive; a live one changes nothing any more.
@@ -442,45 +362,10 @@ class PackRepository:
             NoSuchFile: that one does not have it by now.
             NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
         """
-        self._check_lock_folder()
-        self.file.lock_folder.break_lock(holder)
-
-    def _check_lock_folder(self) -> None:
-        if self.format().discipline is not Discipline.FOLDER:
-            raise Unsupported("breaking a lock that ends with its holder (swap=file)", "break-lock of swap=folder")
+        self.format()
+        self.file.publisher.break_lock(holder)
 
     # -- steps
-
-    def _earlier(self, state: State, request: bytes, age: int) -> Committed | None:
-        if state.view is None:
-            return None
-        found = state.view.find_request(request, in_files=age > 0)
-        if found is not None:
-            self.file.make_durable(state.view.root)
-            return Committed(state.view, found.outcomes, swapped=False)
-        if age > 0 and not state.view.log_covers(age, self.clock()):
-            raise OutcomeUnknown("the log does not reach back to the request's first sending")
-        return None
-
-    def _unchanged(self, state: State, outcome: bytes) -> Committed:
-        """What a request is told that found nothing to change."""
-        view = self._view(state)
-        self.file.make_durable(view.root)
-        return Committed(view, outcome, swapped=False)
-
-    def _plan(
-        self, state: State, plan: Plan, upload: Upload | None, allowance: Allowance | None
-    ) -> tuple[RepositoryTransaction, bytes]:
-        announced = (upload.graph() or ()) if upload is not None else ()
-        own_meta = None if upload is None else upload.own_meta
-        line = self.file.line
-        transaction = RepositoryTransaction(self.path, state.snapshot, announced, line, allowance, own_meta)
-        return transaction, plan(transaction)
-
-    def _view(self, state: State) -> RootView:
-        if state.view is None or state.snapshot is None:
-            raise NoSuchRepository(self.path)
-        return state.view
 
     def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
         def prepare() -> str:
@@ -488,98 +373,4 @@ class PackRepository:
             creation.prepare()
             return creation.home
 
-        return Quarantine(
-            self._above,
-            self.path,
-            request,
-            self.randomness,
-            by_age=is_far(self._above) or self.file.in_folder(),
-            prepare=None if creation is None else prepare,
-        )
-
-    def _create(
-        self,
-        creation: Creation,
-        draft: DraftRoot,
-        upload: Upload | None,
-        undo: contextlib.ExitStack,
-    ) -> RootView | None:
-        """Make the repository beside its place, and give it that; None where something is there by now."""
-        undo.callback(creation.undo)
-        creation.choose()
-        publication = [] if upload is None else upload.publication(creation.home)
-        if upload is not None and upload.quarantined:  # Its folder goes before others see the repository.
-            self._above.perform(publication)
-            publication = []
-            upload.vacate()
-        root, files = draft.finish()
-        kept = undo.pop_all()  # From here on only what surely changed nothing may delete the pack.
-        try:
-            made = creation.finish(root, files, publication)
-        except (TransportError, LimitExceeded, InvalidPath):
-            kept.close()
-            raise
-        if not made:
-            undo.push(kept)
-            return None
-        return RootView(root, self.folder)
-
-    def _swap(
-        self,
-        swap: Swap,
-        state: State,
-        draft: DraftRoot,
-        upload: Upload | None,
-        undo: contextlib.ExitStack,
-    ) -> RootView:
-        root, files = draft.finish()
-        intent = draft.intent()
-        noted = upload is not None and upload.intent is not None and upload.intent.is_same_change(intent)
-        changes = intent.entry is not None and intent.entry.changes
-        # No older root can be put back over a first one.
-        if changes and not noted and not root.deleted and root.version > 1:
-            files.append((intent_path(root.version, self.randomness(8)), encode_intent(intent)))
-        swap.settle(root, files, undo, upload.leave if upload is not None else lambda: None)
-        return RootView(root, self.folder, state.view)
-
-    def _next(
-        self,
-        state: State,
-        transaction: RepositoryTransaction,
-        upload: Upload | None,
-        entry: NewLogEntry,
-        incarnation: bytes,
-    ) -> DraftRoot:
-        """The root after a transaction. `incarnation`: of a repository that it makes."""
-        now = self.clock()
-        if transaction.deleted:
-            return tombstone(self._view(state), now=now, log=entry, randomness=self.randomness)
-        if transaction.created is not None:
-            vcs, kinds, made = transaction.created
-            settings: Mapping[str, bytes | None] = made
-            view = RootView(empty_root(incarnation, vcs, kinds, now=now, over=state.root), self.folder)
-            dropped = [file.name for file in state.root.log_files] if state.root is not None else []
-        else:
-            view, settings, dropped = self._view(state), transaction.setting_changes, []
-        packs: tuple[PackEntry, ...] = view.root.packs
-        if upload is not None and upload.entry is not None:
-            packs = (*packs, upload.entry)
-        return next_root(
-            view,
-            now=now,
-            log=entry,
-            packs=packs,
-            refs=transaction.changes,
-            maps=transaction.entries,
-            declare=transaction.declared,
-            settings=settings,
-            dropped=dropped,
-            randomness=self.randomness,
-        )
-
-
-def _changes(transaction: RepositoryTransaction, upload: Upload | None) -> bool:
-    """Whether there is anything to write."""
-    brought = upload is not None and upload.entry is not None
-    changed = transaction.created is not None or transaction.changes or any(transaction.entries.values())
-    return bool(changed or transaction.setting_changes or transaction.deleted or transaction.remembered or brought)
+        return self.file.publisher.quarantine(request, None if creation is None else prepare)

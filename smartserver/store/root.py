@@ -104,7 +104,8 @@ class RootView:
     @property
     def maps(self) -> Mapping[str, Mapping[bytes, bytes]]:
         """The maps by name."""
-        return {name.removeprefix(MAP): self.map(name.removeprefix(MAP)) for name in self.map_tables()}
+        words = [name.removeprefix(MAP) for name in self.root.tables if name.startswith(MAP)]
+        return {word: self.map(word) for word in words}
 
     def map(self, word: str) -> Mapping[bytes, bytes]:
         """One map; empty where none of that name was declared."""
@@ -114,10 +115,6 @@ class RootView:
         """How a map was declared, or None."""
         found = self.root.tables.get(MAP + word)
         return None if found is None else found.kind
-
-    def map_tables(self) -> list[str]:
-        """The tables of the maps."""
-        return [name for name in self.root.tables if name.startswith(MAP)]
 
     def dropped(self) -> list[Dropped]:
         """The files no root names any more, whose 24 hours are not over or which were not forgotten yet."""

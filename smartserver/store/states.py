@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
-from smartserver.store.far import is_far
 from smartserver.store.model import Seen
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Again, Snapshot
@@ -32,10 +31,6 @@ class State:
     view: RootView | None
     snapshot: Snapshot | None
     """None where there is no repository."""
-
-    def is_of(self, root: Root | None) -> bool:
-        """Whether `root` is the one it was made from."""
-        return self.root == root  # All of it: a restored backup reaches a version for the second time.
 
     def is_known(self, seen: Seen) -> bool:
         """Whether it is the one a client has seen."""
@@ -63,7 +58,6 @@ class States:
     def __init__(self, file: RootFile, texts: TextCache) -> None:
         self._file = file
         self._texts = texts
-        self._far = is_far(file.folder)
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
         self._begun: State | None = None
@@ -106,7 +100,7 @@ class States:
                 if reads_left == 1:
                     raise
                 continue
-            self._begun = state if self._far else None
+            self._begun = self._file.publisher.begun(state)
             return state
         raise AssertionError("the last read returns or raises")
 
@@ -123,7 +117,7 @@ class States:
             return State(root, RootView(root, self._file.folder), None)
         with self._guard:
             latest = self._latest
-        if latest is None or latest.root != root:  # As in `is_of`.
+        if latest is None or latest.root != root:  # All of it, as in a commit.
             latest = Snapshot.open(self._file.folder, root, latest, self._texts, self._again)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.

@@ -5,7 +5,8 @@ temporary name, synced, renamed to `root`, the folder synced. A crash anywhere l
 creation: none, a tombstone or the new one). What fails before the rename changed nothing; what fails at or after it is
 `OutcomeUnknown`, and no sync is tried twice.
 
-The lock is what the repository's format says, whatever the writer's way to it is: a file, or a folder (`lock_folder`).
+The lock, and how the root is replaced under it, is what the repository's format says (`publish`), whatever the writer's
+way to it is.
 """
 
 from __future__ import annotations
@@ -18,24 +19,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
-from smartserver.store.far import is_far
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, is_marked, parse_format
-from smartserver.store.lock_folder import HELD, Held, LockFolder, Look
-from transports.base import Capability, Transport
-from transports.errors import (
-    FileExists,
-    Locked,
-    NoSuchFile,
-    NotADirectory,
-    NotSupported,
-    PermissionDenied,
-    TransportError,
-    TransportFailed,
-)
-from transports.steps import Delete, Get, ListDirectory, Put, Rename, Step, SyncDirectory
+from smartserver.store.lock_folder import Held
+from smartserver.store.publish.base import Publisher, write_new
+from smartserver.store.publish.file import FilePublisher
+from smartserver.store.publish.folder import FolderPublisher
+from transports.base import Capability, EntryKind, Transport
+from transports.errors import Locked, NoSuchFile, NotADirectory, TransportError, TransportFailed
+from transports.steps import Delete, Get, GetStat, ListDirectory, Put, Step, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread
@@ -67,8 +61,10 @@ class RootFile:
         self.above = transport
         """What `path` counts from."""
         self.randomness = randomness
-        self.lock_folder = LockFolder(transport, path, randomness)
-        """The lock of a `folder` repository."""
+        self._publishers: dict[Discipline, Publisher] = {
+            Discipline.FILE: FilePublisher(transport, path, randomness),
+            Discipline.FOLDER: FolderPublisher(transport, path, randomness),
+        }
         self._format: Format | None = None
         self._turn = threading.Lock()
         """Had before the lock is waited for: a thread of this process is told at once that another has let go."""
@@ -79,8 +75,14 @@ class RootFile:
         self._decoded: tuple[bytes, Root] | None = None
         """The content read or written last, and its root: most reads find the same, and to decode it takes 1 ms."""
 
+    @property
+    def publisher(self) -> Publisher:
+        """That of the repository, as far as its format was read; else of one that is made here."""
+        return self._publishers[(self._format or self.new).discipline]
+
     def read(self, *, durable: bool = False) -> Root:
-        """The root as it is now; a tombstone is one with `deleted` set. `durable`: make it so in the same trip.
+        """The root as it is now; a tombstone is one with `deleted` set. `durable`: make it so in the same trip, where
+        the repository is behind a link.
 
         Raises:
             NoSuchRepository: there is none; `recognise` may say what is there instead.
@@ -106,14 +108,6 @@ class RootFile:
             self.folder.sync_directory("")
             self.durable = root
 
-    def format(self) -> Format | None:
-        """What the format file says; None where there is none.
-
-        Raises:
-            CorruptFile, Unsupported: it cannot be read.
-        """
-        return self._read_format()
-
     def begin(self, held: Held, vcs: str, kinds: Sequence[Kind]) -> None:
         """Put a format and an empty tombstone where there is no root, under the lock that is `held`.
 
@@ -124,7 +118,7 @@ class RootFile:
         if self._find() is not None:
             self.folder.sync_directory("")  # Whoever put it there may have died before he did.
             return
-        if self._read_format() is None:
+        if self.format() is None:
             self._put(held, FORMAT, self.new.line())
             self._format = self.new
         empty = empty_root(self.randomness(16), vcs, kinds, now=0)
@@ -144,11 +138,9 @@ class RootFile:
             Unsupported: its format or a feature is not one this release writes.
             Locked: another writer holds the lock and does not let go of it; nothing changed.
         """
-        if self._read_format() is None:
+        if self.format() is None:
             raise NoSuchRepository(self.path)
-        if first and not is_far(self.above):
-            self.above.perform(first)  # Others of this process need not wait for that.
-            first = ()
+        first = self.publisher.bring(first)  # Others of this process need not wait for that.
         with contextlib.ExitStack() as until:
             try:
                 held = until.enter_context(self.locked(first, needed))
@@ -159,6 +151,13 @@ class RootFile:
                 raise NoSuchRepository(self.path)
             check_writable(root)
             yield Swap(self, held, root)
+
+    def half_made(self) -> Publisher:
+        """That of a repository that was begun here and has no root: its lock says what it was to be."""
+        lock = GetStat(LOCK)
+        self.folder.perform([lock])
+        is_folder = lock.result is not None and lock.result.kind is EntryKind.DIRECTORY
+        return self._publishers[Discipline.FOLDER if is_folder else Discipline.FILE]
 
     def sweep(self, *, half_made: bool = False) -> list[str]:
         """Delete temporary files that crashed writers left in the repository's folder; their names. `half_made`: it is
@@ -197,7 +196,8 @@ class RootFile:
 
         with contextlib.ExitStack() as until:
             try:
-                held = until.enter_context(self._lock(queue, first, needed))
+                self.format()
+                held = until.enter_context(self.publisher.hold(queue, first, needed))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
@@ -216,7 +216,8 @@ class RootFile:
         """
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self._lock(lambda: 0.0))
+                self.format()
+                held.enter_context(self.publisher.hold(lambda: 0.0))
                 mine = True
             except Locked:
                 mine = False
@@ -227,48 +228,17 @@ class RootFile:
         """What the format file said when it was read, else what it says where a repository is made here."""
         return (self._format or self.new).line().decode().rstrip("\n")
 
-    def in_folder(self) -> bool:
-        """Whether the lock is a folder: of the repository that is here, else of one that is made here."""
-        return (self._read_format() or self.new).discipline is Discipline.FOLDER
-
-    def check_lock(self) -> bool:
-        """Whether the lock is a folder, as `in_folder`.
-
-        Raises:
-            Unsupported: it is a file, and this store locks none.
-        """
-        if self.in_folder():
-            return True
-        if Capability.LOCK not in self.folder.capabilities:
-            what = "a change by file operations of a repository whose writers lock a file (swap=file)"
-            what += ": push to it through a server (hpss://), or pull it into a new repository"
-            raise Unsupported(what, "swap=folder there")
-        return False
-
     def temporary(self, held: Held, name: str) -> str:
         """A path under which something is written that gets this name then, by the holder of the lock."""
         return f"{held.folder}{name}.{self.randomness(8).hex()}"
 
-    @contextlib.contextmanager
-    def _lock(
-        self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
-    ) -> Iterator[Held]:
-        if self.check_lock():
-            # Who has something to bring first, which can take long, waits for nobody and keeps nobody until it is done.
-            with self.lock_folder.hold(wait if first else wait(), first, needed) as held:
-                yield held
-            return
-        with self.folder.lock(LOCK, wait()):
-            look = Look(self.path, needed)
-            self.above.perform(look.steps)
-            yield look.held()
-
     def _find(self, *, durable: bool = False) -> Root | None:
         root = Get(ROOT)
         if self._format is not None:
-            self.folder.perform([root, SyncDirectory("")] if durable else [root])
+            syncs = self.publisher.sync_with_read() if durable else ()
+            self.folder.perform([root, *syncs])
             found = self._decode(root.result)
-            self.durable = found if durable else self.durable
+            self.durable = found if syncs else self.durable
             return found
         line = Get(FORMAT)
         try:
@@ -296,8 +266,12 @@ class RootFile:
         self.durable = root
         self._decoded = (content, root)
 
-    def _read_format(self) -> Format | None:
-        """The format, read once, obeyed here: None where there is no such file."""
+    def format(self) -> Format | None:
+        """What the format file says, read once, obeyed here; None where there is none.
+
+        Raises:
+            CorruptFile, Unsupported: it cannot be read.
+        """
         if self._format is None:
             line = Get(FORMAT)
             self.folder.perform([line])
@@ -314,11 +288,13 @@ class RootFile:
 
     def _put(self, held: Held, name: str, content: bytes) -> None:
         """Make a whole file appear, durably, in place of what was there: for a holder of the lock."""
-        with contextlib.ExitStack() as undo:
-            temporary = self.temporary(held, name)
-            write_new(self.folder, [Put(temporary, content)], undo)
+        temporary = self.temporary(held, name)
+        written = write_new(self.folder, [Put(temporary, content)])
+        try:
             self.folder.rename(temporary, name)
-            undo.pop_all()
+        except BaseException:
+            written.close()
+            raise
         self.folder.sync_directory("")
 
 
@@ -345,55 +321,14 @@ class Swap:
         if not follows and not (old.deleted and old.incarnation != root.incarnation and root.version == 1):
             new, there = (f"version {each.version} of {each.incarnation.hex()}" for each in (root, old))
             raise RootMoved(f"{new} cannot follow {there}")
-        folder, temporary = self._file.folder, self._file.temporary(self._held, ROOT)
+        temporary = self._file.temporary(self._held, ROOT)
         puts = [Put(path, content) for path, content in files]
         syncs = [SyncDirectory(name) for name in sorted({path.rpartition("/")[0] for path, _ in files})]
         encoded = encode_root(root)
         steps: list[Step] = [*puts, *syncs, Put(temporary, encoded)]
-        if self._file.in_folder():
-            self._replace_at_once(steps, temporary)
-            self.current = root
-            self._file.replaced(encoded, root)
-            return
-        with contextlib.ExitStack() as undo:
-            write_new(folder, steps, undo)
-            # From here on nothing may be deleted, whatever interrupts: the root may name it.
-            written = undo.pop_all()
-        try:
-            folder.rename(temporary, ROOT)
-        except (NoSuchFile, PermissionDenied, NotSupported):
-            written.close()
-            raise
-        except TransportError as wrong:
-            raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
+        self._file.publisher.replace(steps, temporary, self._is_current)
         self.current = root
-        try:
-            folder.sync_directory("")
-        except TransportError as wrong:
-            raise OutcomeUnknown(f"the new root may not survive a loss of power: {wrong}") from wrong
         self._file.replaced(encoded, root)
-
-    def _replace_at_once(self, steps: Sequence[Step], temporary: str) -> None:
-        """Write, rename and sync in one go, for a store behind a link: what it refuses before the rename changed
-        nothing; what it refuses there or later, neither where the old root is there still; of what else fails nobody
-        knows."""
-        folder = self._file.folder
-        try:
-            folder.perform([*steps, Rename(temporary, ROOT), SyncDirectory("")])
-        except TransportFailed as wrong:
-            raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
-        except TransportError as wrong:
-            refused = str(getattr(wrong, "path", ""))
-            before = [f"{self._file.path}/{step.path}".lstrip("/") for step in steps]
-            named = any(refused == path or refused.endswith(f"/{path}") for path in before)
-            if not named and not self._is_current():
-                raise OutcomeUnknown(f"putting the new root in place failed: {wrong}") from wrong
-            for step in steps:
-                if isinstance(step, Put):
-                    _discard(folder, step.path)
-            if isinstance(wrong, NoSuchFile) and f"{HELD}/" in refused:
-                raise LockBroken(refused, "the lock was broken while it was held; nothing was changed") from wrong
-            raise
 
     def _is_current(self) -> bool:
         """Whether the root is surely the one that was read under the lock."""
@@ -425,31 +360,3 @@ class Swap:
         except BaseException:
             leave()
             raise
-
-
-class LockBroken(TransportFailed):
-    """Somebody broke the lock of a `folder` repository while its holder was at it: nothing changed."""
-
-
-def write_new(folder: Transport, steps: Sequence[Step], undo: contextlib.ExitStack) -> None:
-    """Write new files and make their content durable, in one go; `undo` deletes them, as far as that works.
-
-    Raises:
-        FileExists: a name is taken, and stays as it is.
-        TransportError: the store failed.
-    """
-    with contextlib.ExitStack() as failed:
-        for step in steps:
-            if isinstance(step, Put):
-                failed.callback(_discard, folder, step.path)
-        try:
-            folder.perform(steps)
-        except FileExists:
-            failed.pop_all()  # Whichever it was. What was made before it is nobody's, as after a crash.
-            raise
-        undo.push(failed.pop_all())
-
-
-def _discard(folder: Transport, path: str) -> None:
-    with contextlib.suppress(TransportError):
-        folder.delete(path)

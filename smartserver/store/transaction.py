@@ -1,4 +1,4 @@
-"""`RepositoryTransaction`: one request's view of a repository and the changes it asks for; pure.
+"""`RepositoryTransaction`: one request's view of a repository and the changes it asks for. It does no I/O but reads.
 
 It lays three things over a state that never changes: a repository about to be made, the announced graph, and the refs
 changed so far. The repository writes down what differs, in one swap.
@@ -41,7 +41,7 @@ MISSING_NAMED = 1024
 
 
 class RepositoryTransaction:
-    """A `store.model.Transaction` over a snapshot; None where there is no repository (a tombstone counts as none)."""
+    """Over a snapshot; None where there is no repository (a tombstone counts as none)."""
 
     def __init__(
         self,
@@ -77,49 +77,68 @@ class RepositoryTransaction:
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
         """By ref, what was set here that belongs to it: map and key."""
         self._lines: dict[RevisionId, LeftHand] = {}
-        self._path = path
+        self.path = path
+        """The path the client named."""
         self._format = line
         self._own_meta = own_meta
-        self._announced = announced
+        self.announced = announced
+        """The revisions this request brings, parents first."""
+        self._charge = self.allowance.charge
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
         self._graph, self._missing = self._stored.with_announced(announced, self._charge)
 
-    def _charge(self, steps: int) -> None:
-        self.allowance.charge(steps)
-
     def announcing(self, announced: Sequence[Announced]) -> RepositoryTransaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
-        return RepositoryTransaction(self._path, self.snapshot, announced, self._format, self.allowance)
+        return RepositoryTransaction(self.path, self.snapshot, announced, self._format, self.allowance)
 
     @property
-    def path(self) -> str:
-        return self._path
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        entries = any(self.entries.values())
+        return bool(self.created or self.changes or entries or self.setting_changes or self.deleted or self.remembered)
 
     @property
     def exists(self) -> bool:
+        """Whether there is a repository (a `create` before counts)."""
         return self.snapshot is not None or self.created is not None
 
     @property
     def vcs(self) -> str:
+        """The name of its version-control system.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         return self.created[0] if self.created is not None else self._present().root.vcs
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of record it holds.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         return self.created[1] if self.created is not None else self._present().root.kinds
 
     @property
     def settings(self) -> Mapping[str, bytes]:
+        """Small settings, such as the name of the main branch.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         if self.created is not None:
             return self.created[2]
         joined: dict[str, bytes | None] = {**self._present().root.settings, **self.setting_changes}
         return {name: value for name, value in joined.items() if value is not None}
 
-    @property
-    def announced(self) -> Sequence[Announced]:
-        return self._announced
-
     def refs(self) -> Mapping[bytes, RefValue]:
+        """All refs with the changes so far.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         if self.created is not None:
             stored: Mapping[bytes, RefValue] = {}
         else:
@@ -130,11 +149,17 @@ class RepositoryTransaction:
         return {name: value for name, value in sorted(joined.items()) if value is not None}
 
     def ref(self, name: bytes) -> RefValue | None:
+        """One ref, or None.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         if name in self.changes:
             return self.changes[name]
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
+        """A ref that cannot be there with `name`: a client that keeps refs in files has no place for `a` and `a/b`."""
         if not system_of(self.vcs).refs_are_files:
             return None
         for above in _folders_of(name):
@@ -145,15 +170,28 @@ class RepositoryTransaction:
         return name + b"/..." if self._folders[name] else None
 
     def has_revision(self, revision: RevisionId) -> bool:
+        """Whether it is stored or announced."""
         return self._graph.ordinal(revision) is not None
 
     def is_stored(self, revision: RevisionId) -> bool:
+        """Whether it is stored."""
         return self._stored.ordinal(revision) is not None
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
+        """Whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
+        """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an
+        annotated tag), from its target.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
         if self.is_ancestor(old, new):
             return True
         if system_of(self.vcs).tip_meta(name) is not None:
@@ -165,12 +203,19 @@ class RepositoryTransaction:
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
     def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
+        """Make the repository with this request; False where one of the same `vcs` exists.
+
+        Raises:
+            Unsupported: a kind's check is not one this release knows.
+            WrongVcs: one of another `vcs` exists.
+            InvalidName: a setting names a ref that cannot be one.
+        """
         there = self.vcs if self.exists else vcs
         if there != vcs:
-            raise WrongVcs(self._path, there, vcs)
+            raise WrongVcs(self.path, there, vcs)
         its = self.kinds if self.exists else system_of(vcs).kinds
         if its != tuple(kinds):
-            raise WrongVcs(self._path, _described(vcs, its), _described(vcs, kinds))
+            raise WrongVcs(self.path, _described(vcs, its), _described(vcs, kinds))
         if self.exists:
             return False
         for name, value in settings.items():
@@ -179,6 +224,14 @@ class RepositoryTransaction:
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
+        """Change, make or (None) remove a ref; the rule was checked by the caller.
+
+        Raises:
+            NoSuchRepository: there is none.
+            InvalidName: not 1 to 1,024 bytes, NUL in it, or not a name the repository's VCS allows.
+            MissingRevision: a tip is neither stored nor announced.
+            WrongTip: a tip is of a type that this ref cannot point at.
+        """
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -215,15 +268,26 @@ class RepositoryTransaction:
         return found
 
     def maps(self) -> list[str]:
+        """The names of all maps."""
         stored = [] if self.created is not None else self._present().view.maps
         return [*stored, *self.declared]
 
     def map_kind(self, name: str) -> str | None:
+        """`ids` or `opaque`, as a map was declared when it got its first entry; None where it never had one.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().view.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
+        """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
@@ -231,10 +295,22 @@ class RepositoryTransaction:
         return {key: value for key, value in sorted(joined.items()) if value is not None}
 
     def entry(self, name: str, key: bytes) -> bytes | None:
+        """One entry of a map with the changes so far, or None.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         changed = self.entries.get(name, {})
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
+        """Change, make or (None) remove an entry of a map; the caller decided that it may be.
+
+        Raises:
+            NoSuchRepository: there is none.
+            WrongMapKind: the map was declared otherwise.
+            InvalidName: the map's name or the key cannot be one.
+        """
         declared = self.map_kind(name)
         if declared is None:
             check_name(name.encode())
@@ -252,6 +328,11 @@ class RepositoryTransaction:
             changes[key] = value
 
     def remove_entries(self, of: bytes) -> None:
+        """Remove what belongs to a ref from every map.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         found = self._belonging.pop(of, set())
         if self.created is None:
             view = self._present().view
@@ -261,16 +342,24 @@ class RepositoryTransaction:
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def remember(self) -> None:
+        """Have the log say that this request was answered, even if nothing changes: a repeat of it, carried out after
+        somebody else's change, would undo that."""
         self.remembered = True
 
     def check_parents(self) -> None:
+        """Check that each announced revision's parents are stored, announced before it, or marked absent.
+
+        Raises:
+            MissingParents: some are not.
+        """
         if self._missing:
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def known_heads(self) -> list[RevisionId]:
+        """Heads of the announced revisions that are stored already."""
         # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
         inner, held = bytearray(self._stored.count), array("I")
-        for revision, parents in self._announced:
+        for revision, parents in self.announced:
             self._charge(1 + len(parents))
             ordinal = self._stored.ordinal(revision)
             if ordinal is not None:
@@ -280,9 +369,14 @@ class RepositoryTransaction:
         return [self._stored.revision(ordinal) for ordinal in held if not inner[ordinal]]
 
     def new_revisions(self) -> int:
+        """How many of the announced revisions are not stored."""
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `candidates` that `tips` reach, and labels (annotated tags) on what they reach.
+
+        Ids that are not stored are ignored.
+        """
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
@@ -316,8 +410,17 @@ class RepositoryTransaction:
         haves: Sequence[RevisionId],
         absent: Sequence[RevisionId] = (),
     ) -> PullPlan:
+        """The segments reachable from `wants` and not from `haves`.
+
+        `absent`: ids the puller lacks although it has their children; they and what only they reach do not count as
+        had.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: a want is not stored.
+        """
         if self.created is not None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         snapshot = self._present()
         graph = snapshot.graph
         found = [graph.ordinal(have) for have in haves]
@@ -328,6 +431,11 @@ class RepositoryTransaction:
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def stats(self) -> RepositoryStats:
+        """What the stored repository consists of.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         snapshot = self._present()
         root, view = snapshot.root, snapshot.view
         return RepositoryStats(
@@ -345,6 +453,12 @@ class RepositoryTransaction:
         )
 
     def set_setting(self, name: str, value: bytes | None) -> None:
+        """Change, make or (None) remove a setting.
+
+        Raises:
+            NoSuchRepository: there is none.
+            InvalidName: it names a ref that cannot be one.
+        """
         if value is not None:
             _check_setting(self.vcs, name, value)
         if self.created is not None:
@@ -357,17 +471,40 @@ class RepositoryTransaction:
             self.setting_changes[name] = value
 
     def delete(self) -> None:
+        """Put a tombstone in the repository's place; nothing else is asked for in the request.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
         self._present()
         self.deleted = True
 
     def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
+        """The revision so many first parents before another; None where the line is shorter, or goes on with a ghost.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: the revision is not stored.
+        """
         found = self._line(revision).at(steps)
         return None if found is None else self._present().revision(found)
 
     def left_hand_length(self, revision: RevisionId) -> int:
+        """How many revisions there are from one to the last of its first parents that is stored, both counted.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: it is not stored.
+        """
         return self._line(revision).length()
 
     def left_hand_steps(self, revision: RevisionId, wanted: Collection[RevisionId]) -> dict[RevisionId, int]:
+        """How many first parents lie between a revision and each of `wanted` that is in its line.
+
+        Raises:
+            NoSuchRepository: there is none.
+            MissingRevision: the revision is not stored.
+        """
         graph = self._present().graph
         left = {ordinal: each for each in wanted if (ordinal := graph.ordinal(each)) is not None}
         found: dict[RevisionId, int] = {}
@@ -391,6 +528,15 @@ class RepositoryTransaction:
         ends: int = 0,
         trees: Trees | None = None,
     ) -> ContentPlan:
+        """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
+
+        `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
+        `bare`: ids and parents alone; with `merges` of those with one parent or none; not of the first and last `ends`.
+
+        Raises:
+            MissingRevision: a want, or the revision of a tree, is not stored.
+            NoSuchRepository, Unsupported: as `check_content`.
+        """
         self.check_content()
         snapshot = self._present()
         graph = snapshot.graph
@@ -408,8 +554,14 @@ class RepositoryTransaction:
         return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, ends, trees or Trees())
 
     def check_content(self) -> None:
+        """Check that less than whole revisions can be read of it.
+
+        Raises:
+            NoSuchRepository: there is none, or this request makes it.
+            Unsupported: this release knows no trees of its VCS.
+        """
         if self.created is not None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         self._content()
 
     def _content(self) -> Content:
@@ -441,7 +593,7 @@ class RepositoryTransaction:
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         return self.snapshot
 
     def _line(self, revision: RevisionId) -> LeftHand:

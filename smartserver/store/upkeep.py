@@ -15,17 +15,16 @@ from collections.abc import Callable, Sequence
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery, strays
 from smartserver.store import repack as packs
-from smartserver.store.creation import remains
 from smartserver.store.document import Root, milliseconds
-from smartserver.store.far import is_far
 from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, LOST, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import CLOCK_MARGIN
-from smartserver.store.quarantine import Quarantine, is_at_work, sweep
+from smartserver.store.quarantine import Quarantine
+from smartserver.store.remains import remains
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
-from transports.base import EntryKind, Transport
+from transports.base import Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import Delete, GetStat, ListDirectory, MakeDirectory
 
@@ -56,15 +55,17 @@ def repack(
         CorruptFile, TransportError: nothing changed.
     """
     span = packs.plan(snapshot.root.packs, whole=whole)
-    if span is None or (not whole and _is_left_to_another(file, len(snapshot.packs))):
+    if span is None:
         return None
+    if not whole and len(snapshot.packs) < packs.BEHIND and file.publisher.is_at_work(REPACK):
+        return None  # It is left to another process, as long as there are not too many.
     chosen = snapshot.packs[span]
     old = tuple(pack.entry for pack in chosen)
     place = quarantine()
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
         earlier = Snapshot(snapshot.view, snapshot.packs[: span.start], snapshot.graph, snapshot.texts)
-        with contextlib.closing(place.create(sum(each.length for each in old))) as made:
+        with contextlib.closing(place.create()) as made:
             entry = packs.run(
                 made,
                 chosen,
@@ -92,13 +93,6 @@ def repack(
     return new
 
 
-def _is_left_to_another(file: RootFile, count: int) -> bool:
-    """Whether another process joins packs of this repository, and there are not too many yet."""
-    if count >= packs.BEHIND or is_far(file.folder) or file.in_folder():
-        return False
-    return is_at_work(file.folder, REPACK)
-
-
 def collect(
     file: RootFile, quarantine: Callable[[], Quarantine], clock: Callable[[], float], randomness: Callable[[int], bytes]
 ) -> int:
@@ -109,6 +103,11 @@ def collect(
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
     """
     folder = file.folder
+    now = functools.cache(lambda: quarantine().time())
+
+    def old(modified: float) -> bool:
+        return now() - modified >= UNNAMED_KEPT
+
     # Before the root is read: what a root names later was not there, or is young.
     names = _list(folder, PACKS, TABLES, LOG, INCOMING, LOCK, "")
     listed = [f"{place}/{name}" for place in (PACKS, TABLES, LOG) for name in names[place]]
@@ -122,21 +121,13 @@ def collect(
         left = remains(folder)
         if left is not None:
             raise CorruptFile(left.lost, 0, f"it is gone, and there is {left.found}") from None
-        in_folder = _in_folder(folder)
-        now = quarantine().time() if in_folder else 0.0
-        count = sweep(folder, names[INCOMING], lambda modified: now - modified >= UNNAMED_KEPT, by_age=in_folder)
+        count = file.half_made().sweep(names[INCOMING], (), old)
         return count + len(file.sweep(half_made=True) if half_written else ())
     with contextlib.suppress(FileExists):
         folder.perform(
             [MakeDirectory(name) for name in FOLDERS if name not in names[""]]
         )  # A copy may lack empty ones.
-    now = quarantine().time()
-
-    def old(modified: float) -> bool:
-        return now - modified >= UNNAMED_KEPT
-
-    count = sweep(folder, names[INCOMING], old, by_age=file.in_folder())
-    count += file.lock_folder.sweep(names[LOCK], old) if file.in_folder() else 0
+    count = file.publisher.sweep(names[INCOMING], names[LOCK], old)
     count += len(file.sweep() if half_written else ())  # Only then is the lock needed.
     view = RootView(root, folder)
     dropped = view.dropped()
@@ -237,11 +228,3 @@ def _delete(folder: Transport, paths: Sequence[str]) -> int:
                 raise
             left = there
     return count
-
-
-def _in_folder(folder: Transport) -> bool:
-    """Whether the repository that was being made here was to have a lock folder."""
-    try:
-        return folder.stat(LOCK).kind is EntryKind.DIRECTORY
-    except NoSuchFile:
-        return False

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, Transaction, VerifyReport
+from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
 from transports.errors import CodedError
 
-if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files.
+if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files, none with a store.
+    from smartserver.store.transaction import RepositoryTransaction
     from transports.base import ReadFile, Transport
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
@@ -83,7 +84,7 @@ class Context(Protocol):
     """What a verb gets. It decides on the transaction and asks the context for everything else."""
 
     @property
-    def transaction(self) -> Transaction:
+    def transaction(self) -> RepositoryTransaction:
         """The request's view of its repository."""
 
     @property

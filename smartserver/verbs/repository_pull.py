@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -17,9 +17,12 @@ from smartserver.errors import (
     Unsupported,
 )
 from smartserver.records.model import RefValue, RevisionId
-from smartserver.store.model import Transaction, Trees, What
+from smartserver.store.model import Trees, What
 from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
 from smartserver.verbs.fields import MAX_IDS, MAX_NAME, Id, RefName
+
+if TYPE_CHECKING:
+    from smartserver.store.transaction import RepositoryTransaction
 
 MAX_HAVES = 256
 """DESIGN 7; more cost more bytes than the revisions they save."""
@@ -143,7 +146,9 @@ class PullResult(Result, frozen=True, array_like=True):
     numbers: list[Annotated[int, msgspec.Meta(ge=0)]] = []
 
 
-def _wanted(transaction: Transaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None) -> list[RevisionId]:
+def _wanted(
+    transaction: RepositoryTransaction, refs: Mapping[bytes, RefValue], patterns: list[bytes] | None
+) -> list[RevisionId]:
     """The tips that patterns name; one that names nothing is left to the client, which sees all refs."""
     if patterns is None:
         return [tip.id for value in refs.values() for tip in value]
@@ -217,7 +222,7 @@ def _content(context: Context, request: PullRequest, wants: Sequence[RevisionId]
     return PullResult(trees=list(trees.of), numbers=numbers)
 
 
-def _tagged(transaction: Transaction, refs: Sequence[bytes] | None) -> list[RevisionId]:
+def _tagged(transaction: RepositoryTransaction, refs: Sequence[bytes] | None) -> list[RevisionId]:
     """What the tags of the first ref name, in the order of their names."""
     if not refs:
         return []
@@ -227,7 +232,7 @@ def _tagged(transaction: Transaction, refs: Sequence[bytes] | None) -> list[Revi
 
 
 def _heads(
-    transaction: Transaction,
+    transaction: RepositoryTransaction,
     refs: Sequence[bytes] | None,
     chosen: ChosenField,
     wants: Sequence[RevisionId],
@@ -247,7 +252,7 @@ def _heads(
 class _Numbered:
     """What numbers name: places in the left-hand history of the first want, whose own is looked up once."""
 
-    def __init__(self, transaction: Transaction, wants: Sequence[RevisionId]) -> None:
+    def __init__(self, transaction: RepositoryTransaction, wants: Sequence[RevisionId]) -> None:
         self._transaction = transaction
         self._wants = wants
 

@@ -48,6 +48,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "smartserver.store.model": ("smartserver.records.model", "smartserver.errors"),
     "smartserver.verbs": (
         "smartserver.store.model",
+        "smartserver.store.transaction",
         "smartserver.records.model",
         "transports.base",
         "transports.errors",

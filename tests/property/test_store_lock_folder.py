@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smartserver.errors import OutcomeUnknown
+from smartserver.store.publish.folder import LockBroken
 from smartserver.store.repository import PackRepository
-from smartserver.store.swap import LockBroken
 from transports.base import Transport
 from transports.errors import Locked, NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport

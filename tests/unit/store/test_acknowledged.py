@@ -1,4 +1,4 @@
-"""Nothing acknowledged is lost: `smartserver.store.repository` against crashes, restored roots, stops and clocks."""
+"""store.commit: nothing acknowledged is lost, against crashes, restored roots, stops and clocks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from faulty_transport import FaultyTransport
 
 from smartserver.errors import MissingParents
 from smartserver.records.model import Tip
+from smartserver.store.commit import Committed
 from smartserver.store.format import LOST, PACKS, ROOT, Discipline
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.repository import PackRepository
 from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.store.upkeep import UNNAMED_KEPT

@@ -14,9 +14,11 @@ from root_cases import create, make, many, new_root, tip
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
-from smartserver.store.creation import LOOKED_AT, Creation, instead
+from smartserver.store.creation import Creation
 from smartserver.store.format import Discipline
+from smartserver.store.remains import instead
 from smartserver.store.repository import PackRepository
+from smartserver.store.surroundings import LOOKED_AT
 from smartserver.store.swap import RootFile
 from transports.base import Stat, Transport
 from transports.decorators.passing import PassingTransport

@@ -1,4 +1,4 @@
-"""store.creation: of two creations at once, one inside the other, at most one makes a repository, in any order."""
+"""store.creation, store.surroundings: of two creations at once, one in the other, at most one makes a repository."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from builders import MAIN, History, Lockless, Repeatable, Stepwise, check_whole,
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.format import MADE_BESIDE, Discipline
 from smartserver.store.repository import PackRepository
+from smartserver.store.surroundings import holds_repository
 from transports.base import Transport
 from transports.errors import Locked, TransportError
 from transports.local import LocalTransport
@@ -154,3 +155,13 @@ def test_of_many_at_once_none_is_in_another(tmp_path: Path, discipline: Discipli
         found = [path for path in set(paths) if live(LocalTransport(str(tmp_path)), f"{number}/{path}")]
         assert found
         assert not [(one, other) for one in found for other in found if other.startswith(f"{one}/")]
+
+
+def test_a_deleted_repository_is_none() -> None:
+    storage, history = MemoryTransport(), History()
+    repository, line = PackRepository(storage, "a"), history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    assert holds_repository(storage, "a")
+    repository.delete(b"r" * 16, 0, "joe")
+    assert not holds_repository(storage, "a")
+    assert not holds_repository(storage, "b")

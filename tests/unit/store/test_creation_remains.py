@@ -1,4 +1,4 @@
-"""store.creation: no repository is made over what is left of one, and nothing of that is deleted."""
+"""store.creation, store.remains: no repository is made over what is left of one, and nothing of that is deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builders import MAIN, Clock, History, Repeatable, create, push, request_id,
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, InvalidPath, OutcomeUnknown
-from smartserver.store.creation import instead
+from smartserver.store.remains import instead
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
 from transports.base import Transport, WriteFile

@@ -10,13 +10,14 @@ from smartserver.records.segment import decode_segment
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.numbered import Numbering
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.publish.file import LockedQuarantine
+from smartserver.store.publish.folder import DatedQuarantine
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
 
 def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> None:
-    place = Quarantine(folder, "", b"request", Repeatable())
+    place = LockedQuarantine(folder, "", b"request", Repeatable())
     draft = written(folder, place)
     start = draft.length - 10
     assert len(draft.read(start, 10)) == 10
@@ -28,8 +29,8 @@ def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> No
     assert folder.stat(place.pack_path).size == entry.length
     assert folder.get(place.pack_path)[-16:] == entry.hash
     assert folder.get(place.index_path)[-16:] == entry.index_hash
-    place.publish("")
-    place.publish("")
+    folder.perform(place.publication(""))
+    folder.perform(place.publication(""))
     place.leave()
     assert folder.list_directory(PACKS) == [f"{entry.name.hex()}.idx", f"{entry.name.hex()}.pack"]
     assert folder.list_directory(INCOMING) == []
@@ -38,7 +39,7 @@ def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> No
 def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
     """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
     history = History()
-    place = Quarantine(folder, "", b"request", Repeatable())
+    place = LockedQuarantine(folder, "", b"request", Repeatable())
     numbering = Numbering()
     draft = DraftPack(place, KINDS, numbering)
     begun = folder.stat(place.pack_path).size
@@ -66,9 +67,9 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
 ) -> None:
     """The same pack and index as with a folder of its own, which a large one has."""
     monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10 if large else 10_000)
-    near = Quarantine(folder, "", b"request", Repeatable())
+    near = LockedQuarantine(folder, "", b"request", Repeatable())
     written(folder, near).seal()
-    far = Quarantine(Lockless(folder), "", b"request", Repeatable(2), by_age=True)
+    far = DatedQuarantine(Lockless(folder), "", b"request", Repeatable(2))
     draft = written(Lockless(folder), far)
     assert (far.path != "") is large
     assert draft.read(draft.length - 10, 10) == folder.get(near.pack_path)[-26:-16]
@@ -82,8 +83,8 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
         assert index.hash == entry.index_hash
     pack.close()
     assert folder.list_directory(PACKS) == []
-    far.publish("")
-    far.publish("")
+    folder.perform(far.publication(""))
+    folder.perform(far.publication(""))
     assert folder.get(far.pack_path) == folder.get(near.pack_path)
     assert folder.get(far.index_path) == folder.get(near.index_path)
     assert entry.hash == folder.get(near.pack_path)[-16:]

@@ -17,7 +17,7 @@ from smartserver.store import far, root
 from smartserver.store.far import FarPack, get_all, is_far, read_across
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
-from smartserver.store.quarantine import Quarantine, sweep
+from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
 from smartserver.store.repository import PackRepository
 from smartserver.store.root import DROPPED_KEPT
 from smartserver.store.snapshot import Snapshot
@@ -100,16 +100,17 @@ def test_what_an_interrupted_push_left_is_deleted_together(stored: Stored) -> No
         seen.append(modified)
         return True
 
-    assert sweep(stored.trips.child("project"), ["one", "other"], old, by_age=True) == 2
+    assert FolderPublisher(stored.trips, "project", Repeatable()).sweep(["one", "other"], (), old) == 2
     assert len(seen) == 6
     assert len(stored.trips.log) == 3 + 2  # How old, what is in them, how old; each folder.
     assert stored.storage.list_directory("project/incoming") == []
 
 
 def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
-    quarantine = Quarantine(stored.trips, "project", b"request", Repeatable(7), by_age=True)
-    quarantine.hold(b"pack", [b"index"])
-    quarantine.publish("project")
+    quarantine = DatedQuarantine(stored.trips, "project", b"request", Repeatable(7))
+    quarantine.create().write(b"pack")
+    quarantine.put_index([b"index"])
+    stored.trips.perform(quarantine.publication("project"))
     del stored.trips.log[:]
     before = set(stored.storage.list_directory("project/packs"))
     quarantine.discard()

@@ -18,8 +18,9 @@ from smartserver.errors import AccessDenied, OutcomeUnknown, Unsupported
 from smartserver.store import lock_folder
 from smartserver.store.document import REFS
 from smartserver.store.lock_folder import HELD, WHO, Holder, LockFolder, decode
+from smartserver.store.publish.folder import LockBroken
 from smartserver.store.root import RootView, next_root
-from smartserver.store.swap import LockBroken, RootFile, Swap
+from smartserver.store.swap import RootFile, Swap
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import (
@@ -431,7 +432,7 @@ def test_a_request_that_is_refused_as_the_lock_is_let_go_of_leaves_no_lock(lockl
     assert file.read().version == 2
     with pytest.raises(AccessDenied), file.swapping():
         pass
-    assert file.lock_folder.holder() is None
+    assert file.publisher.holder() is None
     assert push(RootFile(lockless, "a"), {MAIN: tip(3)}, 2).version == 3
 
 
@@ -463,14 +464,15 @@ def test_one_whose_lock_was_broken_changes_nothing(monkeypatch: pytest.MonkeyPat
         inner = MemoryTransport()
         make(Lockless(inner), {MAIN: tip(1)}, "a")
         other = RootFile(inner, "a", randomness=os.urandom)
+        other.read()
         third = contextlib.ExitStack()
         swaps: list[Swap] = []
 
         def act(other: RootFile = other, third: contextlib.ExitStack = third, swaps: list[Swap] = swaps) -> None:
             nonlocal broken
-            holder = other.lock_folder.holder()
+            holder = other.publisher.holder()
             if holder is not None:
-                other.lock_folder.break_lock(holder)
+                other.publisher.break_lock(holder)
                 broken += 1
             push(other, {b"refs/heads/other": tip(7)}, 7)
             swaps.append(third.enter_context(other.swapping()))

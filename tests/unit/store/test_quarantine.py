@@ -1,3 +1,5 @@
+"""store.quarantine, and of store.publish.base, store.publish.file and store.publish.folder what fills and sweeps it."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,7 +8,8 @@ from drafts import written
 from faulty_transport import FaultyTransport
 
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.quarantine import LOCK, Quarantine, sweep
+from smartserver.store.publish.file import LOCK, FilePublisher, LockedQuarantine
+from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 
@@ -21,11 +24,11 @@ def always(_modified: float) -> bool:
 
 def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
     folder.sync_directory("")
-    place = Quarantine(folder, "", b"request", Repeatable())
+    place = LockedQuarantine(folder, "", b"request", Repeatable())
     draft = written(folder, place)
     entry = draft.seal()
     draft.write_down(b"an intent")
-    place.publish("")
+    place.above.perform(place.publication(""))
     found = folder.crash()
     assert found.get(f"{PACKS}/{entry.name.hex()}.pack")[entry.length :] == b"an intent"
     assert len(found.get(f"{PACKS}/{entry.name.hex()}.idx")) == entry.index_length
@@ -33,11 +36,11 @@ def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
 
 @pytest.mark.parametrize("published", [False, True])
 def test_discarding_leaves_nothing(folder: MemoryTransport, published: bool) -> None:
-    place = Quarantine(folder, "", b"request", Repeatable())
+    place = LockedQuarantine(folder, "", b"request", Repeatable())
     draft = written(folder, place)
     if published:
         draft.seal()
-        place.publish("")
+        place.above.perform(place.publication(""))
     draft.close()
     place.discard()
     place.discard()
@@ -46,49 +49,51 @@ def test_discarding_leaves_nothing(folder: MemoryTransport, published: bool) -> 
 
 def test_discarding_half_a_publication(folder: MemoryTransport) -> None:
     faulty = FaultyTransport(folder, mode="fail")
-    place = Quarantine(faulty, "", b"request", Repeatable())
+    place = LockedQuarantine(faulty, "", b"request", Repeatable())
     written(faulty, place).seal()
     place.above = FaultyTransport(folder, fail_at=2, mode="fail")
     with pytest.raises(TransportFailed):
-        place.publish("")
+        place.above.perform(place.publication(""))
     place.discard()
     assert folder.list_directory(PACKS) == folder.list_directory(INCOMING) == []
 
 
 def test_without_a_repository(folder: MemoryTransport) -> None:
     with pytest.raises(NoSuchFile):
-        Quarantine(folder, "elsewhere", b"request", Repeatable())
+        LockedQuarantine(folder, "elsewhere", b"request", Repeatable()).enter()
 
 
 def test_equal_requests_have_quarantines_of_their_own(folder: MemoryTransport) -> None:
     randomness = Repeatable()
-    first, second = (Quarantine(folder, "", b"request", randomness) for _ in range(2))
+    first, second = (LockedQuarantine(folder, "", b"request", randomness) for _ in range(2))
+    first.enter()
+    second.enter()
     assert first.path != second.path
     assert first.path.startswith(f"{INCOMING}/{b'request'.hex()}-")
 
 
 def test_a_sweep_leaves_the_living_alone(folder: MemoryTransport) -> None:
     randomness = Repeatable()
-    live, dead = (Quarantine(folder, "", b"request", randomness) for _ in range(2))
+    live, dead = (LockedQuarantine(folder, "", b"request", randomness) for _ in range(2))
     written(folder, live)
     written(folder, dead).close()
-    dead._locked.close()  # What the system does for a process that ends.
-    assert sweep(folder, folder.list_directory(INCOMING), always) == 1
+    dead._claimed.close()  # What the system does for a process that ends.
+    assert FilePublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), always) == 1
     assert folder.list_directory(INCOMING) == [live.path.partition("/")[2]]
     assert folder.exists(live.pack_path)
     live.discard()
-    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
+    assert FilePublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), always) == 0
 
 
 def test_a_sweep_takes_a_folder_that_was_never_locked(folder: MemoryTransport) -> None:
     folder.make_directory(f"{INCOMING}/half-made")
-    assert sweep(folder, folder.list_directory(INCOMING), never) == 1
+    assert FilePublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), never) == 1
     assert folder.list_directory(INCOMING) == []
 
 
 def test_a_sweep_survives_what_it_does_not_know(folder: MemoryTransport) -> None:
     folder.put(f"{INCOMING}/a-file", [b"x"])
-    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
+    assert FilePublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), always) == 0
 
 
 class SweepingTransport(FaultyTransport):
@@ -100,7 +105,7 @@ class SweepingTransport(FaultyTransport):
         super().make_directory(path)
         if self.sweeps:
             self.sweeps -= 1
-            sweep(self.inner, self.inner.list_directory(INCOMING), never)
+            FilePublisher(self.inner, "", Repeatable()).sweep(self.inner.list_directory(INCOMING), (), never)
 
 
 @pytest.mark.parametrize(("sweeps", "wins"), [(1, True), (7, True), (8, False)])
@@ -109,25 +114,26 @@ def test_a_sweep_between_making_and_locking(folder: MemoryTransport, sweeps: int
     racing.sweeps = sweeps
     if not wins:
         with pytest.raises(TransportFailed, match="swept away"):
-            Quarantine(racing, "", b"request", Repeatable())
+            LockedQuarantine(racing, "", b"request", Repeatable()).enter()
         return
-    place = Quarantine(racing, "", b"request", Repeatable())
+    place = LockedQuarantine(racing, "", b"request", Repeatable())
+    place.enter()
     assert folder.list_directory(place.path) == [LOCK]
-    assert sweep(folder, folder.list_directory(INCOMING), always) == 0
+    assert FilePublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), always) == 0
     place.leave()
     assert folder.list_directory(INCOMING) == []
 
 
 def test_in_a_folder_repository_age_tells(folder: MemoryTransport) -> None:
     """Its writer may be on a store that locks no file, and who sweeps on one that does."""
-    place = Quarantine(folder, "", b"request", Repeatable(), by_age=True)
+    place = DatedQuarantine(folder, "", b"request", Repeatable())
     written(folder, place).close()
     assert folder.list_directory(place.path) == [f"{place.name.hex()}.pack"]
-    assert sweep(folder, folder.list_directory(INCOMING), never, by_age=True) == 0
+    assert FolderPublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), never) == 0
     assert folder.exists(place.path)
-    assert sweep(folder, folder.list_directory(INCOMING), always, by_age=True) == 1
+    assert FolderPublisher(folder, "", Repeatable()).sweep(folder.list_directory(INCOMING), (), always) == 1
     assert not folder.exists(place.path)
-    Quarantine(folder, "", b"request", Repeatable(), by_age=True).leave()
+    DatedQuarantine(folder, "", b"request", Repeatable()).leave()
     assert folder.list_directory(INCOMING) == []
 
 
@@ -143,5 +149,5 @@ def test_a_sweep_by_age_leaves_what_it_may_not_look_at(folder: MemoryTransport, 
             if (named, path) == (call, f"{INCOMING}/closed{place}"):
                 raise PermissionDenied(path)
 
-    assert sweep(Closed(folder), folder.list_directory(INCOMING), always, by_age=True) == 2
+    assert FolderPublisher(Closed(folder), "", Repeatable()).sweep(folder.list_directory(INCOMING), (), always) == 2
     assert folder.list_directory(INCOMING) == ["closed"]

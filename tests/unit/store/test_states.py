@@ -86,7 +86,7 @@ def test_a_slower_thread_does_not_bring_back_an_older_one(repository: PackReposi
     after = states.read()
     assert before.snapshot is not None
     assert after.snapshot is states.latest
-    assert states.open(before.root).is_of(before.root)
+    assert states.open(before.root).root == before.root
     assert states.latest is after.snapshot
 
 

@@ -80,8 +80,10 @@ def test_threads_of_a_process_wait_for_each_other_no_longer(
 
 def test_who_cannot_lock_is_told_what_he_can_do(storage: Transport) -> None:
     make(storage, {MAIN: tip(1)}, "project")
-    with pytest.raises(Unsupported, match=r"push to it through a server \(hpss://\), or pull it into a new repository"):
-        RootFile(Lockless(storage), "project").check_lock()
+    file = RootFile(Lockless(storage), "project")
+    way_out = r"push to it through a server \(hpss://\), or pull it into a new repository"
+    with pytest.raises(Unsupported, match=way_out), file.swapping():
+        raise AssertionError("held what it cannot lock")
 
 
 # -- a store behind a link, to which much is brought with the lock

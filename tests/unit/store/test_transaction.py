@@ -18,7 +18,7 @@ from smartserver.errors import (
 from smartserver.records.model import Announced, Kind, Parent, Tip
 from smartserver.records.system import system_of
 from smartserver.store.document import encode_value
-from smartserver.store.model import Seen, Transaction
+from smartserver.store.model import Seen
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction, merge
 from transports.memory import MemoryTransport
@@ -37,7 +37,7 @@ def begin(repository: PackRepository, *announced: Announced) -> RepositoryTransa
 
 
 def test_it_is_a_transaction(repository: PackRepository) -> None:
-    transaction: Transaction = begin(repository)
+    transaction = begin(repository)
     assert transaction.path == "project"
 
 

@@ -12,7 +12,7 @@ from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
 from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, LOG, LOST, PACKS, TABLES
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.publish.file import LockedQuarantine
 from smartserver.store.repack import AHEAD, BEHIND, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import RepositoryTransaction
@@ -203,7 +203,8 @@ def test_a_repack_is_left_to_another_that_is_at_it_and_in_time(
     repository: PackRepository, history: History, storage: MemoryTransport, more: int
 ) -> None:
     push_each(repository, history, MOST_PACKS + more)
-    place = Quarantine(storage, "", upkeep.REPACK, Repeatable(2))
+    place = LockedQuarantine(storage, "", upkeep.REPACK, Repeatable(2))
+    place.enter()
     assert PackRepository(storage, randomness=Repeatable(1)).repack_if_needed() is (more > 1)
     place.leave()
     assert repository.repack_if_needed() is (more == 1)
@@ -213,8 +214,9 @@ def test_a_repack_is_not_left_to_one_that_died(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
     push_each(repository, history, MOST_PACKS + 1)
-    place = Quarantine(storage, "", upkeep.REPACK, Repeatable(2))
-    place._locked.close()
+    place = LockedQuarantine(storage, "", upkeep.REPACK, Repeatable(2))
+    place.enter()
+    place._claimed.close()
     assert repository.repack_if_needed()
 
 
@@ -307,7 +309,7 @@ def test_leftovers_of_dead_writers_go_at_once(
     live = upload(repository, history.body(line[1:2]), 1)
     dead = upload(repository, history.body(line[1:]), 2)
     assert dead._intake.quarantine is not None
-    dead._intake.quarantine._locked.close()  # What the system does for a process that ends.
+    dead._intake.quarantine._claimed.close()  # What the system does for a process that ends.
     assert len(storage.list_directory(INCOMING)) == 2
     assert repository.collect_garbage_files() == 1
     assert len(storage.list_directory(INCOMING)) == 1

@@ -1,0 +1,1 @@
+"""The two ways in which what was written becomes the repository's."""
