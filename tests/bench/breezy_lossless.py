@@ -23,9 +23,9 @@ from smartserver.client.medium import Medium
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.plugins.breezy.commit import of_repository
-from smartserver.plugins.breezy.fetched import KINDS
 from smartserver.plugins.breezy.history import History
+from smartserver.plugins.breezy.place import KINDS
+from smartserver.plugins.breezy.sending import of_repository
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import NULL, StoreKey, StrictTestament3, format_2a

@@ -1,4 +1,4 @@
-"""plugins.breezy.beside, plugins.breezy.inter: something is pulled into a lightweight checkout whose branch lies beside
+"""plugins.breezy.remote, plugins.breezy.inter: something is pulled into a lightweight checkout whose branch lies beside
 it on the server: one request reads, one moves the branch."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import shutil
 import pytest
 from brz_sides import Users
 
-from smartserver.plugins.breezy import beside, inter  # noqa: F401  # They run in a process of their own.
+from smartserver.plugins.breezy import inter, remote  # noqa: F401  # They run in a process of their own.
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -1,4 +1,4 @@
-"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.beside,
+"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.remote,
 plugins.breezy.signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
 round trips of `budgets.toml` and without a VFS call."""
 
@@ -11,9 +11,9 @@ from breezy.workingtree import WorkingTree
 from brz_sides import LOOPBACK, SHIM, Users, in_process
 
 from smartserver.plugins.breezy import (  # noqa: F401  # What the commands run in processes of their own.
-    beside,
     changes,
     copy,
+    remote,
     signatures,
     upkeep,
 )

@@ -14,7 +14,7 @@ from breezy.revision import NULL_REVISION
 from breezy.transport import Transport
 
 from smartserver.plugins.breezy import inter
-from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
+from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
 from smartserver.plugins.breezy.changes import delete
 from smartserver.plugins.breezy.checkouts import refers_to
 from smartserver.plugins.breezy.commands import Makes, Second, may_remember, running
@@ -22,8 +22,8 @@ from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.plugins.breezy.options import options_of_new
 from smartserver.plugins.breezy.patches import put_around, watch_aliases
-from smartserver.plugins.breezy.push import push
-from smartserver.plugins.breezy.remote import Remote
+from smartserver.plugins.breezy.push import Overwrite, Selector, push
+from smartserver.plugins.breezy.remote import Remote, read_of
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.target import check_target
 from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
@@ -118,7 +118,7 @@ class HpssDir(BzrDir):
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
-            beside = self.root_transport.server.read.remotes
+            beside = read_of(self.root_transport.server).remotes
             shared = running().shares_branches
             asked = beside.setdefault(remote.path, remote) if shared else beside.get(remote.path, remote)
             if asked.is_inside():
@@ -385,7 +385,7 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
     if a_transport.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(a_transport), ""
     remote = Remote(a_transport, inside=True)
-    kept = remote.server.read.remotes if running().shares_branches else {}
+    kept = read_of(remote.server).remotes if running().shares_branches else {}
     remote = kept.get(remote.path, remote)
     if running().of_repository or (may_remember() and remote.is_remembered):
         return HpssDir(a_transport, HpssDirFormat(), remote), ""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from breezy import errors
 
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleLease
-from smartserver.plugins.breezy.changes import made, options_become, tags_of, tags_updates
+from smartserver.plugins.breezy.changes import made, options_become, tags_updates
+from smartserver.plugins.breezy.place import tags_of
+from smartserver.plugins.breezy.remote import Remote
 from smartserver.records.model import RevisionId, Tip
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.remote import Remote
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None, options: bytes = b"") -> bool:

@@ -12,11 +12,11 @@ from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy.branch import HpssBranch
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy.commands import Second, running
 from smartserver.plugins.breezy.given import given
-from smartserver.plugins.breezy.push import push
+from smartserver.plugins.breezy.push import Overwrite, Selector, push
 from smartserver.plugins.breezy.remote import GONE
 from smartserver.plugins.breezy.repository import HpssRepository, heads_of
 from smartserver.plugins.breezy.signatures import add_late
@@ -201,7 +201,8 @@ class FetchFromServer(InterRepository):
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
         heads, fetched = list(heads), self.source.remote.fetched
-        fetched.narrow_to(heads)
+        if self.source.remote.content is not None:  # A look at the branch has told which revision it is.
+            fetched.narrow_to(heads)
         came = fetched.history().parents
         with self.target.lock_read():
             elsewhere = set(heads) - came.keys() - self.target.get_parent_map(heads).keys()

@@ -1,10 +1,10 @@
-"""plugins.breezy.commit: what a push sends is what was planned, whoever plans it."""
+"""plugins.breezy.sending: what a push sends is what was planned, whoever plans it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from smartserver.plugins.breezy.commit import Source
+from smartserver.plugins.breezy.sending import Source
 from smartserver.records.model import Announced, Key, RevisionId
 
 
