@@ -5,11 +5,11 @@ Its locks are this process's alone: a change is decided by the server, on what i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from breezy import errors, trace, urlutils
-from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
+from breezy.branch import Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
 from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 
@@ -45,18 +45,6 @@ class HpssBranchFormat(BranchFormat):
 
     def supports_tags(self) -> bool:
         """It has tags."""
-        return True
-
-    def supports_stacking(self) -> bool:
-        """A branch on a server is whole."""
-        return False
-
-    def supports_leaving_lock(self) -> bool:
-        """There are no locks to be left."""
-        return False
-
-    def stores_revno(self) -> bool:
-        """The tip's attributes say it."""
         return True
 
     def make_tags(self, branch: HpssBranch) -> HpssTags:
@@ -180,16 +168,6 @@ class HpssBranch(Branch):
         """It cannot be."""
         raise UnstackableBranchFormat(self._format, self.base)
 
-    def get_bound_location(self) -> None:
-        """It is bound to none."""
-
-    def get_master_branch(self, possible_transports: object = None) -> None:
-        """It has none."""
-
-    def bind(self, other: Branch) -> NoReturn:
-        """It cannot be bound."""
-        raise BindingUnsupported(self)
-
     def unbind(self) -> bool:
         """Whether it was bound: it never is."""
         return False
@@ -276,20 +254,12 @@ class HpssBranch(Branch):
         return reconcile(self.remote)
 
     def get_commit_builder(
-        self,
-        parents: Sequence[RevisionId],
-        config_stack: object = None,
-        timestamp: float | None = None,
-        timezone: int | None = None,
-        committer: str | None = None,
-        revprops: Mapping[str, str] | None = None,
-        revision_id: RevisionId | None = None,
-        lossy: bool = False,
+        self, parents: Sequence[RevisionId], config_stack: object = None, *arguments: Any, **options: Any
     ) -> Any:
         """What makes the revision of a commit in a lightweight checkout; `set_last_revision_info` sends that."""
         stack = self.get_config_stack() if config_stack is None else config_stack
         self._commit = Commit(self, self.repository, parents)
-        return self._commit.builder(stack, timestamp, timezone, committer, revprops, revision_id, lossy)
+        return self._commit.builder(stack, *arguments, **options)
 
     def create_memorytree(self) -> Any:
         """A tree of its tip in memory."""

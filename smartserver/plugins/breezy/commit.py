@@ -38,11 +38,11 @@ class Commit:
         self._content = repository.remote.read_for(commit_on(self._parents))
         forget_pages()  # The new revision is sent with what is read here of the one before.
 
-    def builder(self, *arguments: Any) -> Any:
+    def builder(self, *arguments: Any, **options: Any) -> Any:
         """Breezy's builder, on a repository in memory."""
         made = self._below.over(self._content)
         made.is_in_write_group = lambda: True
-        return made.get_commit_builder(self._branch, self._parents, *arguments)
+        return made.get_commit_builder(self._branch, self._parents, *arguments, **options)
 
     def has(self, revision: RevisionId) -> bool:
         """Whether it is this revision that was made."""

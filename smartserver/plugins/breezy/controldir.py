@@ -60,10 +60,6 @@ class HpssDirFormat(BzrDirMetaFormat1):
         """No server of Breezy's own knows it."""
         return NAME.encode()
 
-    def is_supported(self) -> bool:
-        """It is."""
-        return True
-
     def check_support_status(self, *arguments: object, **options: object) -> None:
         """It is supported."""
 
@@ -121,7 +117,7 @@ class HpssDir(BzrDir):
             beside = read_of(self.root_transport.server).remotes
             shared = running().shares_branches
             asked = beside.setdefault(remote.path, remote) if shared else beside.get(remote.path, remote)
-            if asked.is_inside():
+            if asked.seen is not None and asked.seen.inner:
                 remote.learn_from(asked.knowledge, asked.content)  # There is no branch of that name.
             else:
                 remote = asked
@@ -130,13 +126,7 @@ class HpssDir(BzrDir):
 
     # -- branches
 
-    def open_branch(
-        self,
-        name: str | None = None,
-        unsupported: bool = False,
-        ignore_fallbacks: bool = False,
-        possible_transports: object = None,
-    ) -> HpssBranch:
+    def open_branch(self, name: str | None = None, *arguments: object, **options: object) -> HpssBranch:
         """A branch. Whether there is one shows when it is read, unless that is known."""
         check_target()
         branch = self.unasked(name)
@@ -173,10 +163,6 @@ class HpssDir(BzrDir):
     def get_branches(self) -> dict[str, Branch]:
         """The branches at and below the URL, by name."""
         return {name: HpssBranch(self, name, self.remote(name)) for name in self.branch_names()}
-
-    def list_branches(self) -> list[Branch]:
-        """As `get_branches`."""
-        return list(self.get_branches().values())
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
         """That of all of them."""

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch, NoSuchRevision
+from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
@@ -20,6 +20,7 @@ from smartserver.plugins.breezy.push import Overwrite, Selector, push
 from smartserver.plugins.breezy.remote import GONE
 from smartserver.plugins.breezy.repository import HpssRepository, heads_of
 from smartserver.plugins.breezy.signatures import add_late
+from smartserver.plugins.breezy.words import check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import load_formats, overwritten
 
@@ -237,13 +238,7 @@ class FetchFromServer(InterRepository):
         heads = [*required, *(if_present_ids or ())] if named else self._heads()
         return Search(self._missing(heads)[:limit])
 
-    def fetch(
-        self,
-        revision_id: RevisionId | None = None,
-        find_ghosts: bool = False,
-        fetch_spec: Any = None,
-        lossy: bool = False,
-    ) -> FetchResult:
+    def fetch(self, revision_id: RevisionId | None = None, *, fetch_spec: Any = None, **options: object) -> FetchResult:
         """Bring the history of a revision, or what a search has found."""
         with ExitStack() as locks:
             locks.enter_context(self.target.lock_write())
@@ -267,8 +262,7 @@ class FetchFromServer(InterRepository):
     def _check_there(self, revisions: list[RevisionId]) -> None:
         for revision in set(revisions) - self.source.has_revisions(revisions):
             self.source.named(revision)  # Another branch may reach it, or none.
-            if not self.source.has_revision(revision):
-                raise NoSuchRevision(self.source, revision)
+            check_has(self.source, revision)
 
 
 class Search:

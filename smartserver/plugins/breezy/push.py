@@ -30,7 +30,7 @@ from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
 from smartserver.plugins.breezy.place import KINDS, TAGS, VCS
 from smartserver.plugins.breezy.remote import Remote, remote_of
 from smartserver.plugins.breezy.sending import of_repository
-from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer
+from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -101,8 +101,7 @@ def _own_revno(source: Branch, tip: RevisionId) -> int:
     remote = remote_of(source)
     if remote is not None and tip in remote.numbers:
         return remote.numbers[tip]
-    if not source.repository.has_revision(tip):
-        raise errors.NoSuchRevision(source, tip)
+    check_has(source.repository, tip, source)
     try:
         return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
     except GhostRevisionsHaveNoRevno:

@@ -102,10 +102,6 @@ class Remote(Place):
             self.fetched.all_is_here()
         self.assumed, self.is_assumed = state, True
 
-    def is_inside(self) -> bool:
-        """Whether the path was seen to lead into the branch."""
-        return self.seen is not None and bool(self.seen.inner)
-
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
         return self.server is other.server
@@ -253,10 +249,16 @@ def learn_beside(remote: Remote) -> None:
         return
     if not beside.is_known:
         beside.fetched.ask_anew()
-    at, known = beside.look().at, beside.knowledge.beside(remote.path)
+    said = _said_of(remote, beside)
+    if said is not None and remote.fetched.target.has_revision(said[1]):
+        remote.learn_from(said[0])
+
+
+def _said_of(remote: Remote, other: Remote) -> tuple[Knowledge, RevisionId] | None:
+    """What the answer about another branch said of this one, and its tip; None where it is of another repository."""
+    at, known = other.look().at, other.knowledge.beside(remote.path)
     value = known.ref(known.named or b"")
-    if known.at == at and value is not None and remote.fetched.target.has_revision(value[0].id):
-        remote.learn_from(known)
+    return None if known.at != at or value is None else (known, value[0].id)
 
 
 def _compare(remote: Remote, places: Sequence[str]) -> None:
@@ -269,14 +271,13 @@ def _compare(remote: Remote, places: Sequence[str]) -> None:
         return
     tips: list[Named] = []
     for each in branches:
-        known = None if each is None else remote.knowledge.beside(each.path)
-        value = None if known is None or known.at != remote.knowledge.at else known.ref(known.named or b"")
-        if each is None or known is None or value is None:
+        said = None if each is None else _said_of(each, remote)
+        if each is None or said is None:
             remote.read_for(Wanted(trees=TreesField([TIP])))
             return
         if each is not remote:
-            each.knowledge = each.repository.knowledge = known
-        tips.append(value[0].id)
+            each.knowledge = each.repository.knowledge = said[0]
+        tips.append(said[1])
     trees = TreesField(tips, changed=True) if len(set(tips)) > 1 else TreesField(tips[:1], texts=False)
     content = remote.read_for(Wanted(trees=trees))
     for each in branches:
@@ -286,12 +287,11 @@ def _compare(remote: Remote, places: Sequence[str]) -> None:
 
 def _share_graph(remote: Remote, beside: Remote) -> None:
     """Have one graph for two branches of one repository."""
-    at, known = beside.look().at, beside.knowledge.beside(remote.path)
-    value = known.ref(known.named or b"")
-    if beside.content is not None and known.at == at and value is not None:
+    said = _said_of(remote, beside)
+    if beside.content is not None and said is not None:
         with beside.asking():
-            beside.content.look_beside(value[0].id)
-        remote.learn_from(known, beside.content)
+            beside.content.look_beside(said[1])
+        remote.learn_from(said[0], beside.content)
 
 
 def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
@@ -302,9 +302,9 @@ def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
         return
     if is_pulled:
         other.read_first(pulled_into(checkout, arguments()))
-    at, known = other.look().at, other.knowledge.beside(remote.path)
-    if other.content is not None and known.at == at and known.ref(known.named or b"") is not None:
-        remote.learn_from(known, other.content)
+    said = _said_of(remote, other)
+    if other.content is not None and said is not None:
+        remote.learn_from(said[0], other.content)
 
 
 def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:

@@ -26,7 +26,7 @@ from smartserver.plugins.breezy.signatures import Signatures, testament
 from smartserver.plugins.breezy.stores import in_memory, repository_over
 from smartserver.plugins.breezy.transport import path_of
 from smartserver.plugins.breezy.upkeep import Checked, Reconciled, pack, reconcile, verify
-from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
+from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy, check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import BzrDir, format_2a, make_graph
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -76,8 +76,7 @@ class HpssRepository:
         self._read: Repository | None = None
         """What the shadow was made with. It asks for nothing: `whole` may rest on it, and would ask `whole` again."""
         self._beside: list[Repository] = []
-        self._unreached: list[Repository] = []
-        """Of those beside, what the branch may not reach."""
+        """What there is besides what was read: merged, committed, read before the branch moved, or out of its reach."""
         self._named = ids_given()
         """Revisions that the user named by tags or ids: the branch may not reach them."""
         self._signatures = Signatures(remote)
@@ -181,7 +180,7 @@ class HpssRepository:
 
     def unreached(self, revisions: Iterable[RevisionId]) -> list[tuple[RevisionId, Repository]]:
         """Those of some revisions that came besides the branch, and where each is."""
-        return [(each, beside) for each in revisions for beside in self._unreached if beside.has_revision(each)]
+        return [(each, beside) for each in revisions for beside in self._beside if beside.has_revision(each)]
 
     def named(self, revision: RevisionId) -> None:
         """Have a revision that the user names by a tag: once it is asked for, where less than whole revisions came."""
@@ -272,9 +271,9 @@ class HpssRepository:
         self,
         source: Repository,
         revision_id: RevisionId | None = None,
-        find_ghosts: bool = False,
+        *,
         fetch_spec: Any = None,
-        lossy: bool = False,
+        **options: object,
     ) -> FetchResult:
         """Have what another repository has, and the server too, where a command does not only compare.
 
@@ -284,8 +283,8 @@ class HpssRepository:
             NotBranchError: there is no branch here, only a repository.
             NoSuchRevision: the other repository has no `revision_id`.
         """
-        if revision_id not in (None, NULL_REVISION) and not source.has_revision(revision_id):
-            raise errors.NoSuchRevision(source, revision_id)
+        if revision_id not in (None, NULL_REVISION):
+            check_has(source, revision_id)
         is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
         if not is_there and not running().only_compares:
             with source.lock_read():
@@ -366,8 +365,7 @@ class HpssRepository:
         Raises:
             NoSuchRevision: there is no such revision.
         """
-        if not self.has_revision(revision):
-            raise errors.NoSuchRevision(self, revision)
+        check_has(self, revision)
         return self._signatures.find(revision, self.shadow())
 
     def get_signature_text(self, revision_id: RevisionId) -> bytes:
@@ -451,7 +449,6 @@ class HpssRepository:
             beside = HpssRepository(self.controldir, self.remote.for_one())
             if beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)
-                self._unreached.append(beside.shadow())
             else:
                 self.remote.fetched.refused = revision
 

@@ -87,10 +87,6 @@ class HpssTransport(ConnectedTransport):
         if server is not None:
             server.close()
 
-    def is_readonly(self) -> bool:
-        """The server decides that."""
-        return False
-
     def listable(self) -> bool:
         """There are no folders; but `brz branches -R` asks whether what lies below can be told."""
         return running().lists_below
