@@ -128,8 +128,8 @@ def set_remembered_tags(remote: Remote, changes: Mapping[str, RevisionId | None]
 
 def stays(remote: Remote) -> RefUpdate:
     """The update that does nothing where the branch's tip is the remembered one, and else is refused."""
-    tip = remote.state().tip
-    return RefUpdate(HERE, tip, Rule.LEASE, Create.NO, tip, remote.attributes())
+    state = remote.state()
+    return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip, state.attributes)
 
 
 def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> Pushed:

@@ -36,7 +36,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, options: b
         maps = [*_added(state.tags), *options_become(options)]
         return revno is not None and _is_made(target, made(revision, b"%d" % revno), maps)
     assert state.tip is not None, "there is a branch"
-    ref, tip = source.name(), Tip(state.tip, source.attributes())
+    ref, tip = source.name(), Tip(state.tip, state.attributes)
     if _send(target, ref, tip, state.tags, options):
         return True
     # Its tip or a tag has changed, or the new branch would be another repository's.

@@ -113,10 +113,14 @@ class Fetched:
 
     # -- what is asked for
 
-    def begin(self, kept: Sequence[RevisionId] = (), absent: Collection[RevisionId] = ()) -> None:
-        """Ask for what the command wants: all of it, or what one revision reaches; the rest is as in `ask`."""
-        self._until = until(up_to())
+    def begin(self, kept: Sequence[RevisionId] = (), absent: Collection[RevisionId] = ()) -> bool:
+        """Ask for what the command wants, all of it or what one revision reaches; whether there is that revision.
+
+        The rest is as in `ask`.
+        """
+        self._until = asked = until(up_to())
         self.ask(kept, absent)
+        return asked is None or self._until is not None
 
     def narrow_to(self, heads: Sequence[RevisionId]) -> None:
         """Have what one revision reaches asked for, if nothing was."""

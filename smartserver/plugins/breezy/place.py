@@ -45,9 +45,15 @@ class State:
     inner: str
     """What of the path that was asked for leads into the branch."""
     tip: RevisionId | None = None
-    revno: int = 0
+    attributes: bytes = b""
+    """Of the tip."""
     tags: Mapping[str, RevisionId] = field(default_factory=dict)
     config: bytes = b""
+
+    @property
+    def revno(self) -> int:
+        """The number of the tip, which its attributes say."""
+        return int(self.attributes) if self.attributes.isdigit() else 0
 
 
 class Place:
@@ -115,11 +121,6 @@ class Place:
         if self.is_assumed:
             self.look_again()
 
-    def attributes(self) -> bytes:
-        """The attributes of the tip."""
-        value = self.knowledge.ref(self.name())
-        return value[0].attributes if value is not None else b""
-
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
         self.learned()
@@ -133,18 +134,13 @@ class Place:
             self.repository.learn_refs()
             self.learned()
 
-    def remembered_tags(self) -> dict[str, RevisionId]:
-        """Its tags as last seen."""
-        return tags_of(self.knowledge, self.name())
-
-    def remembered_tip(self) -> RevisionId | None:
-        """Its tip as last seen."""
-        value = self.knowledge.ref(self.name())
-        return None if value is None else value[0].id
-
-    def remembered_config(self) -> bytes:
-        """Its options as last seen."""
-        return self.knowledge.map(CONFIG, self.name()).get(b"", b"")
+    def remembered(self) -> State:
+        """What it was when it was last seen."""
+        known, name = self.knowledge, self.name()
+        value, tags, options = known.ref(name), tags_of(known, name), known.map(CONFIG, name).get(b"", b"")
+        if value is None:
+            return State(known.at or "", known.inner, tags=tags, config=options)
+        return State(known.at or "", known.inner, value[0].id, value[0].attributes, tags, options)
 
     def name(self) -> bytes:
         """What the branch is called in its repository, as far as that is known."""
@@ -153,18 +149,9 @@ class Place:
     def learned(self) -> None:
         """Keep what an answer said of this branch."""
         self.is_assumed = False
-        known = self.knowledge
-        if known.vcs != VCS:
-            raise WrongVcs(known.at or "", known.vcs, VCS)
-        branch = self.name()
-        value = known.ref(branch)
-        if value is None:
-            self.seen = State(known.at or "", known.inner)
-            return
-        tip = value[0]
-        tags = self.remembered_tags()
-        options = self.remembered_config()
-        self.seen = State(known.at or "", known.inner, tip.id, revno_of(tip.attributes), tags, options)
+        if self.knowledge.vcs != VCS:
+            raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
+        self.seen = self.remembered()
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
         """Make one call on the repository, and learn what the answer says of it."""
@@ -229,11 +216,6 @@ class Place:
             self.knowledge.forget()  # What is remembered was another's.
         self.seen = State(self.path, "")
         return made
-
-
-def revno_of(attributes: bytes) -> int:
-    """The number that the attributes of a tip say."""
-    return int(attributes) if attributes.isdigit() else 0
 
 
 def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:

@@ -196,36 +196,36 @@ class _Push:
         if self._violates():
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()
-        tags = tags_updates(_changes(self.tags, self.target.remote.remembered_tags(), self.how))
+        tags = tags_updates(_changes(self.tags, self.target.remote.remembered().tags, self.how))
         if self.new is None:
             return [update], [*options, *tags]
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
-        there = self.target.remote.remembered_tip()
-        if there is None or not only_appends(self.target.base, self.target.remote.remembered_config()):
+        there = self.target.remote.remembered()
+        if there.tip is None or not only_appends(self.target.base, there.config):
             return False
         graph = self.source.repository.get_graph()
-        return not is_on_top(graph, self.tip, there) and (self.forced or graph.is_ancestor(there, self.tip))
+        return not is_on_top(graph, self.tip, there.tip) and (self.forced or graph.is_ancestor(there.tip, self.tip))
 
     def _update(self) -> tuple[RefUpdate, list[MapUpdateRequest]]:
         """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
-        options, there = self.target.remote.remembered_config(), self.target.remote.remembered_tip()
+        there = self.target.remote.remembered()
         rule = Rule.FORCE if self.forced else Rule.FF
         update = RefUpdate(HERE, self.tip, rule, Create.YES, attributes=b"%d" % self.revno)
         graph = self.source.repository.get_graph()
-        if only_appends(self.target.base, options):
-            if there is not None and is_on_top(graph, self.tip, there):
-                update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
-        elif not self.forced and is_linear(graph, self.tip, there):
+        if only_appends(self.target.base, there.config):
+            if there.tip is not None and is_on_top(graph, self.tip, there.tip):
+                update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there.tip)
+        elif not self.forced and is_linear(graph, self.tip, there.tip):
             return update, []
-        return update, [options_are(options)]
+        return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
         """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
         remote: Remote = self.target.remote
-        there = remote.remembered_tags()
+        there = remote.remembered().tags
         conflicts = {
             name: EntryOutcome(Verdict.CONFLICT, there[name])
             for name, tag in tags.items()

@@ -22,7 +22,7 @@ from smartserver.plugins.breezy.commands import Gone, Second, copies_there, runn
 from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.fetched import Fetched
 from smartserver.plugins.breezy.given import TIP, Named, arguments, current, given, is_ours, what_to_look_at
-from smartserver.plugins.breezy.place import VCS, Place, State, revno_of
+from smartserver.plugins.breezy.place import VCS, Place, State
 from smartserver.plugins.breezy.server import Server
 from smartserver.plugins.breezy.shadow import Shadow, shadows
 from smartserver.plugins.breezy.transport import HpssTransport
@@ -112,7 +112,7 @@ class Remote(Place):
 
     def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
         """Take in what another branch's answer said of this one."""
-        self.seen = State(self.state().at, "", tip.id, revno_of(tip.attributes), tags)
+        self.seen = State(self.state().at, "", tip.id, tip.attributes, tags)
         self.is_assumed = False
 
     def look(self) -> State:
@@ -130,8 +130,8 @@ class Remote(Place):
                 if first is not None and self.fetched.is_alone():
                     self._ask_content(Wanted(first))
                 else:
-                    self.fetched.begin(*self.shadow.haves())
-                    if self.fetched.refused is not None and self.fetched.is_alone():
+                    is_there = self.fetched.begin(*self.shadow.haves())
+                    if not is_there and self.fetched.is_alone():
                         self.content = Content(self.repository, Wanted())  # Ids and parents tell of ancestry.
                 if asked is not None and self.shadow.keeps and not set(asked.ids) <= self.shadow.parents().keys():
                     self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
@@ -267,7 +267,7 @@ def _compare(remote: Remote, places: Sequence[str]) -> None:
     if any(each is None or (each.is_known and each is not remote) for each in branches):
         return  # The other one was asked, and is in another repository.
     remote.look_again()
-    if remote.remembered_tip() is None:
+    if remote.remembered().tip is None:
         return
     tips: list[Named] = []
     for each in branches:
@@ -342,7 +342,7 @@ def _pulled(remote: Remote) -> Remote | None:
 
 def _parent(remote: Remote) -> str | None:
     """The URL that the branch's options say it is pulled from, as they were seen last."""
-    found = re.search(rb"^parent_location\s*=\s*(.+)$", remote.remembered_config(), re.MULTILINE)
+    found = re.search(rb"^parent_location\s*=\s*(.+)$", remote.remembered().config, re.MULTILINE)
     return None if found is None else str(urlutils.join(remote.url, found[1].decode("utf-8", "replace").strip()))
 
 

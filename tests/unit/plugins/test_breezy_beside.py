@@ -75,8 +75,8 @@ class Branch:
         self.is_known = True
         return SimpleNamespace(at=self.knowledge.at)
 
-    def remembered_config(self) -> bytes:
-        return self.options
+    def remembered(self) -> Any:
+        return SimpleNamespace(config=self.options)
 
     def learn_from(self, known: Known, content: object = None) -> None:
         self.learned.append((known.path, content))
