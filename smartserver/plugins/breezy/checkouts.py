@@ -89,7 +89,11 @@ def opened(tree: Any) -> None:
 def checkout_of(path: str) -> Checkout | None:
     """The lightweight checkout a path lies in, where that was opened; of two of the same the one that is locked."""
     place = os.path.realpath(path)
-    trees = [tree for each in _trees if (tree := each()) is not None and _is_in(place, tree.basedir)]
+    trees = [
+        tree
+        for each in _trees
+        if (tree := each()) is not None and f"{place}/".startswith(os.path.join(tree.basedir, ""))
+    ]
     trees.sort(key=lambda tree: (len(tree.basedir), bool(tree.is_locked())))
     return Checkout(trees[-1]) if trees else None
 
@@ -125,10 +129,6 @@ def refers_to() -> str | None:
     except (errors.BzrError, OSError):
         return None
     return found if is_ours(found) else None
-
-
-def _is_in(place: str, root: str) -> bool:
-    return place == root or place.startswith(os.path.join(root, ""))
 
 
 def pages_of(revision: RevisionId) -> Mapping[Key, bytes]:

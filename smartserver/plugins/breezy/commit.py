@@ -7,7 +7,7 @@ checkout itself has, so that nothing of the tree need come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from breezy import errors
@@ -17,7 +17,6 @@ from breezy.revision import NULL_REVISION
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import StaleLease
 from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.sending import Source
 from smartserver.plugins.breezy.wanted import commit_on
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import forget_pages
@@ -58,18 +57,18 @@ class Commit:
         remote = self._below.remote
         there = remote.state().tip
         update = RefUpdate(HERE, revision, Rule.LEASE, Create.NO, there, attributes=b"%d" % revno)
-        source = Source(lambda tips, haves: self._plan(revision))  # Just this, whatever the server is thought to have.
         with remote.words():
             try:
-                remote.change([update], (), source)
+                remote.change([update], (), self)
             except StaleLease:
                 remote.learn_refusal()
                 raise errors.OutOfDateTree(None) from None
         self._below.rest_on(self._repository())
 
-    def _plan(self, revision: RevisionId) -> BrzPlan:
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
+        """What is sent: just the new revision, whatever the server is thought to have."""
         parents, repository = self._content.parents, BrzRepository(self._repository())
-        return BrzPlan(repository, {revision: parents[revision]}, parents.keys(), partial=True)
+        return BrzPlan(repository, {tip: parents[tip] for tip in tips}, parents.keys(), partial=True)
 
     def _repository(self) -> Any:
         return self._below.over(self._content, asks=False)

@@ -32,17 +32,13 @@ class OptionFile(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
             raise NoSuchFile(relpath)
         return content
 
-    def put_bytes(self, relpath: str, raw_bytes: bytes, mode: object = None) -> None:
-        """Replace it.
+    def put_file(self, relpath: str, f: Any, mode: object = None) -> None:
+        """Replace it by what can be read.
 
         Raises:
             NotAsRemembered: it was remembered, and is another; what it is can be read now.
         """
-        changes.set_config(self._remote, raw_bytes)
-
-    def put_file(self, relpath: str, f: Any, mode: object = None) -> None:
-        """Replace it by what can be read."""
-        self.put_bytes(relpath, f.read())
+        changes.set_config(self._remote, f.read())
 
     def external_url(self) -> str:
         """Whose it is."""

@@ -29,7 +29,7 @@ from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
 from smartserver.plugins.breezy.place import KINDS, TAGS, VCS
 from smartserver.plugins.breezy.remote import Remote, remote_of
-from smartserver.plugins.breezy.sending import of_repository
+from smartserver.plugins.breezy.sending import Lacking
 from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
@@ -158,7 +158,7 @@ class _Push:
         remote: Remote = self.target.remote
         beside = remote_of(self.source)
         is_there = beside is not None and beside.is_in_repository_of(remote)
-        source = Nothing() if is_there else of_repository(BrzRepository(self.source.repository))
+        source = Nothing() if is_there else Lacking(BrzRepository(self.source.repository))
         is_sure = remote.is_known and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:

@@ -132,7 +132,7 @@ class Remote(Place):
                 else:
                     is_there = self.fetched.begin(*self.shadow.haves())
                     if not is_there and self.fetched.is_alone():
-                        self.content = Content(self.repository, Wanted())  # Ids and parents tell of ancestry.
+                        self.look_at_graph()
                 if asked is not None and self.shadow.keeps and not set(asked.ids) <= self.shadow.parents().keys():
                     self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
@@ -195,6 +195,10 @@ class Remote(Place):
             self.knowledge = self.content.remote.knowledge
         with self.words():
             self.learned()
+
+    def look_at_graph(self) -> None:
+        """Have whatever is asked of ancestry read off the ids and parents alone, once it is asked."""
+        self.content = Content(self.repository, Wanted())
 
     def read_first(self, asked: Wanted) -> None:
         """Read this, if nobody has asked anything yet."""

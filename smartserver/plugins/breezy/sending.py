@@ -6,7 +6,7 @@ collects revisions in memory: its request sends all of them, or fails and stores
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from breezy.repository import Repository
@@ -18,30 +18,19 @@ from smartserver.records.model import Plan, RevisionId
 from smartserver.vcs.bzr.complete import instead_of_breezys_look
 from smartserver.vcs.bzr.repository import BrzRepository
 
-Planning = Callable[[Iterable[RevisionId], Iterable[RevisionId]], Plan]
-"""Given the tips that are pushed and what the server is thought to have."""
-
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A push's source; how it is planned is told."""
+class Lacking:
+    """What a server lacks of a local repository, as a push is given it; `only`: of these revisions, not of the tips."""
 
-    planning: Planning
+    repository: BrzRepository
+    only: Collection[RevisionId] | None = None
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """What is sent."""
-        return self.planning(tips, haves)
-
-
-def of_repository(repository: BrzRepository, only: Collection[RevisionId] | None = None) -> Source:
-    """What a server lacks of a local repository; `only`: of these revisions, instead of the tips."""
-
-    def planning(tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        """What is sent, given what the server is thought to have."""
         from smartserver.vcs.bzr.plan import plan  # What a push of nothing new needs not.
 
-        return plan(repository, tips if only is None else only, haves)
-
-    return Source(planning)
+        return plan(self.repository, tips if self.only is None else self.only, haves)
 
 
 INSERTS = frozenset((
@@ -60,7 +49,7 @@ def send_beside(remote: Remote, repository: Repository, revisions: Collection[Re
     if not revisions:
         return
     with repository.lock_read(), remote.words():
-        remote.change([stays(remote)], (), of_repository(BrzRepository(repository), revisions))
+        remote.change([stays(remote)], (), Lacking(BrzRepository(repository), revisions))
 
 
 class WriteGroup:

@@ -1,37 +1,29 @@
-"""plugins.breezy.sending: what a push sends is what was planned, whoever plans it."""
+"""plugins.breezy.sending: what a push of a repository sends is planned from its tips, or from the revisions named."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable
+from typing import Any, cast
 
-from smartserver.plugins.breezy.sending import Source
-from smartserver.records.model import Announced, Key, RevisionId
+import pytest
 
-
-class Planned:
-    """A plan of two segments."""
-
-    graph: Sequence[Announced] = (Announced(b"one", ()), Announced(b"two", ()))
-
-    def __init__(self, bases: Collection[Key] = (b"base",)) -> None:
-        self.bases = bases
-
-    def segments(self) -> Iterator[bytes]:
-        yield from (b"first", b"second")
-
-    def without_bases(self, keys: Collection[Key]) -> Planned:
-        return Planned([key for key in self.bases if key not in keys])
+from smartserver.plugins.breezy.sending import Lacking
+from smartserver.records.model import RevisionId
+from smartserver.vcs.bzr import plan as planning
+from smartserver.vcs.bzr.repository import BrzRepository
 
 
-def test_what_is_planned_is_sent() -> None:
-    asked = []
+@pytest.mark.parametrize(("only", "planned"), [(None, [b"two"]), ([b"other"], [b"other"]), ([], [])])
+def test_what_is_planned_is_sent(
+    only: list[bytes] | None, planned: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
 
-    def planning(tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Planned:
-        asked.append((list(tips), list(haves)))
-        return Planned()
+    def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> str:
+        asked.append((repository, list(tips), list(haves)))
+        return "the plan"
 
-    plan = Source(planning).plan([b"two"], [b"zero"])
-    assert asked == [([b"two"], [b"zero"])]
-    assert plan.graph == Planned.graph
-    assert list(plan.segments()) == [b"first", b"second"]
-    assert isinstance(plan, Planned)
+    monkeypatch.setattr(planning, "plan", plan)
+    repository = cast("BrzRepository", "repository")
+    assert Lacking(repository, only).plan([b"two"], [b"zero"]) == cast("Any", "the plan")
+    assert asked == [(repository, planned, [b"zero"])]
