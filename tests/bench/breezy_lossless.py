@@ -23,9 +23,9 @@ from smartserver.client.medium import Medium
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.plugins.breezy.commit import of_repository
-from smartserver.plugins.breezy.fetched import KINDS
 from smartserver.plugins.breezy.history import History
+from smartserver.plugins.breezy.place import KINDS
+from smartserver.plugins.breezy.sending import Lacking
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import NULL, StoreKey, StrictTestament3, format_2a
@@ -111,7 +111,7 @@ class Part:
 
     def push(self, grown: Sequence[Sequence[RevisionId]]) -> None:
         """Push it as it grows, each head to a ref of its own."""
-        source = of_repository(BrzRepository(self._original.repository))
+        source = Lacking(BrzRepository(self._original.repository))
         for part in grown:
             updates = [RefUpdate(b"head-" + tip, tip, attributes=b"1") for tip in self._original.heads(part)]
             for done in self._remote.push(PushRequest(updates, source, NewRepository(VCS, KINDS), bulk=True)).refs:

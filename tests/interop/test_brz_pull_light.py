@@ -1,4 +1,4 @@
-"""plugins.breezy.beside, plugins.breezy.inter: something is pulled into a lightweight checkout whose branch lies beside
+"""plugins.breezy.remote, plugins.breezy.inter: something is pulled into a lightweight checkout whose branch lies beside
 it on the server: one request reads, one moves the branch."""
 
 from __future__ import annotations

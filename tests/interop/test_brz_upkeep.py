@@ -1,4 +1,4 @@
-"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.beside,
+"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.remote,
 plugins.breezy.signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
 round trips of `budgets.toml` and without a VFS call."""
 

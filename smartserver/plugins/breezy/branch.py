@@ -5,11 +5,11 @@ Its locks are this process's alone: a change is decided by the server, on what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from breezy import errors, trace, urlutils
-from breezy.branch import BindingUnsupported, Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
+from breezy.branch import Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
 from breezy.lock import LogicalLockResult
 from breezy.revision import NULL_REVISION
 
@@ -20,16 +20,14 @@ from smartserver.plugins.breezy.effects import EffectiveStack
 from smartserver.plugins.breezy.moves import check_append, removed_tags, removes_tags
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
 from smartserver.plugins.breezy.patches import watch_trees
+from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.tags import HpssTags
 from smartserver.plugins.breezy.upkeep import Reconciled, reconcile
 from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer, lock_of_files
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.compat import RevisionNotPresent, branches_of_breezy, format_2a
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.controldir import HpssDir
+from smartserver.vcs.bzr.compat import BzrDir, RevisionNotPresent, branches_of_breezy, format_2a
 
 
 class HpssBranchFormat(BranchFormat):
@@ -49,21 +47,9 @@ class HpssBranchFormat(BranchFormat):
         """It has tags."""
         return True
 
-    def supports_stacking(self) -> bool:
-        """A branch on a server is whole."""
-        return False
-
-    def supports_leaving_lock(self) -> bool:
-        """There are no locks to be left."""
-        return False
-
-    def stores_revno(self) -> bool:
-        """The tip's attributes say it."""
-        return True
-
     def make_tags(self, branch: HpssBranch) -> HpssTags:
         """The tags of a branch."""
-        return HpssTags(branch)
+        return HpssTags(branch, branch.remote)
 
     def initialize(self, controldir: object, *arguments: object, **options: object) -> NoReturn:
         """The first push makes a branch."""
@@ -73,7 +59,7 @@ class HpssBranchFormat(BranchFormat):
 class HpssBranch(Branch):
     """A branch of a repository on a server; opening it asks nothing."""
 
-    def __init__(self, control: HpssDir, name: str, remote: Remote) -> None:
+    def __init__(self, control: BzrDir, name: str, remote: Remote) -> None:
         self.controldir = control
         self.name = name
         self.remote = remote
@@ -182,16 +168,6 @@ class HpssBranch(Branch):
         """It cannot be."""
         raise UnstackableBranchFormat(self._format, self.base)
 
-    def get_bound_location(self) -> None:
-        """It is bound to none."""
-
-    def get_master_branch(self, possible_transports: object = None) -> None:
-        """It has none."""
-
-    def bind(self, other: Branch) -> NoReturn:
-        """It cannot be bound."""
-        raise BindingUnsupported(self)
-
     def unbind(self) -> bool:
         """Whether it was bound: it never is."""
         return False
@@ -211,11 +187,11 @@ class HpssBranch(Branch):
 
     def _get_config_store(self) -> OptionStore:
         if self._store is None:
-            self._store = OptionStore(self)
+            self._store = OptionStore(self, self.remote)
         return self._store
 
     def _get_config(self) -> OptionConfig:
-        return OptionConfig(self)
+        return OptionConfig(self.remote, self.base)
 
     def get_config_stack(self) -> EffectiveStack:
         """Those of its options that have an effect here, and the user's."""
@@ -251,10 +227,10 @@ class HpssBranch(Branch):
             return
         if revision_id == NULL_REVISION:
             raise NotOnServer(HAS_A_REVISION)
-        check_append(self, revision_id)
+        check_append(self.repository, self.base, revision_id)
         tags: list[str] = []
         if removes_tags():
-            tags, self._has_removed_tags = removed_tags(self, revision_id), True
+            tags, self._has_removed_tags = removed_tags(self.repository, revision_id), True
         changes.move(self.remote, revision_id, revno, tags)
         self._clear_cached_state()
 
@@ -266,8 +242,6 @@ class HpssBranch(Branch):
         self, source: Branch, revno: int, revid: RevisionId, *, lossy: bool = False
     ) -> tuple[int, RevisionId]:
         """Take a commit made in a branch that is bound to this one, and its tags."""
-        from smartserver.plugins.breezy.push import push
-
         push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
         return revno, revid
 
@@ -280,20 +254,12 @@ class HpssBranch(Branch):
         return reconcile(self.remote)
 
     def get_commit_builder(
-        self,
-        parents: Sequence[RevisionId],
-        config_stack: object = None,
-        timestamp: float | None = None,
-        timezone: int | None = None,
-        committer: str | None = None,
-        revprops: Mapping[str, str] | None = None,
-        revision_id: RevisionId | None = None,
-        lossy: bool = False,
+        self, parents: Sequence[RevisionId], config_stack: object = None, *arguments: Any, **options: Any
     ) -> Any:
         """What makes the revision of a commit in a lightweight checkout; `set_last_revision_info` sends that."""
         stack = self.get_config_stack() if config_stack is None else config_stack
-        self._commit = Commit(self, parents)
-        return self._commit.builder(stack, timestamp, timezone, committer, revprops, revision_id, lossy)
+        self._commit = Commit(self, self.repository, parents)
+        return self._commit.builder(stack, *arguments, **options)
 
     def create_memorytree(self) -> Any:
         """A tree of its tip in memory."""
@@ -357,7 +323,3 @@ class HpssBranch(Branch):
     def peek_lock_mode(self) -> str | None:
         """`r`, `w` or None."""
         return self._mode
-
-
-Selector = Callable[[str], bool]
-Overwrite = bool | Sequence[str]

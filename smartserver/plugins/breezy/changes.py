@@ -8,24 +8,18 @@ remembered never refuses anything by itself: before a command says no, the serve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from breezy.errors import BzrError
 
 from smartserver.client.plain import plain
 from smartserver.client.updates import MapUpdated, Pushed, RefUpdate
 from smartserver.errors import StaleEntry, StaleLease
+from smartserver.plugins.breezy.place import CONFIG, TAGS
+from smartserver.plugins.breezy.remote import Remote
 from smartserver.records.model import RevisionId
 from smartserver.verbs.fields import HERE, MAX_IDS, MAX_NAME
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
-
-if TYPE_CHECKING:
-    from smartserver.client.knowledge import Knowledge
-    from smartserver.plugins.breezy.remote import Remote
-
-TAGS = "tags"
-CONFIG = "config"
 
 MOVED = (
     "the branch or its options have changed since they were last seen from here: nothing was changed; what is there is "
@@ -134,8 +128,8 @@ def set_remembered_tags(remote: Remote, changes: Mapping[str, RevisionId | None]
 
 def stays(remote: Remote) -> RefUpdate:
     """The update that does nothing where the branch's tip is the remembered one, and else is refused."""
-    tip = remote.state().tip
-    return RefUpdate(HERE, tip, Rule.LEASE, Create.NO, tip, remote.attributes())
+    state = remote.state()
+    return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip, state.attributes)
 
 
 def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> Pushed:
@@ -176,8 +170,3 @@ def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
         for each in done
         for change, outcome in zip(each.update.entries, each.entries, strict=True)
     }
-
-
-def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
-    """The tags of a branch as last seen."""
-    return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}

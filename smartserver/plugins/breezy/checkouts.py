@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from breezy import controldir, errors
@@ -46,40 +46,35 @@ class Checkout:
         found: str = self._tree.branch.base
         return found
 
-    @contextmanager
-    def _locked(self) -> Iterator[Any]:
-        with self._tree.lock_read():
-            yield self._tree
-
     def parents(self) -> list[RevisionId]:
         """The parents of its tree of which it has the inventories: ghosts are left out."""
-        with self._locked() as tree:
-            state = tree.current_dirstate()
+        with self._tree.lock_read():
+            state = self._tree.current_dirstate()
             ghosts = state.get_ghosts()
             return [revision for revision in state.get_parent_ids() if revision not in ghosts]
 
     def ghosts(self) -> list[RevisionId]:
         """The parents of its tree of which it has nothing."""
-        with self._locked() as tree:
-            found: list[RevisionId] = tree.current_dirstate().get_ghosts()
+        with self._tree.lock_read():
+            found: list[RevisionId] = self._tree.current_dirstate().get_ghosts()
             return found
 
     def inventory(self, revision: RevisionId) -> Any:
         """The inventory of one of `parents`."""
-        with self._locked() as tree:
-            basis = tree.revision_tree(revision)
+        with self._tree.lock_read():
+            basis = self._tree.revision_tree(revision)
             with basis.lock_read():
                 return basis.root_inventory
 
     def changed(self) -> list[Key]:
         """The texts that a comparison with the first parent reads: what the files that were changed were there."""
-        with self._locked() as tree:
+        with self._tree.lock_read():
             found: list[Key] = []
-            if tree.last_revision() not in self.parents():
+            if self._tree.last_revision() not in self.parents():
                 return found
-            basis = tree.basis_tree()
+            basis = self._tree.basis_tree()
             with basis.lock_read():
-                for change in tree.iter_changes(basis):
+                for change in self._tree.iter_changes(basis):
                     if change.kind[0] == "file" and change.versioned[0] and change.changed_content:
                         entry = basis.root_inventory.get_entry(change.file_id)
                         found.append(change.file_id + b"\0" + entry.revision)
@@ -94,7 +89,11 @@ def opened(tree: Any) -> None:
 def checkout_of(path: str) -> Checkout | None:
     """The lightweight checkout a path lies in, where that was opened; of two of the same the one that is locked."""
     place = os.path.realpath(path)
-    trees = [tree for each in _trees if (tree := each()) is not None and _is_in(place, tree.basedir)]
+    trees = [
+        tree
+        for each in _trees
+        if (tree := each()) is not None and f"{place}/".startswith(os.path.join(tree.basedir, ""))
+    ]
     trees.sort(key=lambda tree: (len(tree.basedir), bool(tree.is_locked())))
     return Checkout(trees[-1]) if trees else None
 
@@ -130,10 +129,6 @@ def refers_to() -> str | None:
     except (errors.BzrError, OSError):
         return None
     return found if is_ours(found) else None
-
-
-def _is_in(place: str, root: str) -> bool:
-    return place == root or place.startswith(os.path.join(root, ""))
 
 
 def pages_of(revision: RevisionId) -> Mapping[Key, bytes]:

@@ -64,7 +64,7 @@ class Command:
 
     # -- what it reads
 
-    first: Callable[[Arguments], Wanted | None] = reads.named_revisions
+    first: Callable[[Arguments], Wanted | None] | Wanted | None = reads.named_revisions
     """What the first request asks for, by what the command was given; None: whole revisions, or what the branch is."""
     fetches: bool = False
     """Whether what it asks for goes into a local repository, or is compared with one. Else it is read here and kept."""
@@ -136,35 +136,35 @@ class Command:
         return self.second in (Second.PULLED, Second.SWITCHED_TO)
 
 
-FETCHES = Command(first=reads.nothing, fetches=True)
+FETCHES = Command(first=None, fetches=True)
 """A command that brings history, or compares history with what is here, and of which nothing else need be known."""
 
-WHOLE = Command(first=reads.nothing)
+WHOLE = Command(first=None)
 """One that reads whole revisions, one after the other."""
 
 OPTIONS = "bind"
 """One that asks what a branch is and no more; `commit` reads trees, too, in a lightweight checkout."""
 
 COMMANDS: dict[str, Command] = {
-    "ancestor-growth": Command(first=reads.graph),
+    "ancestor-growth": Command(first=reads.GRAPH),
     "ancestry": Command(first=reads.ancestry),
     "annotate": Command(first=reads.file_versions, if_gone=Gone.ENDS),
-    OPTIONS: Command(first=reads.nothing, fetches=True, reads_history=False, tries_branches=True),
+    OPTIONS: Command(first=None, fetches=True, reads_history=False, tries_branches=True),
     "branch": Command(first=reads.copied_revision, fetches=True, up_to_one=True, makes=Makes.BRANCH),
     "branches": Command(tries_branches=True, lists_below=True),
-    "bundle-revisions": Command(first=reads.nothing, fetches=True, only_compares=True),
+    "bundle-revisions": Command(first=None, fetches=True, only_compares=True),
     "cat": Command(first=reads.file_text),
     "check": Command(of_repository=True, verifies=True),
     "checkout": Command(first=reads.new_tree, fetches=True, up_to_one=True, tries_branches=True, makes=Makes.CHECKOUT),
-    "clone": Command(first=reads.nothing, fetches=True, up_to_one=True, makes=Makes.CLONE),
+    "clone": Command(first=None, fetches=True, up_to_one=True, makes=Makes.CLONE),
     "commit": Command(first=reads.tree_basis, fetches=True, reads_history=False, if_gone=Gone.ENDS),
-    "committer-statistics": Command(first=reads.all_messages),
+    "committer-statistics": Command(first=reads.ALL_MESSAGES),
     "config": Command(shows_options=True, decides_without="remove"),
     "diff": Command(first=reads.two_trees, second=Second.TREE),
     "export": Command(first=reads.whole_tree),
     "fast-export": WHOLE,
     "fetch-ghosts": FETCHES,
-    "find-merge-base": Command(first=reads.graph, second=Second.GRAPH),
+    "find-merge-base": Command(first=reads.GRAPH, second=Second.GRAPH),
     "grep": WHOLE,
     "info": Command(
         first=reads.branch_stats,
@@ -179,31 +179,29 @@ COMMANDS: dict[str, Command] = {
     "log": Command(first=reads.logged_revisions),
     "ls": Command(first=reads.file_names),
     "merge": Command(
-        first=reads.nothing,
+        first=None,
         fetches=True,
         second=Second.MERGED,
         opens_twice=True,
         reads_two_parts=True,
         tries_branches=True,
     ),
-    "merge-directive": Command(first=reads.nothing, fetches=True, only_compares=True),
+    "merge-directive": Command(first=None, fetches=True, only_compares=True),
     "missing": FETCHES,
     "nick": Command(decides_without="remove"),
     "pack": Command(of_repository=True),
-    "pull": Command(first=reads.nothing, fetches=True, up_to_one=True, second=Second.PULLED, tries_branches=True),
-    "push": Command(first=reads.nothing, fetches=True, makes=Makes.PUSHED),
+    "pull": Command(first=None, fetches=True, up_to_one=True, second=Second.PULLED, tries_branches=True),
+    "push": Command(first=None, fetches=True, makes=Makes.PUSHED),
     "re-sign": WHOLE,
     "rebase": FETCHES,
-    "reconfigure": Command(
-        first=reads.nothing, fetches=True, opens_twice=True, tries_branches=True, replaces_branch=True
-    ),
+    "reconfigure": Command(first=None, fetches=True, opens_twice=True, tries_branches=True, replaces_branch=True),
     "remerge": WHOLE,
     "replay": FETCHES,
     "revert": Command(first=reads.reverted_files),
-    "revision-history": Command(first=reads.mainline),
+    "revision-history": Command(first=reads.MAINLINE),
     "revision-info": Command(first=reads.revision_number),
     "revno": Command(first=reads.revision_number),
-    "send": Command(first=reads.nothing, fetches=True, reads_two_parts=True, only_compares=True, tries_branches=True),
+    "send": Command(first=None, fetches=True, reads_two_parts=True, only_compares=True, tries_branches=True),
     "sign-my-commits": WHOLE,
     "status": Command(first=reads.tree_status, if_gone=Gone.WARNS),
     "switch": Command(
@@ -233,7 +231,8 @@ def running() -> Command:
 
 def wanted() -> Wanted | None:
     """What the first request of the command that runs asks for; None: for whole revisions, or what the branch is."""
-    return running().first(arguments())
+    first = running().first
+    return first(arguments()) if callable(first) else first
 
 
 def wants_history() -> bool:

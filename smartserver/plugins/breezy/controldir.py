@@ -14,7 +14,7 @@ from breezy.revision import NULL_REVISION
 from breezy.transport import Transport
 
 from smartserver.plugins.breezy import inter
-from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat, Overwrite, Selector
+from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
 from smartserver.plugins.breezy.changes import delete
 from smartserver.plugins.breezy.checkouts import refers_to
 from smartserver.plugins.breezy.commands import Makes, Second, may_remember, running
@@ -22,8 +22,8 @@ from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.given import given, is_ours
 from smartserver.plugins.breezy.options import options_of_new
 from smartserver.plugins.breezy.patches import put_around, watch_aliases
-from smartserver.plugins.breezy.push import push
-from smartserver.plugins.breezy.remote import Remote
+from smartserver.plugins.breezy.push import Overwrite, Selector, push
+from smartserver.plugins.breezy.remote import Remote, read_of
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.target import check_target
 from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
@@ -59,10 +59,6 @@ class HpssDirFormat(BzrDirMetaFormat1):
     def network_name(self) -> bytes:
         """No server of Breezy's own knows it."""
         return NAME.encode()
-
-    def is_supported(self) -> bool:
-        """It is."""
-        return True
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
         """It is supported."""
@@ -118,10 +114,10 @@ class HpssDir(BzrDir):
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
             remote = Remote(self.root_transport, name)
-            beside = self.root_transport.server.read.remotes
+            beside = read_of(self.root_transport.server).remotes
             shared = running().shares_branches
             asked = beside.setdefault(remote.path, remote) if shared else beside.get(remote.path, remote)
-            if asked.is_inside():
+            if asked.seen is not None and asked.seen.inner:
                 remote.learn_from(asked.knowledge, asked.content)  # There is no branch of that name.
             else:
                 remote = asked
@@ -130,13 +126,7 @@ class HpssDir(BzrDir):
 
     # -- branches
 
-    def open_branch(
-        self,
-        name: str | None = None,
-        unsupported: bool = False,
-        ignore_fallbacks: bool = False,
-        possible_transports: object = None,
-    ) -> HpssBranch:
+    def open_branch(self, name: str | None = None, *arguments: object, **options: object) -> HpssBranch:
         """A branch. Whether there is one shows when it is read, unless that is known."""
         check_target()
         branch = self.unasked(name)
@@ -173,10 +163,6 @@ class HpssDir(BzrDir):
     def get_branches(self) -> dict[str, Branch]:
         """The branches at and below the URL, by name."""
         return {name: HpssBranch(self, name, self.remote(name)) for name in self.branch_names()}
-
-    def list_branches(self) -> list[Branch]:
-        """As `get_branches`."""
-        return list(self.get_branches().values())
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
         """That of all of them."""
@@ -385,7 +371,7 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
     if a_transport.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(a_transport), ""
     remote = Remote(a_transport, inside=True)
-    kept = remote.server.read.remotes if running().shares_branches else {}
+    kept = read_of(remote.server).remotes if running().shares_branches else {}
     remote = kept.get(remote.path, remote)
     if running().of_repository or (may_remember() and remote.is_remembered):
         return HpssDir(a_transport, HpssDirFormat(), remote), ""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from breezy import errors
 
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleLease
-from smartserver.plugins.breezy.changes import made, options_become, tags_of, tags_updates
+from smartserver.plugins.breezy.changes import made, options_become, tags_updates
+from smartserver.plugins.breezy.place import tags_of
+from smartserver.plugins.breezy.remote import Remote
 from smartserver.records.model import RevisionId, Tip
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.remote import Remote
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None, options: bytes = b"") -> bool:
@@ -30,12 +28,15 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, options: b
     if source.name() == HERE:
         source.confirm()  # What is sent to the new branch can give it no name: that it stays cannot be a condition.
     state = source.state()
-    if not _is_below(target.path, state.at) or not source.is_beside(target):
+    is_below = not state.at or target.path.startswith(f"{state.at}/")
+    if not is_below or not source.is_beside(target):
         return False
-    if revision not in (None, state.tip):
-        return _send_older(target, revision, source.numbers.get(revision), state.tags, options)
+    if revision not in (None, state.tip):  # The repository has it, whatever the other branch is now.
+        revno = source.numbers.get(revision)
+        maps = [*_added(state.tags), *options_become(options)]
+        return revno is not None and _is_made(target, made(revision, b"%d" % revno), maps)
     assert state.tip is not None, "there is a branch"
-    ref, tip = source.name(), Tip(state.tip, source.attributes())
+    ref, tip = source.name(), Tip(state.tip, state.attributes)
     if _send(target, ref, tip, state.tags, options):
         return True
     # Its tip or a tag has changed, or the new branch would be another repository's.
@@ -47,10 +48,6 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, options: b
     return _send(target, ref, value[0], tags, options)
 
 
-def _is_below(path: str, at: str) -> bool:
-    return not at or path.startswith(f"{at}/")
-
-
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], options: bytes) -> bool:
     """Make the branch if the other one still has that tip and these tags; False: it has not."""
     stays, same = [], []
@@ -59,31 +56,23 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], 
         # No tag has an empty value: what is not the same is refused.
         same = [EntryChange(name.encode(), tag, How.EQUAL, b"") for name, tag in tags.items()]
     conditions = tags_updates(same, ref, strict=True)
-    with target.words():
-        try:
-            maps = [*conditions, *_added(tags), *options_become(options)]
-            target.change([*stays, *made(tip.id, tip.attributes)], maps)
-        except (StaleLease, StaleEntry):
-            return False
-        except BranchExists:
-            raise errors.AlreadyBranchError(target.url) from None
-        # No condition says that there are no other tags; the answer tells them.
-        new = {name: tag for name, tag in tags_of(target.knowledge, ref).items() if ref != HERE and name not in tags}
-        if new:
+    updates = [*stays, *made(tip.id, tip.attributes)]
+    if not _is_made(target, updates, [*conditions, *_added(tags), *options_become(options)]):
+        return False
+    # No condition says that there are no other tags; the answer tells them.
+    new = {name: tag for name, tag in tags_of(target.knowledge, ref).items() if ref != HERE and name not in tags}
+    if new:
+        with target.words():
             target.change([], _added(new))
     return True
 
 
-def _send_older(
-    target: Remote, revision: RevisionId, revno: int | None, tags: Mapping[str, RevisionId], options: bytes
-) -> bool:
-    """Make the branch of a revision that the repository has, whatever the other one is now; False: that cannot be."""
-    if revno is None:
-        return False
+def _is_made(target: Remote, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest]) -> bool:
+    """Send what makes the branch; False: what it is made of is not there, or not what it was."""
     with target.words():
         try:
-            target.change(made(revision, b"%d" % revno), [*_added(tags), *options_become(options)])
-        except MissingRevision:
+            target.change(updates, maps)
+        except (MissingRevision, StaleLease, StaleEntry):
             return False
         except BranchExists:
             raise errors.AlreadyBranchError(target.url) from None

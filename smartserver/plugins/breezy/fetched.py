@@ -1,12 +1,11 @@
 """`Fetched`: the history of a branch on a server, asked for as it is wanted, less what is here of it already.
 
-What is here: what the local repository holds that it is for, or what earlier commands left (`shadow`).
+What is here: what the local repository holds that it is for, or what earlier commands kept (`shadow`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from breezy.repository import Repository
 
@@ -14,25 +13,19 @@ from smartserver.errors import MissingRevision, NoSuchRevisionNumber, NoSuchTag
 from smartserver.plugins.breezy.commands import up_to
 from smartserver.plugins.breezy.given import until
 from smartserver.plugins.breezy.history import History
-from smartserver.plugins.breezy.shadow import shadow_of
+from smartserver.plugins.breezy.place import KINDS, Place
 from smartserver.plugins.breezy.target import is_usable, likely_target, local_tips
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
-from smartserver.vcs.bzr.system import BzrSystem
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField, Named
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.remote import Remote
-
-KINDS = BzrSystem.kinds
 
 
 class Fetched:
     """What came of one branch's history."""
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self._target: Repository | None = None
         self._guessed = False
         self._history: History | None = None
@@ -42,8 +35,7 @@ class Fetched:
         """Which that is."""
         self.refused: Named | None = None
         """The revision that was asked for and is nowhere."""
-        self._rests_on_shadow = False
-        self.shadow = shadow_of(remote)
+        self._rests_on_kept = False
         self.numbers: dict[RevisionId, int] = {}
         """The number of the revision that was asked for by number."""
 
@@ -66,23 +58,25 @@ class Fetched:
         """Whether nothing is here that is likely to spare the server a part: no tip of the remote, nor of a branch that
         was opened beside it. Whatever else the target holds may be another project's.
         """
+        if self._rests_on_kept:
+            return False
         if self.target is None:
             return True
         target = BrzRepository(self.target)
         with target.locked():
-            return not target.parents([*self._remote.knowledge.tips(), *local_tips()])
+            return not target.parents([*self.place.knowledge.tips(), *local_tips()])
 
     def _here(self) -> Sequence[RevisionId]:
         """What the target has of it, as far as that can be told."""
         if self.target is None:
             return []
-        return BrzRepository(self.target).complete_haves(self._remote.knowledge.tips(), MAX_HAVES, local_tips())
+        return BrzRepository(self.target).complete_haves(self.place.knowledge.tips(), MAX_HAVES, local_tips())
 
     # -- what came
 
     def history(self) -> History:
         """The revisions that `target` lacks."""
-        if self._rests_on_shadow:
+        if self._rests_on_kept:
             self.ask_anew()
         history = self.arrived()
         if self._until is not None and history.ends_at_ghost(self._newest):
@@ -90,11 +84,16 @@ class Fetched:
             history = self.arrived()
         return history
 
+    @property
+    def has_come(self) -> bool:
+        """Whether any was asked for, and is there or on its way."""
+        return self._history is not None
+
     def arrived(self) -> History:
-        """The revisions that came: those that neither `target` nor the shadow have."""
+        """The revisions that came: those that neither `target` has nor what is kept."""
         while self._history is None:
-            self.ask(on_shadow=True)
-        with self._remote.words():
+            self.ask()
+        with self.place.words():
             self._history.receive()
         return self._history
 
@@ -108,33 +107,36 @@ class Fetched:
         """Put those of `revisions` that came into a repository; their other parents are there."""
         from smartserver.vcs.bzr.insert import insert
 
-        with self._remote.words():
+        with self.place.words():
             history = self.history()
             insert(BrzRepository(repository), history.segments(set(revisions)))
 
     # -- what is asked for
 
-    def begin(self) -> None:
-        """Ask for what the command wants: all of it, or what one revision reaches."""
-        self._until = until(up_to())
-        self.ask(on_shadow=True)
+    def begin(self, kept: Sequence[RevisionId] = (), absent: Collection[RevisionId] = ()) -> bool:
+        """Ask for what the command wants, all of it or what one revision reaches; whether there is that revision.
+
+        The rest is as in `ask`.
+        """
+        self._until = asked = until(up_to())
+        self.ask(kept, absent)
+        return asked is None or self._until is not None
 
     def narrow_to(self, heads: Sequence[RevisionId]) -> None:
-        """Have what one revision reaches asked for, where a look at the branch has told which it is; if nothing was."""
-        if self._history is None and self._remote.content is not None and len(heads) == 1:
+        """Have what one revision reaches asked for, if nothing was."""
+        if self._history is None and len(heads) == 1:
             self._until = ChosenField(newest=heads[0])
 
     def ask_for(self, revision: RevisionId) -> bool:
         """Ask for what one revision reaches, be it in the branch or not; whether the server has it."""
         self._until = ChosenField(newest=revision)
-        self.shadow = None  # It has what the branch reaches.
         self.ask()
         return self._until is not None
 
     def ask_again(self, absent: Collection[RevisionId], repository: Repository) -> None:
         """Ask for the history once more: these revisions, though below what the target has, are not in this one."""
         self._target, self._guessed = repository if is_usable(repository) else None, True
-        self.ask(absent)
+        self.ask((), absent)
 
     def ask_anew(self) -> None:
         """Ask for the history, and not only for what the shadow lacks, or for what one revision reaches."""
@@ -146,38 +148,38 @@ class Fetched:
 
         Of the tip it is known that it is there: it is asked for only with `tip`.
         """
-        known = () if tip else (self._remote.state().tip,)
-        if self._until is None or set(revisions) <= {*known, *self.history().ghosts}:
+        if self._until is None:
+            return False
+        known = () if tip else (self.place.there().tip,)
+        if set(revisions) <= {*known, *self.history().ghosts}:
             return False
         self.ask_anew()
         return True
 
-    def ask(self, absent: Collection[RevisionId] = (), *, on_shadow: bool = False) -> None:
-        """Ask for it; where there is no such revision as was named, only what the branch is."""
-        remote = self._remote
-        with remote.words():
-            haves: list[RevisionId] = []
-            if on_shadow and self.shadow is not None:
-                haves, absent = self.shadow.haves()
-            self._rests_on_shadow = bool(haves)
-            haves = list(dict.fromkeys([*haves, *self._here()]))[:MAX_HAVES]
-            remote.server.settle()
-            cut = list(absent)[:MAX_IDS]
+    def ask(self, kept: Sequence[RevisionId] = (), absent: Collection[RevisionId] = ()) -> None:
+        """Ask for it; where there is no such revision as was named, only what the branch is.
+
+        `kept`: revisions that earlier commands left; `absent`: what is below these and not here.
+        """
+        place = self.place
+        with place.words():
+            self._rests_on_kept = bool(kept)
+            haves = list(dict.fromkeys([*kept, *self._here()]))[:MAX_HAVES]
+            place.server.settle()
+            absent = list(absent)[:MAX_IDS]
             try:
-                pulled = remote.repository.pull(haves, [HERE], absent=cut, bulk=True, chosen=self._until)
+                pulled = place.repository.pull(haves, [HERE], absent=absent, bulk=True, chosen=self._until)
             except (MissingRevision, NoSuchRevisionNumber, NoSuchTag):
                 if self._until is None:
                     raise
                 self.refused = self._until.newest
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
-                remote.learn_refusal()
-                if not self._rests_on_shadow and self.is_alone():
-                    remote.look_at_graph()
+                place.learn_refusal()
                 return
             self._history = History(pulled.body, pulled.result.segments, KINDS)
-            remote.server.read_on(self._history)
-            remote.learned()
+            place.server.read_on(self._history)
+            place.learned()
             self._newest = pulled.result.newest
             named = None if self._until is None else self._until.newest
             if isinstance(named, int):
-                self.numbers = {self._newest: named if named > 0 else remote.state().revno + named + 1}
+                self.numbers = {self._newest: named if named > 0 else place.there().revno + named + 1}

@@ -7,19 +7,20 @@ from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch, NoSuchRevision
+from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
+from smartserver.plugins.breezy.branch import HpssBranch
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy.commands import Second, running
 from smartserver.plugins.breezy.given import given
-from smartserver.plugins.breezy.push import push
+from smartserver.plugins.breezy.push import Overwrite, Selector, push
 from smartserver.plugins.breezy.remote import GONE
 from smartserver.plugins.breezy.repository import HpssRepository, heads_of
 from smartserver.plugins.breezy.signatures import add_late
+from smartserver.plugins.breezy.words import check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import load_formats, overwritten
 
@@ -201,7 +202,8 @@ class FetchFromServer(InterRepository):
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
         heads, fetched = list(heads), self.source.remote.fetched
-        fetched.narrow_to(heads)
+        if self.source.remote.content is not None:  # A look at the branch has told which revision it is.
+            fetched.narrow_to(heads)
         came = fetched.history().parents
         with self.target.lock_read():
             elsewhere = set(heads) - came.keys() - self.target.get_parent_map(heads).keys()
@@ -236,13 +238,7 @@ class FetchFromServer(InterRepository):
         heads = [*required, *(if_present_ids or ())] if named else self._heads()
         return Search(self._missing(heads)[:limit])
 
-    def fetch(
-        self,
-        revision_id: RevisionId | None = None,
-        find_ghosts: bool = False,
-        fetch_spec: Any = None,
-        lossy: bool = False,
-    ) -> FetchResult:
+    def fetch(self, revision_id: RevisionId | None = None, *, fetch_spec: Any = None, **options: object) -> FetchResult:
         """Bring the history of a revision, or what a search has found."""
         with ExitStack() as locks:
             locks.enter_context(self.target.lock_write())
@@ -266,8 +262,7 @@ class FetchFromServer(InterRepository):
     def _check_there(self, revisions: list[RevisionId]) -> None:
         for revision in set(revisions) - self.source.has_revisions(revisions):
             self.source.named(revision)  # Another branch may reach it, or none.
-            if not self.source.has_revision(revision):
-                raise NoSuchRevision(self.source, revision)
+            check_has(self.source, revision)
 
 
 class Search:

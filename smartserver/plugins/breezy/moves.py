@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from breezy import config, errors
 from breezy.revision import NULL_REVISION
@@ -30,11 +30,9 @@ from smartserver.plugins.breezy.checkouts import Checkout, checkout_of
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.effects import EffectiveStack
 from smartserver.plugins.breezy.given import given, is_ours
+from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import make_graph
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.branch import HpssBranch
 
 OPTION = "append_revisions_only"
 
@@ -57,19 +55,19 @@ def only_appends(url: str, content: bytes) -> bool:
     return bool(EffectiveStack(_Options(url, content)).get(OPTION))
 
 
-def check_append(branch: HpssBranch, revision: RevisionId) -> None:
+def check_append(repository: HpssRepository, url: str, revision: RevisionId) -> None:
     """See to it that a branch's tip may become a revision that is there.
 
     Raises:
         AppendRevisionsOnlyViolation: the branch's options forbid it.
     """
-    remote = branch.remote
-    if only_appends(branch.base, remote.state().config):
+    remote = repository.remote
+    if only_appends(url, remote.state().config):
         remote.confirm()
-        tip, graph = branch.last_revision(), branch.repository.get_graph()
+        tip, graph = remote.state().tip or NULL_REVISION, repository.get_graph()
         is_backwards = running().removes_revisions or not is_on_top(graph, revision, tip)
-        if is_backwards and only_appends(branch.base, remote.state().config):
-            raise errors.AppendRevisionsOnlyViolation(branch.base)
+        if is_backwards and only_appends(url, remote.state().config):
+            raise errors.AppendRevisionsOnlyViolation(url)
 
 
 def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
@@ -106,23 +104,23 @@ def removes_tags() -> bool:
     return is_ours(_location()) or _checkout() is not None
 
 
-def removed_tags(branch: HpssBranch, new_tip: RevisionId) -> list[str]:
+def removed_tags(repository: HpssRepository, new_tip: RevisionId) -> list[str]:
     """The tags that go when this becomes the tip."""
-    tip, graph, checkout = branch.last_revision(), branch.repository.get_graph(), _checkout()
+    state, graph, checkout = repository.remote.state(), repository.get_graph(), _checkout()
+    tip = state.tip
     kept = [new_tip]
     if checkout is not None:
         removed = itertools.takewhile(lambda each: each != new_tip, graph.iter_lefthand_ancestry(tip))
         merged = [parent for each in removed for parent in graph.get_parent_map([each])[each][1:]]
         # The checkout gets them as pending merges. They are read before the move, so that nothing fails after it.
-        list(branch.repository.revision_trees(graph.get_parent_map(merged).keys() - checkout.parents()))
+        list(repository.revision_trees(graph.get_parent_map(merged).keys() - checkout.parents()))
         kept += [*checkout.parents()[1:], *merged]
-    tags = branch.tags.get_tag_dict()
-    if not tags:
+    if not state.tags:
         return []
-    if branch.remote.content is not None:
-        graph = make_graph([_Read(branch.remote.content.parents)])
+    if repository.remote.content is not None:
+        graph = make_graph([_Read(repository.remote.content.parents)])
     gone = graph.get_parent_map(graph.find_unique_ancestors(tip, kept))
-    return [name for name, tag in tags.items() if tag in gone]
+    return [name for name, tag in state.tags.items() if tag in gone]
 
 
 class _Read:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from breezy import config
+from breezy.branch import Branch
 from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.effects import EffectiveConfig
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.branch import HpssBranch
+from smartserver.plugins.breezy.remote import Remote
 
 CONFIG_FILE = "branch.conf"
 
@@ -21,32 +20,29 @@ CONFIG_FILE = "branch.conf"
 class OptionFile(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
     """`branch.conf` of a branch on a server, to Breezy a file of its own."""
 
-    def __init__(self, branch: HpssBranch) -> None:
+    def __init__(self, remote: Remote, url: str) -> None:
         super().__init__()
-        self._branch = branch
+        self._remote = remote
+        self._url = url
 
     def get_bytes(self, relpath: str) -> bytes:
         """Its content as it was read."""
-        content = self._branch.remote.state().config
+        content = self._remote.state().config
         if not content:
             raise NoSuchFile(relpath)
         return content
 
-    def put_bytes(self, relpath: str, raw_bytes: bytes, mode: object = None) -> None:
-        """Replace it.
+    def put_file(self, relpath: str, f: Any, mode: object = None) -> None:
+        """Replace it by what can be read.
 
         Raises:
             NotAsRemembered: it was remembered, and is another; what it is can be read now.
         """
-        changes.set_config(self._branch.remote, raw_bytes)
-
-    def put_file(self, relpath: str, f: Any, mode: object = None) -> None:
-        """Replace it by what can be read."""
-        self.put_bytes(relpath, f.read())
+        changes.set_config(self._remote, f.read())
 
     def external_url(self) -> str:
         """Whose it is."""
-        return self._branch.base
+        return self._url
 
 
 def options_of_new(parent: str) -> bytes:
@@ -62,8 +58,8 @@ def options_of_new(parent: str) -> bytes:
 class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
     """What `brz config` reads and writes of the branch."""
 
-    def __init__(self, branch: HpssBranch) -> None:
-        super().__init__(OptionFile(branch), CONFIG_FILE)
+    def __init__(self, branch: Branch, remote: Remote) -> None:
+        super().__init__(OptionFile(remote, branch.base), CONFIG_FILE)
         self.branch = branch
         self.id = "branch"
 
@@ -85,8 +81,8 @@ class OptionStore(config.TransportIniFileStore):  # type: ignore[misc]
 class OptionConfig(EffectiveConfig):
     """The same to what of Breezy's is older (`Branch.get_config`): each change of it is written at once."""
 
-    def __init__(self, branch: HpssBranch) -> None:
-        super().__init__(OptionFile(branch), CONFIG_FILE)
+    def __init__(self, remote: Remote, url: str) -> None:
+        super().__init__(OptionFile(remote, url), CONFIG_FILE)
         self._whole = config.TransportConfig(self._transport, CONFIG_FILE)
         """What a change is written into: options without an effect are kept."""
 

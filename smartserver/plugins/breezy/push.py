@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from breezy import errors, trace
@@ -15,9 +16,7 @@ from smartserver.client.body import Nothing
 from smartserver.client.push import Changes
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
-from smartserver.plugins.breezy.branch import HpssBranch, Overwrite, Selector
 from smartserver.plugins.breezy.changes import (
-    TAGS,
     made,
     objection,
     options_are,
@@ -26,12 +25,12 @@ from smartserver.plugins.breezy.changes import (
     push_tags,
     tags_updates,
 )
-from smartserver.plugins.breezy.commit import of_repository
-from smartserver.plugins.breezy.fetched import KINDS
 from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
-from smartserver.plugins.breezy.remote import VCS
-from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer
+from smartserver.plugins.breezy.place import KINDS, TAGS, VCS
+from smartserver.plugins.breezy.remote import Remote, remote_of
+from smartserver.plugins.breezy.sending import Lacking
+from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -39,13 +38,16 @@ from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
 
+Selector = Callable[[str], bool]
+Overwrite = bool | Sequence[str]
+
 TRIES = 3
 """Times that a push is planned on what is there, where that has become another meanwhile."""
 
 
 def push(
     source: Branch,
-    target: HpssBranch,
+    target: Any,
     overwrite: Overwrite = False,
     stop_revision: RevisionId | None = None,
     tag_selector: Selector | None = None,
@@ -96,17 +98,17 @@ def _own_revno(source: Branch, tip: RevisionId) -> int:
         NoSuchRevision: the source has no such revision.
     """
     revno, last = source.last_revision_info()
-    if isinstance(source, HpssBranch) and tip in source.remote.numbers:
-        return source.remote.numbers[tip]
-    if not source.repository.has_revision(tip):
-        raise errors.NoSuchRevision(source, tip)
+    remote = remote_of(source)
+    if remote is not None and tip in remote.numbers:
+        return remote.numbers[tip]
+    check_has(source.repository, tip, source)
     try:
         return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
     except GhostRevisionsHaveNoRevno:
-        if not isinstance(source, HpssBranch) or source.remote.content is None:
+        if remote is None or remote.content is None:
             raise
-    with source.remote.asking():
-        source.remote.content.everything()  # It is below what was read.
+    with remote.asking():
+        remote.content.everything()  # It is below what was read.
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
@@ -115,7 +117,7 @@ class _Push:
     """One push; `run` makes it."""
 
     source: Branch
-    target: HpssBranch
+    target: Any
     tip: RevisionId
     revno: int
     tags: Mapping[str, RevisionId]
@@ -127,7 +129,7 @@ class _Push:
     """Whether the tip is moved wherever it is."""
 
     def run(self) -> BranchPushResult:
-        remote = self.target.remote
+        remote: Remote = self.target.remote
         revnos = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
         with remote.words():
             old, new, of_tags = self._move()
@@ -153,9 +155,10 @@ class _Push:
 
     def _move(self) -> tuple[RevisionId, RevisionId, dict[str, EntryOutcome]]:
         """Move the tip and send the tags; the tip before and after, and what became of the tags that were sent."""
-        remote = self.target.remote
-        is_there = isinstance(self.source, HpssBranch) and self.source.remote.is_in_repository_of(remote)
-        source = Nothing() if is_there else of_repository(BrzRepository(self.source.repository))
+        remote: Remote = self.target.remote
+        beside = remote_of(self.source)
+        is_there = beside is not None and beside.is_in_repository_of(remote)
+        source = Nothing() if is_there else Lacking(BrzRepository(self.source.repository))
         is_sure = remote.is_known and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:
@@ -193,36 +196,36 @@ class _Push:
         if self._violates():
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()
-        tags = tags_updates(_changes(self.tags, self.target.remote.remembered_tags(), self.how))
+        tags = tags_updates(_changes(self.tags, self.target.remote.remembered().tags, self.how))
         if self.new is None:
             return [update], [*options, *tags]
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
-        there = self.target.remote.remembered_tip()
-        if there is None or not only_appends(self.target.base, self.target.remote.remembered_config()):
+        there = self.target.remote.remembered()
+        if there.tip is None or not only_appends(self.target.base, there.config):
             return False
         graph = self.source.repository.get_graph()
-        return not is_on_top(graph, self.tip, there) and (self.forced or graph.is_ancestor(there, self.tip))
+        return not is_on_top(graph, self.tip, there.tip) and (self.forced or graph.is_ancestor(there.tip, self.tip))
 
     def _update(self) -> tuple[RefUpdate, list[MapUpdateRequest]]:
         """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
-        options, there = self.target.remote.remembered_config(), self.target.remote.remembered_tip()
+        there = self.target.remote.remembered()
         rule = Rule.FORCE if self.forced else Rule.FF
         update = RefUpdate(HERE, self.tip, rule, Create.YES, attributes=b"%d" % self.revno)
         graph = self.source.repository.get_graph()
-        if only_appends(self.target.base, options):
-            if there is not None and is_on_top(graph, self.tip, there):
-                update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there)
-        elif not self.forced and is_linear(graph, self.tip, there):
+        if only_appends(self.target.base, there.config):
+            if there.tip is not None and is_on_top(graph, self.tip, there.tip):
+                update = msgspec.structs.replace(update, rule=Rule.LEASE, expected=there.tip)
+        elif not self.forced and is_linear(graph, self.tip, there.tip):
             return update, []
-        return update, [options_are(options)]
+        return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
         """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
-        remote = self.target.remote
-        there = remote.remembered_tags()
+        remote: Remote = self.target.remote
+        there = remote.remembered().tags
         conflicts = {
             name: EntryOutcome(Verdict.CONFLICT, there[name])
             for name, tag in tags.items()
@@ -249,7 +252,7 @@ def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], ho
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 
-def _old_revno(target: HpssBranch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
+def _old_revno(target: Any, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
     """The revno of the old tip: as remembered, else counted where its history is here."""
     if result.old_revid == NULL_REVISION:
         return 0

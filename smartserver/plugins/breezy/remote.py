@@ -1,47 +1,36 @@
-"""`Remote`: the branch a URL leads to, asked once: what one pull says of it, and each change as one request."""
+"""`Remote`: the branch a URL leads to, and what is read of it: what a command wants, by one request if it can be.
+
+A command that reads two branches of one repository is told of both by one answer (`learn_beside`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import os
+import re
+import weakref
+from collections.abc import Mapping, Sequence
 
-from breezy import trace
+from breezy import trace, urlutils
+from breezy.branch import Branch
 from breezy.errors import CommandError
 from breezy.repository import Repository
 
-from smartserver.client.body import Nothing
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.places import served_by
-from smartserver.client.push import Changes, PushRequest, PushSource
-from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Pushed, RefUpdate
-from smartserver.errors import NoSuchBranch, Unsupported, WrongVcs, shown
-from smartserver.plugins.breezy.beside import learn_beside, makes_elsewhere
-from smartserver.plugins.breezy.changes import CONFIG, tags_of
-from smartserver.plugins.breezy.commands import Gone, copies_there, running, up_to, wanted, wants_history
+from smartserver.errors import Unsupported, WrongVcs, shown
+from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
+from smartserver.plugins.breezy.commands import Gone, Second, copies_there, running, up_to, wanted, wants_history
 from smartserver.plugins.breezy.content import Content
-from smartserver.plugins.breezy.fetched import KINDS, Fetched
-from smartserver.plugins.breezy.given import what_to_look_at
-from smartserver.plugins.breezy.server import cache_folder
-from smartserver.plugins.breezy.terminal import listen, moving
-from smartserver.plugins.breezy.wanted import Wanted
-from smartserver.plugins.breezy.words import in_breezys_words
+from smartserver.plugins.breezy.fetched import Fetched
+from smartserver.plugins.breezy.given import TIP, Named, arguments, current, given, is_ours, what_to_look_at
+from smartserver.plugins.breezy.place import VCS, Place, State
+from smartserver.plugins.breezy.server import Server
+from smartserver.plugins.breezy.shadow import Shadow, shadows
+from smartserver.plugins.breezy.transport import HpssTransport
+from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
+from smartserver.plugins.breezy_shim import Running
 from smartserver.records.model import RevisionId, Tip
-from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.system import INVENTORY
-from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.fields import HERE
-from smartserver.verbs.map_update import MapUpdateRequest
-from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_verify import VerifyResult
-from transports.errors import CodedError
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.transport import HpssTransport
-
-VCS = BrzRepository.vcs
+from smartserver.verbs.repository_pull import TreesField
 
 GONE = (
     "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
@@ -49,104 +38,69 @@ GONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What a branch is; `tip` None where there is none of that name."""
+class Read:
+    """What one command has read of a server, for whoever asks again in it."""
 
-    at: str
-    """The path of its repository."""
-    inner: str
-    """What of the path that was asked for leads into the branch."""
-    tip: RevisionId | None = None
-    revno: int = 0
-    tags: Mapping[str, RevisionId] = field(default_factory=dict)
-    config: bytes = b""
+    def __init__(self, by: Running | None) -> None:
+        self.by = by
+        self.contents: dict[str, Content] = {}
+        """By path, where the command reads less than whole revisions."""
+        self.remotes: dict[str, Remote] = {}
+        """By path, the branches of which it opens some more than once, all in one repository."""
 
 
-class Remote:
-    """One branch on a server."""
+_read: weakref.WeakKeyDictionary[Server, Read] = weakref.WeakKeyDictionary()
+
+
+def read_of(server: Server) -> Read:
+    """What the command that runs has read there; the next one asks anew."""
+    command, found = current(), _read.get(server)
+    if found is None or command is None or found.by is not command:
+        found = _read[server] = Read(command)
+    return found
+
+
+def remote_of(branch: Branch) -> Remote | None:
+    """What a branch on a server was read from; None for a local one."""
+    found = getattr(branch, "remote", None)
+    return found if isinstance(found, Remote) else None
+
+
+class Remote(Place):
+    """One branch on a server, and what was read of it."""
 
     def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
         """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself. `inside`:
         or into which it leads.
         """
-        self._may_be_inside = inside
+        super().__init__(transport, name, inside=inside)
         self._opened = transport, name
-        self.url: str = transport.base
-        self.location = transport.location
-        self.path = "/".join([part for part in (self.location.path, name) if part])
-        self.knowledge = Knowledge(cache_folder(), served_by(self.location) + self.path, self.path)
-        self.server = transport.server
-        self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
-        listen(self.repository, self.location)
-        self.named = b""
-        """What a refusal calls the branch: it is all that says so where the server was not met before."""
-        self._state: State | None = None
-        self.fetched = Fetched(self)
-        self.assumed: State | None = None
-        """What the branch was taken for, because it was remembered; if not `is_assumed`, it was asked since."""
-        self.is_assumed = False
-        self.verified: VerifyResult | None = None
-        """What the server found when it checked the repository."""
         self.content: Content | None = None
         """What was read where the command reads less than whole revisions."""
+        self.fetched = Fetched(self)
+        self.shadow = Shadow(self.fetched, None if running().fetches else shadows())
+        """Whole revisions as a repository; a command that fetches keeps them elsewhere."""
 
-    def again(self) -> Remote:
-        """The same branch, as one that was not asked yet."""
-        return Remote(*self._opened, inside=self._may_be_inside)
-
-    def words(self) -> AbstractContextManager[None]:
-        """Around whatever asks the server."""
-        return in_breezys_words(self.url, self.location)
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Around what reads more, when nothing else is unread."""
-        with self.words():
-            self.server.settle()
-            yield
-
-    # -- what it is
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it was asked already."""
-        return self._state is not None
-
-    @property
-    def is_remembered(self) -> bool:
-        """Whether there was a branch of just that name when the repository was last seen."""
-        known = self.knowledge
-        return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
+    def for_one(self) -> Remote:
+        """The same branch, as one that was not asked yet: for one revision, be it in the branch or not."""
+        other = Remote(*self._opened, inside=self._may_be_inside)
+        other.shadow = Shadow(other.fetched, None)  # What is kept has what the branch reaches.
+        return other
 
     def assume(self) -> None:
         """Take the branch for what is remembered, if nobody has asked, and if all that it takes is here."""
-        if self._state is not None or not self.is_remembered:
+        if self.seen is not None or not self.is_remembered:
             return
         self.learned()
-        state = self._state
+        state = self.seen
         assert state is not None, "remembered"
         if running().removes_revisions:
             target = self.fetched.target
             if target is None or state.tip is None or not target.has_revision(state.tip):
-                self._state = None
+                self.seen = None
                 return
             self.fetched.all_is_here()
         self.assumed, self.is_assumed = state, True
-
-    def confirm(self) -> None:
-        """Ask the server, if what the branch is was only remembered."""
-        if self.is_assumed:
-            self.look_again()
-
-    def attributes(self) -> bytes:
-        """The attributes of the tip."""
-        value = self.knowledge.ref(self.name())
-        return value[0].attributes if value is not None else b""
-
-    def is_inside(self) -> bool:
-        """Whether the path was seen to lead into the branch."""
-        return self._state is not None and bool(self._state.inner)
 
     def is_beside(self, other: Remote) -> bool:
         """Whether both are on one server."""
@@ -158,22 +112,16 @@ class Remote:
 
     def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
         """Take in what another branch's answer said of this one."""
-        self._state = State(self.state().at, "", tip.id, _revno(tip.attributes), tags)
+        self.seen = State(self.state().at, "", tip.id, tip.attributes, tags)
         self.is_assumed = False
-
-    def learn_refusal(self) -> None:
-        """Take in what a refusal said of what is there; where that is not all, ask."""
-        self.learned()
-        if self._state is None or self._state.tip is None:
-            self.look_again()
 
     def look(self) -> State:
         """What it is; there may be no branch."""
-        if self._state is None and copies_there():
+        if self.seen is None and copies_there():
             self.assume()
-        if self._state is None:
+        if self.seen is None:
             learn_beside(self)
-        if self._state is None:
+        if self.seen is None:
             asked = wanted()
             if asked is not None and not self._better_whole(asked):
                 self._ask_content(asked)
@@ -182,14 +130,15 @@ class Remote:
                 if first is not None and self.fetched.is_alone():
                     self._ask_content(Wanted(first))
                 else:
-                    self.fetched.begin()
-                shadow = self.fetched.shadow
-                if asked is not None and shadow is not None and not set(asked.ids) <= shadow.parents().keys():
+                    is_there = self.fetched.begin(*self.shadow.haves())
+                    if not is_there and self.fetched.is_alone():
+                        self.look_at_graph()
+                if asked is not None and self.shadow.keeps and not set(asked.ids) <= self.shadow.parents().keys():
                     self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
             else:
                 self.look_again()
-        assert self._state is not None, "asked"
-        return self._state
+        assert self.seen is not None, "asked"
+        return self.seen
 
     def _better_whole(self, asked: Wanted) -> bool:
         """Whether whole revisions are what a command reads in the end, or fewer bytes than that."""
@@ -200,7 +149,7 @@ class Remote:
         if asked.inside is not None and asked.inside.history and may_be_inside:
             return True
         # Where earlier commands have left the history, only what is new of it comes.
-        return asked.is_deep and self.fetched.shadow is not None and self.fetched.shadow.is_there()
+        return asked.is_deep and self.shadow.is_there()
 
     def learn_from(self, known: Knowledge, content: Content | None = None) -> None:
         """Take in what another branch's answer said of this one, and what was read; else all that it takes is here."""
@@ -216,22 +165,12 @@ class Remote:
         Raises:
             NotBranchError: there is no branch.
         """
-        state = self.look()
-        if state.tip is None or (state.inner and not self._may_be_inside):
-            with self.words():
-                raise NoSuchBranch(state.inner.encode() or self.knowledge.branch or HERE)
-        return state
-
-    def look_again(self) -> None:
-        """Ask what it is now."""
-        with self.words():
-            self.server.settle()
-            self.repository.learn_refs()
-            self.learned()
+        self.look()
+        return self.there()
 
     def _ask_content(self, asked: Wanted) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
-        self.content = self.server.read.contents.get(self.path)
+        self.content = read_of(self.server).contents.get(self.path)
         if self.content is None:
             self.content = Content(self.repository, asked)
             with self.asking():
@@ -249,9 +188,9 @@ class Remote:
                     trace.warning("hpss: %s", gone)
             if self.content.needs_history:
                 self.content = None
-                self.fetched.ask(on_shadow=True)
+                self.fetched.ask(*self.shadow.haves())
                 return
-            self.server.read.contents[self.path] = self.content
+            read_of(self.server).contents[self.path] = self.content
         else:
             self.knowledge = self.content.remote.knowledge
         with self.words():
@@ -263,7 +202,7 @@ class Remote:
 
     def read_first(self, asked: Wanted) -> None:
         """Read this, if nobody has asked anything yet."""
-        if self._state is None:
+        if self.seen is None:
             self._ask_content(asked)
 
     def read_for(self, asked: Wanted) -> Content:
@@ -288,108 +227,132 @@ class Remote:
         is_own = state.tip is None or self.content.numbers.get(state.tip) == state.revno
         return self.content.numbers if is_own else {}
 
-    def remembered_tags(self) -> dict[str, RevisionId]:
-        """Its tags as last seen."""
-        return tags_of(self.knowledge, self.name())
-
-    def remembered_tip(self) -> RevisionId | None:
-        """Its tip as last seen."""
-        value = self.knowledge.ref(self.name())
-        return None if value is None else value[0].id
-
-    def remembered_config(self) -> bytes:
-        """Its options as last seen."""
-        return self.knowledge.map(CONFIG, self.name()).get(b"", b"")
-
-    def name(self) -> bytes:
-        """What the branch is called in its repository, as far as that is known."""
-        return self.knowledge.branch or self.knowledge.named or self.named or HERE
-
-    def learned(self) -> None:
-        """Keep what an answer said of this branch."""
-        self.is_assumed = False
-        known = self.knowledge
-        if known.vcs != VCS:
-            raise WrongVcs(known.at or "", known.vcs, VCS)
-        branch = self.name()
-        value = known.ref(branch)
-        if value is None:
-            self._state = State(known.at or "", known.inner)
-            return
-        tip = value[0]
-        tags = self.remembered_tags()
-        options = self.remembered_config()
-        self._state = State(known.at or "", known.inner, tip.id, _revno(tip.attributes), tags, options)
-
-    def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call on the repository, and learn what the answer says of it."""
-        with self.words():
-            self.server.settle()
-            (result,) = self.repository.ask((verb, arguments)).results
-            if isinstance(result, CodedError):
-                raise result
-            self.learned()
-            return result
-
-    # -- changes
-
-    def push(
-        self,
-        updates: Sequence[RefUpdate],
-        maps: Sequence[MapUpdateRequest],
-        source: PushSource | None = None,
-        new: NewRepository | None = None,
-        replan: Callable[[], Changes] | None = None,
-        *,
-        is_likely: bool = False,
-    ) -> Pushed:
-        """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
-        self.server.settle()
-        with moving("Sending revisions") as self.repository.sent:
-            return self.repository.push(
-                PushRequest(
-                    updates,
-                    source or Nothing(),
-                    new,
-                    maps,
-                    atomic=True,
-                    bulk=True,
-                    is_likely=is_likely,
-                    replan=replan,
-                )
-            )
-
-    def change(
-        self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
-    ) -> Pushed:
-        """Send a change, all of it or nothing, and take in what the answer says; to be called in `words`.
-
-        Raises:
-            CodedError: it was refused.
-        """
-        pushed = self.push(updates, maps, source)
-        error = pushed.error()
-        if error is not None:
-            raise error
-        self.learned()
-        return pushed
-
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
         self.fetched.all_is_here(target)
         self.learned()
 
-    def make(self) -> bool:
-        """Make a repository at the path itself, without a branch; whether there was none."""
-        kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
-        with self.words():
-            self.server.settle()
-            made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
-        if made:
-            self.knowledge.forget()  # What is remembered was another's.
-        self._state = State(self.path, "")
-        return made
+
+def learn_beside(remote: Remote) -> None:
+    """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
+    second, checkout = running().second, None
+    if running().moves_checkout:
+        find = open_checkout if second is Second.SWITCHED_TO else checkout_of
+        checkout = find(str(given("directory") or "."))
+    if checkout is not None:
+        _learn_from_new(remote, checkout)
+        return
+    if second is Second.TREE and len(places := compared_branches(arguments())) == 2 and not given("revision"):
+        _compare(remote, places)
+        return
+    beside = next((other for other in read_of(remote.server).remotes.values() if other is not remote), None)
+    if beside is not None and second is Second.GRAPH:
+        _share_graph(remote, beside)
+        return
+    if beside is None or remote.fetched.target is None or second is Second.MERGED:
+        return
+    if not beside.is_known:
+        beside.fetched.ask_anew()
+    said = _said_of(remote, beside)
+    if said is not None and remote.fetched.target.has_revision(said[1]):
+        remote.learn_from(said[0])
 
 
-def _revno(attributes: bytes) -> int:
-    return int(attributes) if attributes.isdigit() else 0
+def _said_of(remote: Remote, other: Remote) -> tuple[Knowledge, RevisionId] | None:
+    """What the answer about another branch said of this one, and its tip; None where it is of another repository."""
+    at, known = other.look().at, other.knowledge.beside(remote.path)
+    value = known.ref(known.named or b"")
+    return None if known.at != at or value is None else (known, value[0].id)
+
+
+def _compare(remote: Remote, places: Sequence[str]) -> None:
+    """Read what differs between the trees of two branches of one repository; of others the tree of this one's tip."""
+    branches = [_on_server_of(remote, place) for place in places]
+    if any(each is None or (each.is_known and each is not remote) for each in branches):
+        return  # The other one was asked, and is in another repository.
+    remote.look_again()
+    if remote.remembered().tip is None:
+        return
+    tips: list[Named] = []
+    for each in branches:
+        said = None if each is None else _said_of(each, remote)
+        if each is None or said is None:
+            remote.read_for(Wanted(trees=TreesField([TIP])))
+            return
+        if each is not remote:
+            each.knowledge = each.repository.knowledge = said[0]
+        tips.append(said[1])
+    trees = TreesField(tips, changed=True) if len(set(tips)) > 1 else TreesField(tips[:1], texts=False)
+    content = remote.read_for(Wanted(trees=trees))
+    for each in branches:
+        if each is not None and each is not remote:
+            each.learn_from(each.knowledge, content)
+
+
+def _share_graph(remote: Remote, beside: Remote) -> None:
+    """Have one graph for two branches of one repository."""
+    said = _said_of(remote, beside)
+    if beside.content is not None and said is not None:
+        with beside.asking():
+            beside.content.look_beside(said[1])
+        remote.learn_from(said[0], beside.content)
+
+
+def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
+    """Learn from what is said of the branch that a lightweight checkout of this one is to be like."""
+    is_pulled = running().second is Second.PULLED
+    other = _pulled(remote) if is_pulled else _switched_to(remote, checkout)
+    if other is None or other is remote:
+        return
+    if is_pulled:
+        other.read_first(pulled_into(checkout, arguments()))
+    said = _said_of(remote, other)
+    if other.content is not None and said is not None:
+        remote.learn_from(said[0], other.content)
+
+
+def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
+    """The branch on the same server that a lightweight checkout is switched to."""
+    place = str(given("to_location") or "")
+    if not place or given("create_branch"):
+        return None
+    if not is_ours(place):
+        if ":" in place or os.path.exists(place):
+            return None
+        place = urlutils.join(checkout.branch, "..", urlutils.escape(place))
+    return _on_server_of(remote, place)
+
+
+def makes_elsewhere(remote: Remote) -> bool:
+    """Whether a checkout of this branch is switched to a new one outside of its repository, as far as that is known."""
+    at = remote.knowledge.at
+    if at is None or not (running().second is Second.SWITCHED_TO and given("create_branch")):
+        return False
+    place = str(given("to_location") or "")
+    made = _on_server_of(remote, place if is_ours(place) else urlutils.join(remote.url, "..", urlutils.escape(place)))
+    return made is None or (at != "" and not f"{made.path}/".startswith(f"{at}/"))
+
+
+def _pulled(remote: Remote) -> Remote | None:
+    """The branch that is pulled, if it is likely to lie in the same repository."""
+    place = str(given("location") or _parent(remote) or "")
+    other = _on_server_of(remote, place) if is_ours(place) else None
+    if other is None:
+        return None
+    at = remote.knowledge.at
+    above = remote.path.rpartition("/")[0] if at is None else at
+    return other if not above or other.path.startswith(f"{above}/") else None
+
+
+def _parent(remote: Remote) -> str | None:
+    """The URL that the branch's options say it is pulled from, as they were seen last."""
+    found = re.search(rb"^parent_location\s*=\s*(.+)$", remote.remembered().config, re.MULTILINE)
+    return None if found is None else str(urlutils.join(remote.url, found[1].decode("utf-8", "replace").strip()))
+
+
+def _on_server_of(remote: Remote, place: str) -> Remote | None:
+    transport = HpssTransport(place)
+    if transport.server is not remote.server:
+        return None
+    other = type(remote)(transport, transport.get_segment_parameters().get("branch", ""))
+    return read_of(remote.server).remotes.setdefault(other.path, other)

@@ -7,9 +7,9 @@ to a repository that holds what came, on this disk (`shadow`), or in memory and 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from breezy import errors, trace, ui, urlutils
+from breezy import errors, gpg, trace, ui, urlutils
 from breezy.lock import LogicalLockResult
 from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
@@ -17,21 +17,19 @@ from breezy.revision import NULL_REVISION
 from smartserver.errors import shown
 from smartserver.plugins.breezy.checkouts import parents_over
 from smartserver.plugins.breezy.commands import running
-from smartserver.plugins.breezy.commit import INSERTS, WriteGroup, send_beside
 from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.given import ids_given
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.signatures import Signatures, add_late
+from smartserver.plugins.breezy.sending import INSERTS, WriteGroup, send_beside
+from smartserver.plugins.breezy.shown import repository_of
+from smartserver.plugins.breezy.signatures import Signatures, testament
 from smartserver.plugins.breezy.stores import in_memory, repository_over
 from smartserver.plugins.breezy.transport import path_of
 from smartserver.plugins.breezy.upkeep import Checked, Reconciled, pack, reconcile, verify
-from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
+from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy, check_has
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.compat import format_2a, make_graph
+from smartserver.vcs.bzr.compat import BzrDir, format_2a, make_graph
 from smartserver.vcs.bzr.repository import BrzRepository
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.controldir import HpssDir
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
@@ -69,7 +67,7 @@ class _Parents:
 class HpssRepository:
     """Not one of Breezy's classes: it must not have what it cannot answer."""
 
-    def __init__(self, control: HpssDir, remote: Remote) -> None:
+    def __init__(self, control: BzrDir, remote: Remote) -> None:
         self.controldir = control
         self.remote = remote
         self._format = format_2a().repository_format
@@ -78,11 +76,10 @@ class HpssRepository:
         self._read: Repository | None = None
         """What the shadow was made with. It asks for nothing: `whole` may rest on it, and would ask `whole` again."""
         self._beside: list[Repository] = []
-        self._unreached: list[Repository] = []
-        """Of those beside, what the branch may not reach."""
+        """What there is besides what was read: merged, committed, read before the branch moved, or out of its reach."""
         self._named = ids_given()
         """Revisions that the user named by tags or ids: the branch may not reach them."""
-        self._signatures = Signatures(self)
+        self._signatures = Signatures(remote)
         self._in_group = False
         self._group: WriteGroup | None = None
         """What was inserted since the write group began."""
@@ -183,7 +180,7 @@ class HpssRepository:
 
     def unreached(self, revisions: Iterable[RevisionId]) -> list[tuple[RevisionId, Repository]]:
         """Those of some revisions that came besides the branch, and where each is."""
-        return [(each, beside) for each in revisions for beside in self._unreached if beside.has_revision(each)]
+        return [(each, beside) for each in revisions for beside in self._beside if beside.has_revision(each)]
 
     def named(self, revision: RevisionId) -> None:
         """Have a revision that the user names by a tag: once it is asked for, where less than whole revisions came."""
@@ -232,8 +229,7 @@ class HpssRepository:
         self.remote.look()
         content = self.remote.content
         if content is None:
-            shadow = self.remote.fetched.shadow
-            return self.remote.fetched.history().parents if shadow is None else shadow.parents()
+            return self.remote.shadow.parents()
         with self.remote.asking():
             return content.parents_of(revisions)
 
@@ -275,9 +271,9 @@ class HpssRepository:
         self,
         source: Repository,
         revision_id: RevisionId | None = None,
-        find_ghosts: bool = False,
+        *,
         fetch_spec: Any = None,
-        lossy: bool = False,
+        **options: object,
     ) -> FetchResult:
         """Have what another repository has, and the server too, where a command does not only compare.
 
@@ -287,8 +283,8 @@ class HpssRepository:
             NotBranchError: there is no branch here, only a repository.
             NoSuchRevision: the other repository has no `revision_id`.
         """
-        if revision_id not in (None, NULL_REVISION) and not source.has_revision(revision_id):
-            raise errors.NoSuchRevision(source, revision_id)
+        if revision_id not in (None, NULL_REVISION):
+            check_has(source, revision_id)
         is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
         if not is_there and not running().only_compares:
             with source.lock_read():
@@ -308,7 +304,7 @@ class HpssRepository:
 
     def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> Checked:
         """Have the server read all of it, branches included."""
-        return Checked(self, verify(self.remote), shown=check_repo)
+        return Checked(verify(self.remote), (self.user_url, self._format) if check_repo else None)
 
     def reconcile(self, other: object = None, thorough: bool = False) -> Reconciled:
         """There is nothing to reconcile where nothing is damaged."""
@@ -361,29 +357,42 @@ class HpssRepository:
 
     def has_signature_for_revision_id(self, revision_id: RevisionId) -> bool:
         """Whether a revision is signed."""
-        return self._signatures.find(revision_id) is not None
+        return self._signature(revision_id) is not None
+
+    def _signature(self, revision: RevisionId) -> bytes | None:
+        """The signature of a revision, if it has one.
+
+        Raises:
+            NoSuchRevision: there is no such revision.
+        """
+        check_has(self, revision)
+        return self._signatures.find(revision, self.shadow())
 
     def get_signature_text(self, revision_id: RevisionId) -> bytes:
         """The signature of a revision."""
-        found = self._signatures.find(revision_id)
+        found = self._signature(revision_id)
         if found is None:
             raise errors.NoSuchRevision(self, revision_id)
         return found
 
     def sign_revision(self, revision_id: RevisionId, gpg_strategy: object) -> None:
         """Sign a revision; the end of the write group sends that."""
-        self._signatures.sign(revision_id, gpg_strategy)
+        self._signatures.sign(revision_id, self.shadow(), gpg_strategy)
 
-    def verify_revision_signature(self, revision_id: RevisionId, gpg_strategy: object) -> tuple[int, Any]:
+    def verify_revision_signature(self, revision_id: RevisionId, gpg_strategy: Any) -> tuple[int, Any]:
         """What is to be said of a revision's signature, and of who signed."""
-        return self._signatures.verify(revision_id, gpg_strategy)
+        signature = self._signature(revision_id)
+        if signature is None:
+            return gpg.SIGNATURE_NOT_SIGNED, None
+        status, key, signed = gpg_strategy.verify(signature)
+        return (status, key) if signed == testament(self.shadow(), revision_id) else (gpg.SIGNATURE_NOT_VALID, None)
 
     def verify_revision_signatures(
-        self, revision_ids: Iterable[RevisionId], gpg_strategy: object
+        self, revision_ids: Iterable[RevisionId], gpg_strategy: Any
     ) -> Iterator[tuple[RevisionId, int, Any]]:
         """The same of several."""
         for revision in revision_ids:
-            yield revision, *self._signatures.verify(revision, gpg_strategy)
+            yield revision, *self.verify_revision_signature(revision, gpg_strategy)
 
     def start_write_group(self) -> None:
         """Collect what is written until the group ends: signatures, and what a bundle has."""
@@ -437,10 +446,9 @@ class HpssRepository:
         """Have a revision that the branch may not reach, if the server has it."""
         self._named.discard(revision)
         if revision != self.remote.fetched.refused and not self.has_revision(revision):
-            beside = HpssRepository(self.controldir, self.remote.again())
+            beside = HpssRepository(self.controldir, self.remote.for_one())
             if beside.remote.fetched.ask_for(revision):
                 self.rest_on(beside)
-                self._unreached.append(beside.shadow())
             else:
                 self.remote.fetched.refused = revision
 
@@ -462,18 +470,8 @@ class HpssRepository:
 
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""
-        if self.remote.fetched.shadow is not None:
-            kept: Repository = self.remote.fetched.shadow.repository()
-            return in_memory(kept, *self._beside) if self._beside else kept
-        history = self.remote.fetched.history()
-        trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-        target = self.remote.fetched.target
-        made = in_memory() if target is None else in_memory(target)
-        self.remote.fetched.insert(made, list(history.parents))
-        add_late(self.remote, made)
-        for each in self._beside:
-            made.add_fallback_repository(each)
-        return made
+        made: Repository = repository_of(self.remote.shadow)
+        return in_memory(made, *self._beside) if self._beside else made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

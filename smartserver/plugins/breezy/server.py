@@ -14,16 +14,12 @@ from smartserver.client.call import Client
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
 from smartserver.client.url import Location
-from smartserver.plugins.breezy.content import Content
-from smartserver.plugins.breezy.given import current
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
 from smartserver.plugins.breezy.tracer import observers, told
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
-    from smartserver.plugins.breezy.remote import Remote
-    from smartserver.plugins.breezy_shim import Running
 
 AGENT = f"brz smartserver/{smartserver.__version__}"
 
@@ -51,17 +47,6 @@ option_registry.register(SSH)
 option_registry.register(DEBUG)
 
 
-class Read:
-    """What one command has read, for whoever asks again in it."""
-
-    def __init__(self, by: Running | None) -> None:
-        self.by = by
-        self.contents: dict[str, Content] = {}
-        """By path, where the command reads less than whole revisions."""
-        self.remotes: dict[str, Remote] = {}
-        """By path, the branches of which it opens some more than once, all in one repository."""
-
-
 class Server:
     """What every transport of one server shares."""
 
@@ -77,21 +62,12 @@ class Server:
             return connect(location, ssh, fast_open=fast_open, flags=flags)
 
         self._unread: History | None = None
-        self._read = Read(None)
         watching = observers(served_by(location), debug, behind(location))
         self.client = Client(
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
         )
         if flags:  # What a server that was started here says of its calls comes with its end.
             breezy.get_global_state().exit_stack.callback(self._leave)
-
-    @property
-    def read(self) -> Read:
-        """What the command that runs has read here; the next one asks anew."""
-        command = current()
-        if command is None or self._read.by is not command:
-            self._read = Read(command)
-        return self._read
 
     def read_on(self, history: History) -> None:
         """Have the body of this one unread on the connection."""

@@ -9,28 +9,30 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+import struct
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from breezy import trace
 from breezy.config import GlobalStack, Option, int_SI_from_store, option_registry
+from breezy.errors import BzrError, CommandError, NotWriteLocked, ObjectNotLocked
 from breezy.repository import Repository
 from breezy.transport import get_transport_from_path
 
 from smartserver.client.places import served_by
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
 from smartserver.errors import shown
-from smartserver.plugins.breezy.commands import running
+from smartserver.plugins.breezy.fetched import Fetched
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.server import cache_folder
-from smartserver.plugins.breezy.shown import Damaged, Shown, decoding
-from smartserver.plugins.breezy.stores import give_stores, in_memory, made_at
+from smartserver.plugins.breezy.signatures import add_late
+from smartserver.plugins.breezy.stores import in_memory, made_at
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.repository import STORES, BrzRepository
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.remote import Remote
 
 SIZE = Option(
     "hpss.shadow_size",
@@ -56,19 +58,38 @@ def shadows() -> Shadows | None:
     return None if remotes is None else Shadows(os.path.join(os.path.dirname(remotes), FOLDER), limit or 0)
 
 
-def shadow_of(remote: Remote) -> Shadow | None:
-    """The shadow a command uses; None where it keeps what it reads elsewhere, or nothing is to be kept."""
-    kept = None if running().fetches else shadows()
-    return Shadow(remote, kept) if kept is not None and kept.limit else None
+class Damaged(CommandError):  # type: ignore[misc]  # Breezy is not typed.
+    """What is in a shadow is not what ought to be there: shown to the user only where fetching it anew did not help."""
+
+
+LONGEST = 200
+"""Characters of what Breezy says of damage."""
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Around whatever Breezy decodes of a shadow: raise `Damaged` for what it raises where a file is not what it wrote.
+
+    It goes around Breezy's calls alone. An error that is a mistake of a program wherever it is raised (`TypeError`,
+    `AttributeError`, `AssertionError`, a missing lock) passes unchanged.
+    """
+    try:
+        yield
+    except (Damaged, NotWriteLocked, ObjectNotLocked):
+        raise
+    except (BzrError, VcsError, OSError, zlib.error, struct.error, ValueError, LookupError) as wrong:
+        raise Damaged(" ".join((str(wrong) or type(wrong).__name__).split())[:LONGEST]) from wrong
 
 
 class Shadow:
-    """The shadow of the repository of one branch, as one command uses it."""
+    """The whole revisions of one branch as a repository: those that came, over what earlier commands kept."""
 
-    def __init__(self, remote: Remote, kept: Shadows) -> None:
-        self._remote = remote
-        self._kept = kept
-        self._place: Place | None = None
+    def __init__(self, fetched: Fetched, kept: Shadows | None) -> None:
+        """`kept`: where they are kept on this disk; None: in memory alone."""
+        self._fetched = fetched
+        self._place = fetched.place
+        self._kept = kept if kept is not None and kept.limit else None
+        self._folder: Place | None = None
         self._asked: Place | None = None
         """What was asked with."""
         self._disk: Any = None
@@ -77,36 +98,40 @@ class Shadow:
         """Whether all that the branch reaches is there."""
         self._joined: Any = None
         """What everything is read from."""
-        self._view: Any = None
         self._parents: Mapping[RevisionId, tuple[RevisionId, ...]] | None = None
         self._is_settled = self._is_mended = False
 
     @property
+    def keeps(self) -> bool:
+        """Whether what a command reads is kept on this disk."""
+        return self._kept is not None
+
+    @property
     def _url(self) -> str:
         """What it is a shadow of, as messages name it: the command's URL may lead into a branch."""
-        return served_by(self._remote.location) + (self._remote.knowledge.at or "")
+        return served_by(self._place.location) + (self._place.knowledge.at or "")
 
     # -- before the server is asked
 
     def is_there(self) -> bool:
         """Whether anything is kept of the repository that was seen there last."""
-        place = self._find()
+        folder = self._find()
         try:
-            return place is not None and place.use()
+            return folder is not None and folder.use()
         except OSError:
             return False
 
     def haves(self) -> tuple[list[RevisionId], list[RevisionId]]:
         """Revisions that are kept with all they rest on, and the ghosts below these."""
         self._leave()
-        is_there, self._asked = self.is_there(), self._place
+        is_there, self._asked = self.is_there(), self._folder
         if not is_there:
             return [], []
         try:
             self._disk = self._open()
             with decoding():
                 local = BrzRepository(self._disk)
-                found = local.complete_haves(self._remote.knowledge.tips(), MAX_HAVES)
+                found = local.complete_haves(self._place.knowledge.tips(), MAX_HAVES)
                 # What the others have the heads have; a few of them are for a server that was put back to what it was.
                 heads = self._disk.get_known_graph_ancestry(found).heads(found)
                 absent = local.absent(heads)
@@ -117,19 +142,19 @@ class Shadow:
 
     def _find(self) -> Place | None:
         """Where it is kept, by what is known of the server's repository."""
-        known = self._remote.knowledge
-        if known.known is None or known.at is None:
+        known = self._place.knowledge
+        if self._kept is None or known.known is None or known.at is None:
             return None
-        place = self._kept.place(self._url, known.known.incarnation)
-        if self._place is None or self._place.name != place.name:
-            self._place = place
-        return self._place
+        folder = self._kept.place(self._url, known.known.incarnation)
+        if self._folder is None or self._folder.name != folder.name:
+            self._folder = folder
+        return self._folder
 
     def _open(self) -> Any:
-        assert self._place is not None, "found"
+        assert self._folder is not None, "found"
         with decoding():
-            _check_files(self._place.path)
-            disk = Repository.open(self._place.path)
+            _check_files(self._folder.path)
+            disk = Repository.open(self._folder.path)
             BrzRepository(disk).check_format()
             disk.lock_read()
         return disk
@@ -140,8 +165,8 @@ class Shadow:
         self._is_whole = self._is_settled = False
 
     def _throw_away(self, wrong: Damaged) -> None:
-        if self._place is not None:
-            self._place.throw_away()
+        if self._folder is not None:
+            self._folder.throw_away()
         self._leave()
         trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self._url, wrong)
 
@@ -149,11 +174,13 @@ class Shadow:
 
     def _settle(self) -> None:
         """Put what came to what is kept, where that makes a whole; if it does not fit together, ask anew."""
-        if self._is_settled:
+        if self._is_settled or self._kept is None:
             return
-        history = self._remote.fetched.arrived()
+        if not self._fetched.has_come:
+            self._fetched.ask(*self.haves())
+        history = self._fetched.arrived()
         self._is_settled = True
-        self._remote.state()
+        self._place.there()
         if self._find() is not self._asked:  # The repository was made anew.
             self._disk = self._asked = None
         try:
@@ -168,8 +195,8 @@ class Shadow:
         """Ask for everything."""
         self._leave()
         self._is_settled = self._is_mended = True
-        self._remote.fetched.ask_anew()
-        history = self._remote.fetched.arrived()
+        self._fetched.ask_anew()
+        history = self._fetched.arrived()
         try:
             self._keep(history)
         except Damaged as wrong:
@@ -179,7 +206,7 @@ class Shadow:
 
     def _below(self, history: History) -> set[RevisionId]:
         """What the branch rests on that did not come."""
-        tip = self._remote.state().tip
+        tip = self._place.there().tip
         assert tip is not None, "there is a branch"
         parents = history.parents
         return history.rests_on(parents) | {tip} - parents.keys()
@@ -190,7 +217,7 @@ class Shadow:
         if self._disk is not None:
             with decoding():
                 below = below - set(self._disk.get_parent_map(below))
-        target = self._remote.fetched.target
+        target = self._fetched.target
         if target is not None and below:
             with target.lock_read():
                 below = below - set(target.get_parent_map(below))
@@ -205,32 +232,32 @@ class Shadow:
             return  # It rests on what the local repository has, which may not be there the next time.
         if not history.parents:
             self._is_whole = True
-        elif self._place is not None and self._add(self._place, history, below):
+        elif self._folder is not None and self._add(self._folder, history, below):
             self._disk, self._is_whole = self._open(), True
 
-    def _add(self, place: Place, history: History, below: set[RevisionId]) -> bool:
+    def _add(self, folder: Place, history: History, below: set[RevisionId]) -> bool:
         """Write what came, and rests on what is `below`, to the disk; whether it is there."""
         is_there = False
         try:
-            with decoding(), place.writing() as alone:
+            with decoding(), folder.writing() as alone:
                 if not alone:
                     return False
-                if not place.takes(history.size):
+                if not folder.takes(history.size):
                     trace.note("hpss: the history of %s takes more than hpss.shadow_size: not kept", self._url)
                     return False
-                is_there = place.use()
-                path = place.path if is_there else place.begin()
+                is_there = folder.use()
+                path = folder.path if is_there else folder.begin()
                 if is_there:
                     _tidy(path)
                 disk = Repository.open(path) if is_there else made_at(get_transport_from_path(path))
                 with disk.lock_read():
                     if below - set(disk.get_parent_map(below)):
                         return False  # Another process has thrown away what was there.
-                with self._remote.words():
+                with self._place.words():
                     _insert(disk, history)
                 if not is_there:
-                    place.publish(path)
-                    place.use()
+                    folder.publish(path)
+                    folder.use()
                 return True
         except Damaged as wrong:
             if is_there and not _is_no_room(wrong):
@@ -242,17 +269,19 @@ class Shadow:
 
     def parents(self) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         """The parents of what came; where something is kept, of all the branch reaches."""
+        if self._kept is None:
+            return self._fetched.history().parents
         self._settle()
         if self._disk is None:
-            return self._remote.fetched.arrived().parents
+            return self._fetched.arrived().parents
         if self._parents is None:
             self._parents = self.try_twice(self._ancestry)
         return self._parents
 
     def _ancestry(self) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        tip = self._remote.state().tip
+        tip = self._place.there().tip
         assert tip is not None, "there is a branch"
-        joined = BrzRepository(self._join())
+        joined = BrzRepository(self.joined())
         with decoding(), joined.locked():
             found = joined.ancestry([tip], ())
         if tip not in found:
@@ -262,39 +291,42 @@ class Shadow:
     def shows(self, revisions: Collection[RevisionId]) -> set[RevisionId]:
         """Those that the branch reaches, or the local repository has."""
         reached = self.parents().keys() & revisions
-        target = self._remote.fetched.target
+        target = self._fetched.target
         if target is not None and len(reached) < len(revisions):
             with target.lock_read():
                 reached = reached | set(target.get_parent_map(set(revisions) - reached))
         return reached
 
-    def repository(self) -> Any:
-        """A repository that has all the branch reaches."""
+    def is_on_disk(self) -> bool:
+        """Whether what the branch reaches, or a part of it, is on this disk."""
         self._settle()
-        if self._disk is None:
-            return self._join()
-        if self._view is None:
-            self._view = give_stores(in_memory(), {name: Shown(name, self) for name in STORES.values()})
-        return self._view
+        return self._disk is not None
 
     def store(self, name: str) -> Any:
         """One of the stores as it is, with what the branch does not reach."""
-        return getattr(self._join(), name)
+        return getattr(self.joined(), name)
 
-    def _join(self) -> Any:
+    def joined(self) -> Any:
         """What is kept, if that is whole; else what came in memory, over what is kept and the local repository."""
-        if self._joined is None:
-            if self._is_whole:
-                self._joined = self._disk
-                return self._joined
-            history = self._remote.fetched.arrived()
-            trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-            made = in_memory(*[below for below in (self._disk, self._remote.fetched.target) if below is not None])
-            with decoding(), self._remote.words():
-                _insert(made, history)
-            made.lock_read()
-            self._joined = made
+        if self._kept is None:
+            made = self._in_memory(self._fetched.history())
+            add_late(self._place, made)
+            return made
+        if self._joined is None and self._is_whole:
+            self._joined = self._disk
+        elif self._joined is None:
+            with decoding():
+                self._joined = self._in_memory(self._fetched.arrived())
+            self._joined.lock_read()
         return self._joined
+
+    def _in_memory(self, history: History) -> Any:
+        """A repository in memory of what came, over what is kept and the local repository."""
+        trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
+        made = in_memory(*[below for below in (self._disk, self._fetched.target) if below is not None])
+        with self._place.words():
+            _insert(made, history)
+        return made
 
     def try_twice(self, read: Callable[[], Any]) -> Any:
         """Read something; where what is kept turns out to be damaged, read it from what is fetched anew."""

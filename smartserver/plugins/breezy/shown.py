@@ -6,46 +6,16 @@ the text is used.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-from breezy.errors import BzrError, CommandError, NotWriteLocked, ObjectNotLocked
+from typing import Any
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.stores import Texts
-from smartserver.vcs.base import VcsError
+from smartserver.plugins.breezy.shadow import Damaged, Shadow, decoding
+from smartserver.plugins.breezy.stores import Texts, give_stores, in_memory
 from smartserver.vcs.bzr.compat import AbsentContentFactory, ChunkedContentFactory, StoreKey
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.shadow import Shadow
-
-
-class Damaged(CommandError):  # type: ignore[misc]  # Breezy is not typed.
-    """What is in a shadow is not what ought to be there: shown to the user only where fetching it anew did not help."""
-
-
-LONGEST = 200
-"""Characters of what Breezy says of damage."""
+from smartserver.vcs.bzr.repository import STORES
 
 NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
-
-
-@contextmanager
-def decoding() -> Iterator[None]:
-    """Around whatever Breezy decodes of a shadow: raise `Damaged` for what it raises where a file is not what it wrote.
-
-    It goes around Breezy's calls alone. An error that is a mistake of a program wherever it is raised (`TypeError`,
-    `AttributeError`, `AssertionError`, a missing lock) passes unchanged.
-    """
-    try:
-        yield
-    except (Damaged, NotWriteLocked, ObjectNotLocked):
-        raise
-    except (BzrError, VcsError, OSError, zlib.error, struct.error, ValueError, LookupError) as wrong:
-        raise Damaged(" ".join((str(wrong) or type(wrong).__name__).split())[:LONGEST]) from wrong
 
 
 class Shown(Texts):
@@ -136,3 +106,10 @@ class Shown(Texts):
 
 def _named(key: StoreKey) -> str:
     return shown(b"\0".join(key))
+
+
+def repository_of(shadow: Shadow) -> Any:
+    """A repository that has all the branch reaches, and shows nothing else of what is kept."""
+    if not shadow.is_on_disk():
+        return shadow.joined()
+    return give_stores(in_memory(), {name: Shown(name, shadow) for name in STORES.values()})

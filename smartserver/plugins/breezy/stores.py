@@ -7,7 +7,7 @@ What is missing is asked for when Breezy asks for it: trees by themselves, the g
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from breezy import trace
@@ -16,7 +16,7 @@ from breezy.transport.memory import MemoryTransport
 
 from smartserver.errors import MissingRevision
 from smartserver.plugins.breezy.content import Content
-from smartserver.records.model import Record, RevisionId
+from smartserver.records.model import Record
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import (
     AbsentContentFactory,
@@ -62,12 +62,6 @@ class Texts(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.
             if each.storage_kind != "absent":
                 for line in each.get_bytes_as("lines"):
                     yield line, each.key
-
-    def get_annotator(self) -> Any:
-        """What says where lines are from."""
-        from breezy.annotate import Annotator
-
-        return Annotator(self)
 
     def annotate(self, key: StoreKey) -> Any:
         """Where the lines of a text are from."""
@@ -156,7 +150,8 @@ class Store(Texts):
             if not missing:
                 return
         trace.mutter("hpss: %d %s are read besides, %r", len(missing), self._name, next(iter(missing)))
-        if self._asks_alone() and self._content.lets_ask():
+        # All texts of a file would take a request each.
+        if (self._kind != TEXT or not self._content.reads_versions) and self._content.lets_ask():
             with self._words():
                 try:
                     self._fetch_alone(missing)
@@ -171,7 +166,9 @@ class Store(Texts):
             if self._kind == TEXT:  # `brz log FILE` asks in which of all revisions the file has a text.
                 missing = store.get_parent_map(missing)
             if self._kind in (REVISION, INVENTORY):
-                self._take_parents(whole.get_parent_map([revision for (revision,) in missing]))
+                for revision, parents in whole.get_parent_map([revision for (revision,) in missing]).items():
+                    named = tuple([each for each in parents if each != NULL_REVISION])  # As the server sends them.
+                    self._content.parents.setdefault(revision, named)
             for each in store.get_record_stream(missing, "unordered", True):
                 if each.storage_kind == "absent":
                     continue
@@ -182,15 +179,6 @@ class Store(Texts):
                     raise WrongContent(key, str(wrong)) from wrong
                 text = each.get_bytes_as("fulltext")
                 self._content.records[self._kind, key] = Record(self._kind, key, meta, text)
-
-    def _take_parents(self, found: Mapping[RevisionId, Sequence[RevisionId]]) -> None:
-        """Add the parents of revisions, as Breezy's repositories name them, to those that the server sent."""
-        for revision, parents in found.items():
-            self._content.parents.setdefault(revision, tuple([each for each in parents if each != NULL_REVISION]))
-
-    def _asks_alone(self) -> bool:
-        """Whether missing records can be asked for by themselves: all texts of a file would take a request each."""
-        return self._kind != TEXT or not self._content.reads_versions
 
     def _fetch_alone(self, missing: Collection[StoreKey]) -> None:
         if self._kind == INVENTORY:
@@ -242,12 +230,7 @@ class Store(Texts):
         return {key: sha_string(text) for key, (_, text) in self._find(list(keys)).items()}
 
     def add_content(
-        self,
-        factory: Any,
-        parent_texts: object = None,
-        left_matching_blocks: object = None,
-        nostore_sha: bytes | None = None,
-        random_id: bool = False,
+        self, factory: Any, *arguments: object, nostore_sha: bytes | None = None, **options: object
     ) -> tuple[bytes, int, None]:
         """Take in a text that is made here; its SHA-1 and length.
 
@@ -269,11 +252,9 @@ class Store(Texts):
         key: StoreKey,
         parents: Iterable[StoreKey] | None,
         lines: list[bytes],
-        parent_texts: object = None,
-        left_matching_blocks: object = None,
+        *arguments: object,
         nostore_sha: bytes | None = None,
-        random_id: bool = False,
-        check_content: bool = True,
+        **options: object,
     ) -> tuple[bytes, int, None]:
         """As `add_content`."""
         return self.add_content(ChunkedContentFactory(key, parents, None, lines), nostore_sha=nostore_sha)

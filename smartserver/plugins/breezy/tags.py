@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from breezy import errors
+from breezy.branch import Branch
 from breezy.tag import Tags
 
 from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.commands import running
 from smartserver.plugins.breezy.given import REVISIONS, given
+from smartserver.plugins.breezy.remote import Remote
 from smartserver.records.model import RevisionId
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.branch import HpssBranch
 
 
 class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
     """The tags of a branch on a server; each change is a request."""
 
-    branch: HpssBranch
+    def __init__(self, branch: Branch, remote: Remote) -> None:
+        super().__init__(branch)
+        self._remote = remote
 
     def get_tag_dict(self) -> dict[str, RevisionId]:
         """Tag to revision, in the order of the names: `brz tags --sort=time` keeps it among tags of one time."""
-        return dict(sorted(self.branch.remote.state().tags.items()))
+        return dict(sorted(self._remote.state().tags.items()))
 
     def lookup_tag(self, tag_name: str) -> RevisionId:
         """The revision of one tag.
@@ -31,7 +30,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         `brz tag` compares it with the tip it was told before: where that was remembered, and is another, each of the
         two stands for the other.
         """
-        remote = self.branch.remote
+        remote = self._remote
         tip = remote.state().tip
         there = remote.state().tags.get(tag_name)
         if there is not None and (there == tip or not given("force")):
@@ -55,7 +54,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         """
         if why := changes.objection(tag_name):
             raise errors.BzrError(why)
-        remote = self.branch.remote
+        remote = self._remote
         if remote.is_assumed:
             try:
                 changes.set_remembered_tags(remote, {tag_name: revision})
@@ -68,13 +67,13 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         changes.set_tags(remote, {tag_name: self._now(revision)})
 
     def _now(self, revision: RevisionId) -> RevisionId:
-        remote = self.branch.remote
+        remote = self._remote
         assumed = remote.assumed
         return remote.state().tip or revision if assumed is not None and revision == assumed.tip else revision
 
     def delete_tag(self, tag_name: str) -> None:
         """Remove a tag."""
-        remote = self.branch.remote
+        remote = self._remote
         if remote.is_assumed and tag_name in remote.state().tags:
             try:
                 if changes.set_remembered_tags(remote, {tag_name: None}):
@@ -91,7 +90,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         """Let tags of renamed revisions follow them."""
         tags = self.get_tag_dict()
         renamed = {name: rename_map[tag] for name, tag in tags.items() if tag in rename_map}
-        changes.set_tags(self.branch.remote, renamed)
+        changes.set_tags(self._remote, renamed)
 
     def _set_tag_dict(self, result: dict[str, RevisionId]) -> None:
         """Make the tags be these."""
@@ -103,4 +102,4 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         }
         entries.update(dict.fromkeys(present.keys() - result.keys()))
         if entries:
-            changes.set_tags(self.branch.remote, entries)
+            changes.set_tags(self._remote, entries)

@@ -35,8 +35,6 @@ class HpssTransport(ConnectedTransport):
     """A URL; those of one server share its connection."""
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
-        import smartserver.plugins.breezy.controldir  # noqa: F401  # What it registers is wanted before it is used.
-
         whole, parameters = urlutils.split_segment_parameters(base)
         try:
             # Before Breezy does, which says it on two lines, and of a query leaves nothing.
@@ -88,10 +86,6 @@ class HpssTransport(ConnectedTransport):
         server = self._get_connection()
         if server is not None:
             server.close()
-
-    def is_readonly(self) -> bool:
-        """The server decides that."""
-        return False
 
     def listable(self) -> bool:
         """There are no folders; but `brz branches -R` asks whether what lies below can be told."""

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from breezy import errors, trace
 from breezy.reconcile import ReconcileResult
 
 from smartserver.client.plain import plain
+from smartserver.plugins.breezy.place import Place
 from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
-
-if TYPE_CHECKING:
-    from smartserver.plugins.breezy.remote import Remote
-    from smartserver.plugins.breezy.repository import HpssRepository
 
 CLEANED_LATER = "The server deletes packs that were joined when a day is over."
 
 
-def pack(remote: Remote, *, clean: bool) -> None:
+def pack(place: Place, *, clean: bool) -> None:
     """Join the packs of a repository; `clean`: the user wants those deleted that were joined."""
-    done: PackResult = remote.ask(repository_pack, PackRequest())
+    done: PackResult = place.ask(repository_pack, PackRequest())
     trace.mutter("hpss: %d packs are now %d, of %d bytes", done.before, done.after, done.size)
     if clean:
         trace.note(CLEANED_LATER)
 
 
-def verify(remote: Remote) -> VerifyResult:
+def verify(place: Place) -> VerifyResult:
     """Have everything read and checked, once in a command."""
-    if remote.verified is None:
-        remote.verified = remote.ask(repository_verify, VerifyRequest())
-    return remote.verified
+    if place.verified is None:
+        place.verified = place.ask(repository_verify, VerifyRequest())
+    return place.verified
 
 
 class Checked:
     """The result of a check."""
 
-    def __init__(self, repository: HpssRepository, found: VerifyResult, *, shown: bool = True) -> None:
-        """`shown`: whether the user asked for the repository."""
-        self._repository = repository
+    def __init__(self, found: VerifyResult, shown: tuple[str, object] | None) -> None:
+        """`shown`: the URL and the format of the repository, where the user asked for that."""
         self._found = found
         self._shown = shown
 
@@ -49,9 +43,8 @@ class Checked:
             BzrError: something is damaged.
         """
         found = self._found
-        if self._shown:
-            repository = self._repository
-            trace.note("checked repository %s format %s", repository.user_url, repository._format)
+        if self._shown is not None:
+            trace.note("checked repository %s format %s", *self._shown)
             trace.note("%6d revisions", found.segments)
             trace.note("%6d records", found.records)
             if found.ghosts:
@@ -70,13 +63,13 @@ class Reconciled(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
     fixed_history = False
 
 
-def reconcile(remote: Remote) -> Reconciled:
+def reconcile(place: Place) -> Reconciled:
     """Say that there is nothing to reconcile, when that is so.
 
     Raises:
         BzrError: something is damaged.
     """
-    raise_damage(verify(remote))
+    raise_damage(verify(place))
     return Reconciled()
 
 

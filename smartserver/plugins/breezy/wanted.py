@@ -52,8 +52,14 @@ class Wanted:
         return self.chosen is not None and not self.chosen.limit and self.chosen.oldest is None
 
 
-def nothing(arguments: Arguments) -> None:
-    """Whole revisions, or none."""
+GRAPH = Wanted(ChosenField(bare=True))
+"""The ids and parents of all revisions."""
+
+MAINLINE = Wanted(ChosenField(left_hand=True, bare=True))
+"""The ids in the line of first parents."""
+
+ALL_MESSAGES = Wanted(ChosenField())
+"""What all revisions say of themselves."""
 
 
 def copied_revision(arguments: Arguments) -> Wanted | None:
@@ -328,25 +334,10 @@ def testament(arguments: Arguments) -> Wanted:
     return Wanted(ChosenField(1, newest=asked.trees.revisions[0]), asked.trees)
 
 
-def graph(arguments: Arguments) -> Wanted:
-    """The ids and parents of all revisions."""
-    return Wanted(ChosenField(bare=True))
-
-
 def ancestry(arguments: Arguments) -> Wanted:
     """The whole graph, with that below what the tree of a lightweight checkout rests on, be it in the branch or not."""
     checkout = checkout_of(arguments.get("location") or ".")
     return Wanted(ChosenField(bare=True), ids=() if checkout is None else checkout.parents()[:1])
-
-
-def mainline(arguments: Arguments) -> Wanted:
-    """The ids in the line of first parents."""
-    return Wanted(ChosenField(left_hand=True, bare=True))
-
-
-def all_messages(arguments: Arguments) -> Wanted:
-    """What all revisions say of themselves."""
-    return Wanted(ChosenField())
 
 
 _LOG_FILTERS = (

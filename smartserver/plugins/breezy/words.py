@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from breezy import errors
+from breezy.repository import Repository
 
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.places import how_to_serve
@@ -27,6 +28,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.plugins.breezy.commands import running
+from smartserver.records.model import RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.verbs.fields import HERE
@@ -120,6 +122,16 @@ class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]
     """A working tree is to be made where there can be none."""
 
     _fmt = "there are no working trees on an hpss:// server: %(url)s"
+
+
+def check_has(repository: Repository, revision: RevisionId, named: object = None) -> None:
+    """Check that a repository has a revision.
+
+    Raises:
+        NoSuchRevision: it has not; `named`: whose the user is told it would be, if not the repository's.
+    """
+    if not repository.has_revision(revision):
+        raise errors.NoSuchRevision(repository if named is None else named, revision)
 
 
 def deleted_by(url: str) -> str:

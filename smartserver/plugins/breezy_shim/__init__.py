@@ -15,12 +15,15 @@ from breezy.commands import Command, plugin_cmds
 from breezy.controldir import ControlDirFormat, Prober
 from breezy.errors import NotBranchError
 from breezy.hooks import install_lazy_named_hook
+from breezy.pyutils import get_named_object
 from breezy.transport import Transport, register_lazy_transport, register_transport_proto
 
 for _name in ("breezy.plugins.hpss", "smartserver.plugins.breezy_shim"):
     sys.modules.setdefault(_name, sys.modules[__name__])  # One module, whichever name is imported first.
 
 SCHEMES = ("hpss://", "hpss+ssh://", "hpss+sftp://", "hpss+vfs://")
+
+CONTROLDIR = "smartserver.plugins.breezy.controldir"
 
 opened: list[weakref.ref[Any]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
@@ -38,6 +41,11 @@ running: list[Running] = []
 """The commands this process runs, each begun by the one before it. A program that calls Breezy runs none."""
 
 
+def directory_format() -> Any:
+    """The class that knows what a URL leads to. Loading it tells Breezy all the rest: by name, as Breezy loads ours."""
+    return get_named_object(CONTROLDIR, "HpssDirFormat")
+
+
 def _remember(branch: object) -> None:
     opened.append(weakref.ref(branch, opened.remove))
 
@@ -49,7 +57,7 @@ def _record(command: Command) -> None:
         running.append(Running(command.name(), named))
         if named.get("create_branch") or command.name() == "clone":
             # They make a branch before they have met the URL of one.
-            import smartserver.plugins.breezy.controldir  # noqa: F401
+            directory_format()
         try:
             return run(*positional, **named)
         finally:
@@ -70,9 +78,7 @@ class HpssProber(Prober):
         """The format of what a transport of ours leads to."""
         if not transport.base.startswith(SCHEMES):
             raise NotBranchError(path=transport.base)
-        from smartserver.plugins.breezy.controldir import HpssDirFormat
-
-        return HpssDirFormat()
+        return directory_format()()
 
     @classmethod
     def known_formats(cls) -> list[object]:
@@ -82,7 +88,7 @@ class HpssProber(Prober):
 
 for scheme in SCHEMES:
     register_transport_proto(scheme, help="Each command one round trip (smartserver).", register_netloc=True)
-    register_lazy_transport(scheme, "smartserver.plugins.breezy.transport", "HpssTransport")
+    register_lazy_transport(scheme, CONTROLDIR, "HpssTransport")
 ControlDirFormat.register_prober(HpssProber)
 plugin_cmds.register_lazy("cmd_hpss_shadows", [], "smartserver.plugins.breezy.hpss_shadows")
 install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")

@@ -32,7 +32,8 @@ from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
 from smartserver.plugins.breezy.controldir import HpssDir, HpssDirFormat
 from smartserver.plugins.breezy.inter import FetchFromServer
 from smartserver.plugins.breezy.patches import put_around
-from smartserver.plugins.breezy.remote import Remote, State
+from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.vcs.bzr.compat import format_2a

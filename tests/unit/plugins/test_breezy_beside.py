@@ -1,4 +1,4 @@
-"""plugins.breezy.beside: what one answer says of two branches of a repository is not asked twice."""
+"""plugins.breezy.remote: what one answer says of two branches of a repository is not asked twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from brz_running import running
 
 from smartserver.plugins import breezy_shim as hpss
-from smartserver.plugins.breezy.beside import learn_beside
+from smartserver.plugins.breezy.remote import learn_beside, read_of
 from smartserver.plugins.breezy.server import Server
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.wanted import Wanted
@@ -75,8 +75,8 @@ class Branch:
         self.is_known = True
         return SimpleNamespace(at=self.knowledge.at)
 
-    def remembered_config(self) -> bytes:
-        return self.options
+    def remembered(self) -> Any:
+        return SimpleNamespace(config=self.options)
 
     def learn_from(self, known: Known, content: object = None) -> None:
         self.learned.append((known.path, content))
@@ -88,7 +88,7 @@ def branch(path: str, **more: Any) -> Branch:
 
 def beside(remote: Branch) -> dict[str, Any]:
     """By path, the branches that the command reads besides."""
-    return remote.server.read.remotes
+    return read_of(remote.server).remotes
 
 
 class Light:
@@ -106,8 +106,8 @@ class Light:
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> Light:
     made = Light()
-    monkeypatch.setattr("smartserver.plugins.breezy.beside.open_checkout", lambda path: made)
-    monkeypatch.setattr("smartserver.plugins.breezy.beside.checkout_of", lambda path: made)
+    monkeypatch.setattr("smartserver.plugins.breezy.remote.open_checkout", lambda path: made)
+    monkeypatch.setattr("smartserver.plugins.breezy.remote.checkout_of", lambda path: made)
     return made
 
 
@@ -118,7 +118,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> Light:
 def test_what_the_other_branch_was_told_is_enough_where_all_it_takes_is_here(
     has: bytes, learned: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartserver.plugins.breezy.beside.open_checkout", lambda path: None)
+    monkeypatch.setattr("smartserver.plugins.breezy.remote.open_checkout", lambda path: None)
     with running("switch", to_location=f"{ROOT}p/new"):
         remote = branch("p/trunk", target=SimpleNamespace(has_revision=lambda revision: revision == has))
         other = beside(remote)["p/new"] = branch("p/new")
@@ -128,7 +128,7 @@ def test_what_the_other_branch_was_told_is_enough_where_all_it_takes_is_here(
 
 
 def test_nothing_is_learned_where_no_other_branch_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.plugins.breezy.beside.open_checkout", lambda path: None)
+    monkeypatch.setattr("smartserver.plugins.breezy.remote.open_checkout", lambda path: None)
     with running("switch", to_location=f"{ROOT}p/new"):
         remote = branch("p/trunk", target=SimpleNamespace(has_revision=lambda revision: True))
         beside(remote)["p/trunk"] = remote
@@ -222,7 +222,7 @@ def test_what_is_pulled_from_elsewhere_is_read_for_itself(light: Light, location
 def test_each_command_reads_for_itself() -> None:
     server = HpssTransport(ROOT).server
     with running("switch"):
-        server.read.remotes["p/x"] = branch("p/x")  # type: ignore[assignment]
-        assert server.read.by is hpss.running[-1]
+        read_of(server).remotes["p/x"] = branch("p/x")  # type: ignore[assignment]
+        assert read_of(server).by is hpss.running[-1]
     with running("switch"):
-        assert server.read.remotes == {}
+        assert read_of(server).remotes == {}

@@ -16,7 +16,8 @@ from smartserver.plugins.breezy.branch import HpssBranch
 from smartserver.plugins.breezy.changes import NotAsRemembered
 from smartserver.plugins.breezy.effects import EffectiveStack
 from smartserver.plugins.breezy.options import OptionConfig, OptionStore
-from smartserver.plugins.breezy.remote import Remote, State
+from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.remote import Remote
 
 
 @dataclass
@@ -49,10 +50,10 @@ class Owner:
     base: str = "hpss://example.org/project/trunk/"
 
     def _get_config_store(self) -> OptionStore:
-        return OptionStore(cast("HpssBranch", self))
+        return OptionStore(self, self.remote)
 
     def _get_config(self) -> OptionConfig:
-        return OptionConfig(cast("HpssBranch", self))
+        return OptionConfig(self.remote, self.base)
 
     def lock_read(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -72,13 +73,13 @@ def branch(server: Server) -> HpssBranch:
 
 
 def test_an_option_is_set_in_what_is_there(server: Server) -> None:
-    OptionConfig(branch(server)).set_option("mine", "nickname")
+    OptionConfig(cast("Remote", server), "hpss://example.org/project/trunk/").set_option("mine", "nickname")
     assert server.there.splitlines() == [b"nickname = mine", b"parent_location = set_meanwhile"]
     assert len(server.written) == 1
 
 
 def test_an_option_is_removed_from_what_is_there(server: Server) -> None:
-    OptionConfig(branch(server)).remove_option("nickname")
+    OptionConfig(cast("Remote", server), "hpss://example.org/project/trunk/").remove_option("nickname")
     assert server.there == b"parent_location = set_meanwhile\n"
 
 
@@ -91,12 +92,12 @@ def test_it_is_tried_once_more_and_not_again(server: Server, monkeypatch: pytest
 
     monkeypatch.setattr(changes, "set_config", set_config)
     with pytest.raises(NotAsRemembered):
-        OptionConfig(branch(server)).set_option("mine", "nickname")
+        OptionConfig(cast("Remote", server), "hpss://example.org/project/trunk/").set_option("mine", "nickname")
     assert len(tried) == 2
 
 
 def test_a_store_is_saved_into_what_is_there(server: Server) -> None:
-    store = OptionStore(branch(server))
+    store = OptionStore(branch(server), cast("Remote", server))
     store.get_mutable_section(None).set("nickname", "mine")
     store.save_changes()
     assert server.there.splitlines() == [b"nickname = mine", b"parent_location = set_meanwhile"]
@@ -142,7 +143,7 @@ def test_what_a_server_says_has_an_effect_by_an_allow_list(server: Server, monke
 
 def test_it_is_the_same_by_breezys_older_interface(server: Server) -> None:
     server.remembered = server.there = HARMFUL
-    options = OptionConfig(branch(server))
+    options = OptionConfig(cast("Remote", server), "hpss://example.org/project/trunk/")
     for name in names(HARMFUL):
         expected = {**OBEYED, "append_revisions_only": "True"}.get(name)
         assert options.get_option(name) == expected, name
@@ -153,7 +154,7 @@ def test_it_is_the_same_by_breezys_older_interface(server: Server) -> None:
 
 def test_what_has_no_effect_is_kept(server: Server) -> None:
     server.remembered = server.there = HARMFUL
-    OptionConfig(branch(server)).set_option("mine", "nickname")
+    OptionConfig(cast("Remote", server), "hpss://example.org/project/trunk/").set_option("mine", "nickname")
     assert server.there == HARMFUL.replace(b"nickname = seen", b"nickname = mine")
 
 

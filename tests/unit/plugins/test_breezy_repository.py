@@ -1,4 +1,4 @@
-"""plugins.breezy.commit, plugins.breezy.repository: what a write group and a fetch send, and in which order."""
+"""plugins.breezy.sending, plugins.breezy.repository: what a write group and a fetch send, and in which order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from breezy.bzr.vf_search import EmptySearchResult, PendingAncestryResult, SearchResult
 
-from smartserver.plugins.breezy import commit, repository
-from smartserver.plugins.breezy.commit import WriteGroup
+from smartserver.plugins.breezy import repository, sending
 from smartserver.plugins.breezy.repository import HpssRepository
+from smartserver.plugins.breezy.sending import WriteGroup
 from smartserver.vcs.bzr.compat import format_2a  # noqa: F401  # It initializes Breezy.
 from smartserver.vcs.bzr.repository import BrzRepository
 
@@ -45,8 +45,8 @@ def test_a_write_group_that_cannot_end_says_why(monkeypatch: pytest.MonkeyPatch)
             self.locked = False
 
     memory: Any = Memory()
-    monkeypatch.setattr(commit, "in_memory", lambda below: memory)
-    monkeypatch.setattr(commit, "instead_of_breezys_look", nullcontext)
+    monkeypatch.setattr(sending, "in_memory", lambda below: memory)
+    monkeypatch.setattr(sending, "instead_of_breezys_look", nullcontext)
     group = WriteGroup(memory)
     with pytest.raises(OSError, match="the disk is full"):
         group.send(None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""plugins.breezy.shown: what is damage of a shadow, and what a mistake of this program."""
+"""plugins.breezy.shown, plugins.breezy.shadow: what is damage of a shadow, and what a mistake of this program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from breezy.errors import BzrError, NotWriteLocked, ObjectNotLocked, ShortReadvError
 
-from smartserver.plugins.breezy.shown import LONGEST, Damaged, Shown, decoding
+from smartserver.plugins.breezy.shadow import LONGEST, Damaged, decoding
+from smartserver.plugins.breezy.shown import Shown
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import ChunkedContentFactory, StoreKey
 

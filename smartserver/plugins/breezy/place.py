@@ -1,0 +1,223 @@
+"""`Place`: a branch on a server as it was seen last, whatever else was read of it; and each change as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from smartserver.client.body import Nothing
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.places import served_by
+from smartserver.client.push import Changes, PushRequest, PushSource
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, Pushed, RefUpdate
+from smartserver.errors import NoSuchBranch, WrongVcs
+from smartserver.plugins.breezy.server import cache_folder
+from smartserver.plugins.breezy.terminal import listen, moving
+from smartserver.plugins.breezy.transport import HpssTransport
+from smartserver.plugins.breezy.words import in_breezys_words
+from smartserver.records.model import RevisionId
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.system import BzrSystem
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.map_update import MapUpdateRequest
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_verify import VerifyResult
+from transports.errors import CodedError
+
+VCS = BrzRepository.vcs
+KINDS = BzrSystem.kinds
+
+TAGS = "tags"
+CONFIG = "config"
+"""The maps of a branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a branch is; `tip` None where there is none of that name."""
+
+    at: str
+    """The path of its repository."""
+    inner: str
+    """What of the path that was asked for leads into the branch."""
+    tip: RevisionId | None = None
+    attributes: bytes = b""
+    """Of the tip."""
+    tags: Mapping[str, RevisionId] = field(default_factory=dict)
+    config: bytes = b""
+
+    @property
+    def revno(self) -> int:
+        """The number of the tip, which its attributes say."""
+        return int(self.attributes) if self.attributes.isdigit() else 0
+
+
+class Place:
+    """One branch on a server, and the connection to it. Nothing is asked by itself."""
+
+    def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
+        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself. `inside`:
+        or into which it leads.
+        """
+        self._may_be_inside = inside
+        self.url: str = transport.base
+        self.location = transport.location
+        self.path = "/".join([part for part in (self.location.path, name) if part])
+        self.knowledge = Knowledge(cache_folder(), served_by(self.location) + self.path, self.path)
+        self.server = transport.server
+        self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
+        listen(self.repository, self.location)
+        self.named = b""
+        """What a refusal calls the branch: it is all that says so where the server was not met before."""
+        self.seen: State | None = None
+        """What it is, once it was asked or assumed."""
+        self.assumed: State | None = None
+        """What the branch was taken for, because it was remembered; if not `is_assumed`, it was asked since."""
+        self.is_assumed = False
+        self.verified: VerifyResult | None = None
+        """What the server found when it checked the repository."""
+
+    def words(self) -> AbstractContextManager[None]:
+        """Around whatever asks the server."""
+        return in_breezys_words(self.url, self.location)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around what reads more, when nothing else is unread."""
+        with self.words():
+            self.server.settle()
+            yield
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was asked already."""
+        return self.seen is not None
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether there was a branch of just that name when the repository was last seen."""
+        known = self.knowledge
+        return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
+
+    def there(self) -> State:
+        """What it was seen to be.
+
+        Raises:
+            NotBranchError: there is no branch.
+        """
+        seen = self.seen
+        assert seen is not None, "asked"
+        if seen.tip is None or (seen.inner and not self._may_be_inside):
+            with self.words():
+                raise NoSuchBranch(seen.inner.encode() or self.knowledge.branch or HERE)
+        return seen
+
+    def confirm(self) -> None:
+        """Ask the server, if what the branch is was only remembered."""
+        if self.is_assumed:
+            self.look_again()
+
+    def learn_refusal(self) -> None:
+        """Take in what a refusal said of what is there; where that is not all, ask."""
+        self.learned()
+        if self.seen is None or self.seen.tip is None:
+            self.look_again()
+
+    def look_again(self) -> None:
+        """Ask what it is now."""
+        with self.words():
+            self.server.settle()
+            self.repository.learn_refs()
+            self.learned()
+
+    def remembered(self) -> State:
+        """What it was when it was last seen."""
+        known, name = self.knowledge, self.name()
+        value, tags, options = known.ref(name), tags_of(known, name), known.map(CONFIG, name).get(b"", b"")
+        if value is None:
+            return State(known.at or "", known.inner, tags=tags, config=options)
+        return State(known.at or "", known.inner, value[0].id, value[0].attributes, tags, options)
+
+    def name(self) -> bytes:
+        """What the branch is called in its repository, as far as that is known."""
+        return self.knowledge.branch or self.knowledge.named or self.named or HERE
+
+    def learned(self) -> None:
+        """Keep what an answer said of this branch."""
+        self.is_assumed = False
+        if self.knowledge.vcs != VCS:
+            raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
+        self.seen = self.remembered()
+
+    def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
+        """Make one call on the repository, and learn what the answer says of it."""
+        with self.words():
+            self.server.settle()
+            (result,) = self.repository.ask((verb, arguments)).results
+            if isinstance(result, CodedError):
+                raise result
+            self.learned()
+            return result
+
+    # -- changes
+
+    def push(
+        self,
+        updates: Sequence[RefUpdate],
+        maps: Sequence[MapUpdateRequest],
+        source: PushSource | None = None,
+        new: NewRepository | None = None,
+        replan: Callable[[], Changes] | None = None,
+        *,
+        is_likely: bool = False,
+    ) -> Pushed:
+        """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
+        self.server.settle()
+        with moving("Sending revisions") as self.repository.sent:
+            return self.repository.push(
+                PushRequest(
+                    updates,
+                    source or Nothing(),
+                    new,
+                    maps,
+                    atomic=True,
+                    bulk=True,
+                    is_likely=is_likely,
+                    replan=replan,
+                )
+            )
+
+    def change(
+        self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
+    ) -> Pushed:
+        """Send a change, all of it or nothing, and take in what the answer says; to be called in `words`.
+
+        Raises:
+            CodedError: it was refused.
+        """
+        pushed = self.push(updates, maps, source)
+        error = pushed.error()
+        if error is not None:
+            raise error
+        self.learned()
+        return pushed
+
+    def make(self) -> bool:
+        """Make a repository at the path itself, without a branch; whether there was none."""
+        kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
+        with self.words():
+            self.server.settle()
+            made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
+        if made:
+            self.knowledge.forget()  # What is remembered was another's.
+        self.seen = State(self.path, "")
+        return made
+
+
+def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
+    """The tags of a branch as last seen."""
+    return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}
