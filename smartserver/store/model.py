@@ -6,26 +6,12 @@ decides there; the repository makes the changes durable in one swap, or plans ag
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.records.model import Announced, Key, Kind, RefValue, RevisionId
-
-
-class What(enum.StrEnum):
-    """What a pull brings."""
-
-    REFS = "refs"
-    """The refs, and nothing else."""
-    HISTORY = "history"
-    """Whole revisions, as they lie."""
-    REVISIONS = "revisions"
-    """What revisions say of themselves, without their content."""
-    TREE = "tree"
-    """Trees, or parts of them, without their history."""
+from smartserver.records.model import Announced, Kind, Piece, RefValue, RevisionId
 
 
 class PullPlan(msgspec.Struct, frozen=True):
@@ -46,44 +32,14 @@ class PullPlan(msgspec.Struct, frozen=True):
         return self.segments > 0
 
 
-class Trees(msgspec.Struct, frozen=True):
-    """Which trees, and what of them."""
-
-    of: tuple[RevisionId, ...] = ()
-    each: bool = False
-    """Besides, those of the revisions that are sent and of their first parents: so `log` can say what changed."""
-    paths: tuple[bytes, ...] | None = None
-    """With all below them, and the folders they lie in; None: everything."""
-    texts: bool = True
-    """Whether the files' texts come too."""
-    versions: bool = False
-    """Whether the earlier texts of those files come too, and the revisions that brought them."""
-    changed: bool = False
-    """Whether only texts come in which a tree differs from the next of `of`, or with `each` from its first parent's."""
-    had: tuple[RevisionId, ...] = ()
-    """Trees whose pages and texts the reader has: nothing of them is sent but what says which they are."""
-    files: tuple[Key, ...] = ()
-    """Texts that come besides, where they are stored, and what the revisions that brought them say of themselves."""
-    bringers: bool = False
-    """Whether what the revisions say of themselves comes that changed each entry last, folders and links included."""
-
-
 class ContentPlan(msgspec.Struct, frozen=True):
-    """What an answer is put together from that is not whole revisions."""
+    """What an answer is put together from that is not whole revisions; to be read once."""
 
-    revisions: tuple[int, ...] = ()
-    """Global ordinals of those whose own records are sent, in this order."""
-    bare: bool = False
-    """Only ids and parents are sent of them."""
-    merges: bool = False
-    """But of those with several parents everything."""
-    ends: int = 0
-    """And of so many that come first, and so many that come last."""
-    trees: Trees = Trees()
+    pieces: Iterator[Piece] | None
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
-        return bool(self.revisions or self.trees.of or self.trees.had or self.trees.files)
+        return self.pieces is not None
 
 
 class Transaction(Protocol):
@@ -280,59 +236,22 @@ class Transaction(Protocol):
             NoSuchRepository: there is none.
         """
 
-    def check_content(self) -> None:
-        """Check that less than whole revisions can be read of it.
-
-        Raises:
-            NoSuchRepository: there is none, or this request makes it.
-            Unsupported: this release knows no trees of its VCS.
-        """
-
-    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
-        """The revision so many first parents before another; None where the line is shorter, or goes on with a ghost.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: the revision is not stored.
-        """
-
-    def left_hand_length(self, revision: RevisionId) -> int:
-        """How many revisions there are from one to the last of its first parents that is stored, both counted.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: it is not stored.
-        """
-
-    def left_hand_steps(self, revision: RevisionId, wanted: Collection[RevisionId]) -> Mapping[RevisionId, int]:
-        """How many first parents lie between a revision and each of `wanted` that is in its line.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: the revision is not stored.
-        """
-
-    def plan_content(
+    def plan_read(
         self,
+        selector: bytes,
         wants: Sequence[RevisionId],
         haves: Sequence[RevisionId] = (),
         absent: Sequence[RevisionId] = (),
-        limit: int = 0,
-        *,
-        left_hand: bool = False,
-        bare: bool = False,
-        merges: bool = False,
-        ends: int = 0,
-        trees: Trees | None = None,
-    ) -> ContentPlan:
-        """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
+        ref: bytes = b"",
+        inner: str = "",
+    ) -> tuple[PullPlan | ContentPlan, bytes]:
+        """What a selector asks for, and what the system says of it. Whole revisions travel as a bulk stream, too.
 
-        `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
-        `bare`: ids and parents alone; with `merges` of those with one parent or none; not of the first and last `ends`.
+        `ref`: the first that was named. `inner`: what of the path leads into a branch.
 
         Raises:
-            MissingRevision: a want, or the revision of a tree, is not stored.
-            NoSuchRepository, Unsupported: as `check_content`.
+            LimitExceeded, MissingRevision, NoSuchPart, Unsupported: as `records.system.System.read`.
+            NoSuchRepository: there is none, or this request makes it.
         """
 
 

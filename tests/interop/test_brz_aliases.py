@@ -9,7 +9,7 @@ from brz_sides import Users, in_process
 
 from smartserver.plugins.breezy import stores, target  # noqa: F401  # They run in a process of their own.
 from smartserver.plugins.breezy.wanted import Wanted
-from smartserver.verbs.repository_pull import ChosenField
+from smartserver.vcs.bzr.selector import ChosenField
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

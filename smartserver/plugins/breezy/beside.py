@@ -10,10 +10,10 @@ from breezy import urlutils
 
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy.commands import Second, running
-from smartserver.plugins.breezy.given import TIP, Named, arguments, given, is_ours
+from smartserver.plugins.breezy.given import TIP, arguments, given, is_ours
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
-from smartserver.verbs.repository_pull import TreesField
+from smartserver.vcs.bzr.selector import Named, TreesField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

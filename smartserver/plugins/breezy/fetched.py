@@ -5,12 +5,12 @@ What is here: what the local repository holds that it is for, or what earlier co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from breezy.repository import Repository
 
-from smartserver.errors import MissingRevision, NoSuchRevisionNumber, NoSuchTag
+from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.plugins.breezy.commands import up_to
 from smartserver.plugins.breezy.given import until
 from smartserver.plugins.breezy.history import History
@@ -18,9 +18,11 @@ from smartserver.plugins.breezy.shadow import shadow_of
 from smartserver.plugins.breezy.target import is_usable, likely_target, local_tips
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.selector import Called, decode_said, encode
+from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.vcs.bzr.system import BzrSystem
 from smartserver.verbs.fields import HERE, MAX_IDS
-from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField, Named
+from smartserver.verbs.repository_pull import MAX_HAVES
 
 if TYPE_CHECKING:
     from smartserver.plugins.breezy.remote import Remote
@@ -36,11 +38,11 @@ class Fetched:
         self._target: Repository | None = None
         self._guessed = False
         self._history: History | None = None
-        self._until: ChosenField | None = None
+        self._until: Called | None = None
         """The one revision whose history was asked for; None: the tip."""
         self._newest: RevisionId = b""
         """Which that is."""
-        self.refused: Named | None = None
+        self.refused: Called | None = None
         """The revision that was asked for and is nowhere."""
         self._rests_on_shadow = False
         self.shadow = shadow_of(remote)
@@ -122,11 +124,11 @@ class Fetched:
     def narrow_to(self, heads: Sequence[RevisionId]) -> None:
         """Have what one revision reaches asked for, where a look at the branch has told which it is; if nothing was."""
         if self._history is None and self._remote.content is not None and len(heads) == 1:
-            self._until = ChosenField(newest=heads[0])
+            self._until = heads[0]
 
     def ask_for(self, revision: RevisionId) -> bool:
         """Ask for what one revision reaches, be it in the branch or not; whether the server has it."""
-        self._until = ChosenField(newest=revision)
+        self._until = revision
         self.shadow = None  # It has what the branch reaches.
         self.ask()
         return self._until is not None
@@ -164,20 +166,30 @@ class Fetched:
             remote.server.settle()
             cut = list(absent)[:MAX_IDS]
             try:
-                pulled = remote.repository.pull(haves, [HERE], absent=cut, bulk=True, chosen=self._until)
-            except (MissingRevision, NoSuchRevisionNumber, NoSuchTag):
+                count, body = self._receive(haves, cut)
+            except (MissingRevision, NoSuchPart):
                 if self._until is None:
                     raise
-                self.refused = self._until.newest
+                self.refused = self._until
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
                 remote.learn_refusal()
                 if not self._rests_on_shadow and self.is_alone():
                     remote.look_at_graph()
                 return
-            self._history = History(pulled.body, pulled.result.segments, KINDS)
+            self._history = History(body, count, KINDS)
             remote.server.read_on(self._history)
             remote.learned()
-            self._newest = pulled.result.newest
-            named = None if self._until is None else self._until.newest
+            named = self._until
             if isinstance(named, int):
                 self.numbers = {self._newest: named if named > 0 else remote.state().revno + named + 1}
+
+    def _receive(self, haves: Sequence[RevisionId], absent: Sequence[RevisionId]) -> tuple[int, Iterator[bytes]]:
+        """The number of the segments of what is asked for, and these."""
+        repository = self._remote.repository
+        if self._until is None:
+            self._newest = b""
+            pulled = repository.pull(haves, [HERE], absent=absent, bulk=True)
+            return pulled.result.segments, pulled.body
+        read = repository.read(encode(Selected(self._until)), haves=haves, absent=absent)
+        self._newest = next(iter(decode_said(read.result.said).ids), b"")
+        return read.result.segments, read.segments

@@ -6,9 +6,13 @@ from typing import ClassVar
 
 from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in, paths_of
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect
+from smartserver.verbs.repository_pull import PullRequest
 
 HELD = ("haves", "had", "mine", "absent", "after")
 """Arguments that say what the client has, not what it wants."""
+
+REFS_ALONE = PullRequest(refs=[])
+"""Brings no revision: what is asked for is the refs."""
 
 WRITTEN = ("ref", "tip")
 """Arguments that name what a change writes."""
@@ -21,8 +25,8 @@ class ReadBack(Ban):
     done; and the names, ids and paths that later reads ask for, which is all of them but those that say what the client
     has (`haves`, `had`, `mine`, `absent`, `after`). It counts when a read asks for one that was written on the same
     path, or for all refs after one was set, unless a tip that was set is among what the client has: then it asks what
-    came later. The first time is one too many: the answer to a change says what became of it. A read in the request of
-    the change costs no round trip.
+    came later. What a selector of `Repository.read` names is not seen: its system alone reads it. The first time is one
+    too many: the answer to a change says what became of it. A read in the request of the change costs no round trip.
     """
 
     name: ClassVar[str] = "read-back"
@@ -45,7 +49,7 @@ class ReadBack(Ban):
             back = written.intersection(_wanted(asked, verb, arguments))
             if back:
                 return Found(verb.name, f"{min(map(repr, back))} was written by this client")
-            if getattr(arguments, "refs", ()) is None:
+            if getattr(arguments, "refs", ()) is None or arguments == REFS_ALONE:
                 return Found(verb.name, "all refs, of which this client set one")
         return None
 

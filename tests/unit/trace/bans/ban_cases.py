@@ -11,7 +11,6 @@ from msgspec import Raw
 from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch
 from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
-from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
 from smartserver.verbs.repository_delete import DeleteRequest
@@ -41,7 +40,7 @@ INSERT = ("Repository.insert_pack", InsertPackRequest())
 DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
 SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
 PULL = ("Repository.pull", PullRequest())
-REFS = ("Repository.pull", PullRequest(What.REFS))
+REFS = ("Repository.pull", PullRequest(refs=[]))
 ANSWER = encode(ReplyMessage([]))
 SET_DONE = SetLastRevisionResult([])
 PULLED = PullResult()
