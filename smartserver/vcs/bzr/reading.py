@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
+
 from smartserver.errors import CorruptRecord, MissingRevision, NoSuchPart
 from smartserver.records.content import Question, Reading, Stored
 from smartserver.records.model import Key, Piece, RevisionId
@@ -31,8 +33,6 @@ from smartserver.vcs.bzr.system import REVISION, SIGNATURE, TEXT
 MAX_DIGITS = 15
 """Of a tip's number in its attributes, which are the client's; more are none."""
 
-Places = list[tuple[int, Key]]
-
 
 def read(stored: Stored, selector: bytes, question: Question) -> Reading:
     """The answer to a selector; see `records.system.System.read`."""
@@ -48,13 +48,12 @@ def read(stored: Stored, selector: bytes, question: Question) -> Reading:
         chosen, trees = chosen or ChosenField(), TreesField()
     of = [names.named(each) for each in trees.revisions]
     for revision in of:
-        names.ordinal(revision)
+        ordinal_of(stored, revision)
     numbers = [] if chosen is None or not chosen.numbers else names.numbers_of_tags()
     ordinals = () if chosen is None else _chosen(stored, question, names, chosen, numbers)
-    paths = trees.paths
     if trees.inner:
-        paths = [*(paths or ()), question.inner]
-    sent = Sent(stored, ordinals, chosen or ChosenField(), trees, of, paths)
+        trees = msgspec.structs.replace(trees, paths=[*(trees.paths or ()), question.inner])
+    sent = Sent(stored, ordinals, chosen or ChosenField(), trees, of)
     is_any = ordinals or of or trees.had or trees.files
     return Reading(encode(Said(of, numbers)) if of or numbers else b"", pieces=sent.pieces() if is_any else None)
 
@@ -69,7 +68,7 @@ def _chosen(
     haves = list(question.haves)
     if chosen.oldest is not None and (before := names.line(names.named(chosen.oldest)).at(1)) is not None:
         haves.append(stored.revision(before))
-    wanted = [names.ordinal(head) for head in heads]
+    wanted = [ordinal_of(stored, head) for head in heads]
     had = [ordinal for ordinal in map(stored.ordinal, haves) if ordinal is not None]
     found: Iterable[int]
     if chosen.left_hand and wanted:
@@ -81,6 +80,18 @@ def _chosen(
     return tuple(itertools.islice(found, chosen.limit or None))
 
 
+def ordinal_of(stored: Stored, revision: RevisionId) -> int:
+    """The ordinal of a revision.
+
+    Raises:
+        MissingRevision: it is not stored.
+    """
+    found = stored.ordinal(revision)
+    if found is None:
+        raise MissingRevision(revision)
+    return found
+
+
 class Names:
     """What revisions are called: numbers are places in the left-hand history of the first want."""
 
@@ -90,22 +101,11 @@ class Names:
         self._of_ref = question.ref + b"\0"
         self._lines: dict[RevisionId, LeftHand] = {}
 
-    def ordinal(self, revision: RevisionId) -> int:
-        """The ordinal of a revision.
-
-        Raises:
-            MissingRevision: it is not stored.
-        """
-        found = self._stored.ordinal(revision)
-        if found is None:
-            raise MissingRevision(revision)
-        return found
-
     def line(self, revision: RevisionId) -> LeftHand:
         """The left-hand history of a revision."""
         found = self._lines.get(revision)
         if found is None:
-            found = self._lines[revision] = LeftHand(self._stored, self.ordinal(revision))
+            found = self._lines[revision] = LeftHand(self._stored, ordinal_of(self._stored, revision))
         return found
 
     def called(self, name: Called, absent: bool = False) -> RevisionId:
@@ -175,15 +175,13 @@ class Sent:
         chosen: ChosenField,
         trees: TreesField,
         of: Sequence[RevisionId],
-        paths: Sequence[bytes] | None,
     ) -> None:
-        """`of`, `paths`: those of `trees`, looked up."""
+        """`of`: the revisions of `trees`."""
         self._stored = stored
         self._ordinals = ordinals
         self._chosen = chosen
         self._trees = trees
         self._of = tuple(of)
-        self._paths = paths
         self._walked: set[Key] = set()
 
     def pieces(self) -> Iterator[Piece]:
@@ -198,17 +196,19 @@ class Sent:
         changed = self._changed(pairs) if trees.changed else None
         named = () if trees.changed and len(self._of) > 1 and len(set(self._of)) == 1 else self._of
         wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or trees.each else ())])
-        also = self._named(wanted) if len(wanted) > 1 and self._paths else set()
-        had = [revision for revision in dict.fromkeys(trees.had) if stored.ordinal(revision) is not None]
-        for revision in had:
-            yield self._ordinal(revision), self._inventory(revision)
-        compared = self._had(had) if had and wanted else None
-        for revision in wanted:
-            texts: Collection[Key] = set()
-            if compared is not None:
+        also = self._named(wanted) if len(wanted) > 1 and self._trees.paths else set()
+        had = content.HadTrees(stored.record)
+        for revision in dict.fromkeys(trees.had):
+            ordinal = stored.ordinal(revision)
+            if ordinal is not None:
                 with _reading(revision):
-                    pages, texts = compared.shared(revision)
-                self._walked |= pages
+                    # What says which tree it is, and nothing of that.
+                    yield ordinal, [*_described(revision), *content.tree(stored.record, revision, (), set())]
+                    had.add(revision)
+        for revision in wanted:
+            with _reading(revision):
+                pages, texts = had.shared(revision)
+            self._walked |= pages
             yield from self._tree(revision, changed, also, texts)
         for key in trees.files:
             brought = stored.ordinal(content.bringer(key))
@@ -222,11 +222,6 @@ class Sent:
             speaks = is_end or not chosen.bare or (chosen.merges and len(self._stored.parents(ordinal)) > 1)
             yield ordinal, _described(self._stored.revision(ordinal)) if speaks else ()
 
-    def _ordinal(self, revision: RevisionId) -> int:
-        ordinal = self._stored.ordinal(revision)
-        assert ordinal is not None  # It was looked up before.
-        return ordinal
-
     def _pairs(self) -> list[tuple[RevisionId, ...]]:
         """The revisions whose trees are compared: a chosen one and its first parent, where that is here; neighbours."""
         stored = self._stored
@@ -239,7 +234,7 @@ class Sent:
 
     def _named(self, revisions: Iterable[RevisionId]) -> set[bytes]:
         """What lies at the paths in any of some trees: it may have been moved between them."""
-        paths = [path for path in self._paths or () if path]
+        paths = [path for path in self._trees.paths or () if path]
         found: set[bytes] = set()
         for revision in revisions:
             with _reading(revision):
@@ -253,19 +248,6 @@ class Sent:
             with _reading(pair[0]):
                 found |= content.changed(self._stored.record, pair[0], pair[1] if len(pair) > 1 else None)
         return found
-
-    def _inventory(self, revision: RevisionId) -> Places:
-        """What says which tree a revision has, and nothing of that."""
-        with _reading(revision):
-            return [*_described(revision), *content.tree(self._stored.record, revision, (), set())]
-
-    def _had(self, revisions: Iterable[RevisionId]) -> content.HadTrees:
-        """The trees that the reader has."""
-        had = content.HadTrees(self._stored.record)
-        for revision in revisions:
-            with _reading(revision):
-                had.add(revision)
-        return had
 
     def _tree(
         self,
@@ -283,7 +265,7 @@ class Sent:
             yield from _described(revision)
             brought_by: set[RevisionId] | None = set() if trees.bringers else None
             with _reading(revision):
-                for kind, key in content.tree(read, revision, self._paths, self._walked, also, brought_by):
+                for kind, key in content.tree(read, revision, self._trees.paths, self._walked, also, brought_by):
                     if kind == TEXT:
                         if key in had or (changed is not None and key not in changed):
                             continue
@@ -303,12 +285,12 @@ class Sent:
                     yield TEXT, key
 
         # Texts side by side, and revisions after them: what is alike compresses better the nearer it is.
-        yield self._ordinal(revision), places()
+        yield ordinal_of(stored, revision), places()
         for found in bringers:
             yield found, _described(stored.revision(found))
 
 
-def _described(revision: RevisionId) -> Places:
+def _described(revision: RevisionId) -> list[tuple[int, Key]]:
     """What a revision says of itself."""
     return [(REVISION, revision), (SIGNATURE, revision)]
 
