@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in, paths_of
+from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in, paths_of, value_of
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect
 from smartserver.verbs.repository_pull import PullRequest
 
@@ -25,8 +25,8 @@ class ReadBack(Ban):
     done; and the names, ids and paths that later reads ask for, which is all of them but those that say what the client
     has (`haves`, `had`, `mine`, `absent`, `after`). It counts when a read asks for one that was written on the same
     path, or for all refs after one was set, unless a tip that was set is among what the client has: then it asks what
-    came later. What a selector of `Repository.read` names is not seen: its system alone reads it. The first time is one
-    too many: the answer to a change says what became of it. A read in the request of the change costs no round trip.
+    came later. The first time is one too many: the answer to a change says what became of it. A read in the request of
+    the change costs no round trip.
     """
 
     name: ClassVar[str] = "read-back"
@@ -75,4 +75,4 @@ def _wanted(asked: Asked, verb: AnyVerb, arguments: Arguments) -> set[bytes | st
 
 
 def _names(arguments: Arguments, fields: tuple[str, ...] | list[str]) -> set[bytes | str]:
-    return {name for field in fields for name in names_in(getattr(arguments, field, None))}
+    return {name for field in fields for name in names_in(value_of(arguments, field))}
