@@ -21,7 +21,7 @@ CodedError (transports.errors)
         ├── NoSuchRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch, WrongTip
         ├── StaleEntry, WrongMapKind
-        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchRevisionNumber, NoSuchTag
+        ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchPart
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         ├── CorruptFile
         └── RepositoryChanged      what was being read is gone: ask again
@@ -405,23 +405,13 @@ class MissingParents(RepositoryError, code="missing-parents"):
 
 
 @dataclasses.dataclass(eq=False)
-class NoSuchRevisionNumber(RepositoryError, code="no-such-revision-number"):
-    """No revision of the left-hand history has that number."""
+class NoSuchPart(RepositoryError, code="no-such-part"):
+    """A selector names something that is not there."""
 
-    number: int
-
-    def __str__(self) -> str:
-        return f"there is no revision {self.number} in the left-hand history"
-
-
-@dataclasses.dataclass(eq=False)
-class NoSuchTag(RepositoryError, code="no-such-tag"):
-    """The branch has no tag of that name."""
-
-    tag: bytes
+    reason: str
 
     def __str__(self) -> str:
-        return f"no tag named {_name(self.tag)}"
+        return self.reason
 
 
 @dataclasses.dataclass(eq=False)

@@ -17,20 +17,13 @@ from smartserver.client.push import Push, PushRequest
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.client.updates import Pushed
 from smartserver.errors import OutcomeUnknown, WrongVcs
-from smartserver.records.model import RevisionId
+from smartserver.records.model import Kind, RevisionId
 from smartserver.records.system import system_of
-from smartserver.store.model import What
-from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
-from smartserver.verbs.repository_pull import (
-    ChosenField,
-    InsideField,
-    PullRequest,
-    PullResult,
-    TreesField,
-    repository_pull,
-)
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.repository_read import ReadRequest, ReadResult, repository_read
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import Advice, RequestFlag, State
@@ -46,11 +39,22 @@ class Pulled(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The answer to a read of less than whole revisions; the parts come as they are read."""
+    """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""
 
-    result: PullResult
+    result: ReadResult
     stats: StatsResult | None
-    parts: Iterator[Part]
+    body: Iterator[bytes]
+    kinds: Sequence[Kind]
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """Of records."""
+        return read_content(self.body, self.kinds)
+
+    @property
+    def segments(self) -> Iterator[bytes]:
+        """Of whole revisions."""
+        return unpacked(self.body)
 
 
 class RemoteRepository:
@@ -78,7 +82,7 @@ class RemoteRepository:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        return self._pull(PullRequest(What.REFS), [(repository_stats, StatsRequest())] if stats else []).stats
+        return self._pull(PullRequest(refs=[]), stats=stats).stats
 
     def pull(
         self,
@@ -89,66 +93,58 @@ class RemoteRepository:
         absent: Sequence[RevisionId] = (),
         *,
         bulk: bool = False,
-        chosen: ChosenField | None = None,
     ) -> Pulled:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`: with `chosen` it is what that one reaches. The body is segments,
-        whether they travel as a bulk stream or not; one that is damaged raises Malformed as it is read.
+        The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
+        one that is damaged raises Malformed as it is read.
 
         Raises:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        pulled = self._pull(
-            PullRequest(
-                What.HISTORY,
-                list(haves),
-                wanted,
-                list(ids),
-                list(absent),
-                follow=list(follow),
-                chosen=chosen,
-                bulk=bulk,
-            )
-        )
+        pulled = self._pull(PullRequest(list(haves), wanted, list(ids), list(absent), list(follow), bulk))
         return Pulled(pulled.result, unpacked(pulled.body)) if bulk else pulled
 
     def read(
         self,
-        chosen: ChosenField | None = None,
-        trees: TreesField | None = None,
+        selector: bytes,
         refs: Sequence[bytes] | None = (HERE,),
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
-        inside: InsideField | None = None,
+        absent: Sequence[RevisionId] = (),
         *,
         stats: bool = False,
     ) -> Content:
-        """Receive what revisions say of themselves, and trees or parts of them; learn the refs.
+        """Learn the refs and receive the parts that a selector names.
 
-        The arguments are those of `Repository.pull`; where neither `chosen` nor `trees` is given, all that the refs
-        and `ids` reach say of themselves. `stats`: ask what the repository consists of, too.
+        The arguments are those of `Repository.read`. `stats`: ask what the repository consists of, too.
 
         Raises:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        what = What.REVISIONS if trees is None else What.TREE
         wanted = None if refs is None else list(refs)
-        request = PullRequest(what, list(haves), wanted, list(ids), chosen=chosen, trees=trees, inside=inside)
-        pulled = self._pull(request, [(repository_stats, StatsRequest())] if stats else [])
+        request = ReadRequest(selector, list(haves), wanted, list(ids), list(absent))
+        result, counted, body = self._receive(repository_read, request, stats=stats)
         vcs = self.knowledge.vcs
-        return Content(pulled.result, pulled.stats, read_content(pulled.body, system_of(vcs).kinds if vcs else ()))
+        return Content(result, counted, body, system_of(vcs).kinds if vcs else ())
 
-    def _pull(self, request: PullRequest, before: Sequence[tuple[AnyVerb, Arguments]] = ()) -> Pulled:
-        answer = self.ask(*before, (repository_pull, request))
+    def _pull(self, request: PullRequest, *, stats: bool = False) -> Pulled:
+        result, counted, body = self._receive(repository_pull, request, stats=stats)
+        return Pulled(result, body, counted)
+
+    def _receive(
+        self, verb: Verb[RequestT, ResultT], request: RequestT, *, stats: bool
+    ) -> tuple[ResultT, StatsResult | None, Iterator[bytes]]:
+        before: list[tuple[AnyVerb, Arguments]] = [(repository_stats, StatsRequest())] if stats else []
+        answer = self.ask(*before, (verb, cast("Arguments", request)))
         result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
-        stats = next((each for each in answer.results if isinstance(each, StatsResult)), None)
-        return Pulled(cast("PullResult", result), answer.body, stats)
+        counted = next((each for each in answer.results if isinstance(each, StatsResult)), None)
+        return cast("ResultT", result), counted, answer.body
 
     # -- anything
 

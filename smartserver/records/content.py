@@ -1,87 +1,63 @@
-"""What of a repository can be read apart from whole revisions: trees and parts of them, by system."""
+"""What a system sees of a repository that parts are read of (`Repository.read`), and what it answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from smartserver.records.model import Key, Record, RevisionId
-
-Read = Callable[[int, Key], Record | None]
-"""The record of a kind and key, None where there is none."""
-
-Place = tuple[int, Key]
-"""A record's kind and key."""
+from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId
 
 
-class Had(Protocol):
-    """Trees that a reader has."""
+class Stored(Protocol):
+    """A repository at one moment. Revisions have ordinals; a revision's is higher than those of its parents.
 
-    def add(self, revision: RevisionId) -> None:
-        """Take in a revision's, if it has one.
+    Besides what is said here, any method may raise what ends the request, or says that the repository is damaged.
+    """
 
-        Raises:
-            ValueError: its record cannot be read.
-        """
+    def refs(self) -> Mapping[bytes, RefValue]:
+        """All refs."""
 
-    def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
-        """What they have of a revision's tree: pages, at which `Content.tree` need go no further, and texts of files.
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        """The entries of a map; what belongs to a ref has its name and NUL before its key."""
 
-        Raises:
-            ValueError: a record is missing or cannot be read.
-        """
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """The ordinal of a revision; None where it is not stored."""
+
+    def revision(self, ordinal: int) -> RevisionId:
+        """The id of a revision."""
+
+    def parents(self, ordinal: int) -> Sequence[int]:
+        """The parents of a revision that are stored."""
+
+    def first_parent(self, ordinal: int) -> int | None:
+        """The first parent of a revision; None where it has none, or that is not stored."""
+
+    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
+        """What `wants` reach and `haves` do not, ascending. `absent`: as in `Question`."""
+
+    def record(self, kind: int, key: Key) -> Record | None:
+        """The record of a kind and key; None where there is none."""
 
 
-class Content(Protocol):
-    """How the records of one system make up trees."""
+class Question(NamedTuple):
+    """What a reader asks, beside the selector."""
 
-    @property
-    def described(self) -> Sequence[int]:
-        """The kinds of what a revision says of itself; the key is its id."""
+    wants: Sequence[RevisionId] = ()
+    haves: Sequence[RevisionId] = ()
+    absent: Sequence[RevisionId] = ()
+    """Revisions that the reader lacks although it has their children."""
+    ref: bytes = b""
+    """The first ref that was named."""
+    inner: bytes = b""
+    """What of the request's path leads into a branch."""
 
-    @property
-    def text(self) -> int:
-        """The kind of files' texts."""
 
-    def tree(
-        self,
-        read: Read,
-        revision: RevisionId,
-        paths: Sequence[bytes] | None,
-        seen: set[Key],
-        also: Collection[bytes] = (),
-        bringers: set[RevisionId] | None = None,
-    ) -> Iterator[Place]:
-        """The records of a revision's tree, or of what lies at some paths and below, and of the folders on the way
-        there; files' texts last. A path at which nothing lies adds what shows that.
+class Reading(NamedTuple):
+    """The answer of a system."""
 
-        `seen`: what whole trees before it had and need not be read again; this one's is added. `also`: what `named`
-        gave of other trees; where that is elsewhere in this one, its place is one of the paths. `bringers`: gets, by
-        the time the walk ends, the revisions that changed what it led to last, ghosts among them.
-
-        Raises:
-            ValueError: a record is missing or cannot be read.
-        """
-
-    def named(self, read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
-        """What lies at some paths, by what it keeps when it is moved.
-
-        Raises:
-            ValueError: a record is missing or cannot be read.
-        """
-
-    def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
-        """The texts of files that one of two trees has and the other has not; all of one where there is no other.
-
-        Raises:
-            ValueError: a record is missing or cannot be read.
-        """
-
-    def had(self, read: Read) -> Had:
-        """Trees to compare others with; none yet."""
-
-    def bringer(self, key: Key) -> RevisionId:
-        """The revision that brought a file's text; it may be a ghost."""
-
-    def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
-        """A file's text and the texts it comes from: the revision that brought each, and its key."""
+    said: bytes = b""
+    """Goes into the result as it is: the client's side of the system reads it."""
+    heads: Sequence[RevisionId] | None = None
+    """Whole revisions are sent: what these reach and the haves do not. None: `pieces` are."""
+    pieces: Iterator[Piece] | None = None
+    """What is sent; None: nothing."""

@@ -18,7 +18,7 @@ from smartserver.records.check import KEYS, check_bytes
 from smartserver.records.model import Key, Kind, RevisionId
 
 if TYPE_CHECKING:
-    from smartserver.records.content import Content
+    from smartserver.records.content import Question, Reading, Stored
     from smartserver.records.faults import FaultChecker
 
 ALL: Final = "smartserver.vcs.all"
@@ -135,10 +135,17 @@ class System:
 
         return FaultChecker()
 
-    @functools.cached_property
-    def content(self) -> Content | None:
-        """How its trees are read; None where they cannot be."""
-        return None
+    def read(self, stored: Stored, selector: bytes, question: Question) -> Reading:
+        """What `Repository.read` sends. The selector is this system's own: nothing else reads it.
+
+        Raises:
+            LimitExceeded: it asks for too much.
+            MissingRevision: a revision it names is not stored.
+            NoSuchPart: something else that it names is not there.
+            Unsupported: it is none of this release's, or the system has none.
+        """
+        del stored, selector, question
+        raise Unsupported(f"reading parts of a repository of {self.name}", "whole revisions of it")
 
 
 SYSTEMS: Final[dict[str, System]] = {}

@@ -7,26 +7,12 @@ another writer was first.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from smartserver.records.model import Key, RevisionId
-
-
-class What(enum.StrEnum):
-    """What a pull brings."""
-
-    REFS = "refs"
-    """The refs, and nothing else."""
-    HISTORY = "history"
-    """Whole revisions, as they lie."""
-    REVISIONS = "revisions"
-    """What revisions say of themselves, without their content."""
-    TREE = "tree"
-    """Trees, or parts of them, without their history."""
+from smartserver.records.model import Piece
 
 
 class PullPlan(msgspec.Struct, frozen=True):
@@ -47,44 +33,14 @@ class PullPlan(msgspec.Struct, frozen=True):
         return self.segments > 0
 
 
-class Trees(msgspec.Struct, frozen=True):
-    """Which trees, and what of them."""
-
-    of: tuple[RevisionId, ...] = ()
-    each: bool = False
-    """Besides, those of the revisions that are sent and of their first parents: so `log` can say what changed."""
-    paths: tuple[bytes, ...] | None = None
-    """With all below them, and the folders they lie in; None: everything."""
-    texts: bool = True
-    """Whether the files' texts come too."""
-    versions: bool = False
-    """Whether the earlier texts of those files come too, and the revisions that brought them."""
-    changed: bool = False
-    """Whether only texts come in which a tree differs from the next of `of`, or with `each` from its first parent's."""
-    had: tuple[RevisionId, ...] = ()
-    """Trees whose pages and texts the reader has: nothing of them is sent but what says which they are."""
-    files: tuple[Key, ...] = ()
-    """Texts that come besides, where they are stored, and what the revisions that brought them say of themselves."""
-    bringers: bool = False
-    """Whether what the revisions say of themselves comes that changed each entry last, folders and links included."""
-
-
 class ContentPlan(msgspec.Struct, frozen=True):
-    """What an answer is put together from that is not whole revisions."""
+    """What an answer is put together from that is not whole revisions; to be read once."""
 
-    revisions: tuple[int, ...] = ()
-    """Global ordinals of those whose own records are sent, in this order."""
-    bare: bool = False
-    """Only ids and parents are sent of them."""
-    merges: bool = False
-    """But of those with several parents everything."""
-    ends: int = 0
-    """And of so many that come first, and so many that come last."""
-    trees: Trees = Trees()
+    pieces: Iterator[Piece] | None
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
-        return bool(self.revisions or self.trees.of or self.trees.had or self.trees.files)
+        return self.pieces is not None
 
 
 class Seen(NamedTuple):

@@ -6,32 +6,31 @@ changed so far. The repository writes down what differs, in one swap.
 
 from __future__ import annotations
 
-import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+
+import msgspec
 
 from smartserver.errors import (
     InvalidName,
     MissingParents,
     MissingRevision,
     NoSuchRepository,
-    Unsupported,
     WrongMapKind,
     WrongTip,
     WrongVcs,
 )
-from smartserver.records.content import Content
+from smartserver.records.content import Question
 from smartserver.records.model import Announced, Kind, RefValue, RevisionId
-from smartserver.records.system import System, every_system, system_of
+from smartserver.records.system import System, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
-from smartserver.store.content import ContentReader
+from smartserver.store.content import ContentReader, Moment
 from smartserver.store.document import MAP
 from smartserver.store.graph import Graph
-from smartserver.store.left_hand import LeftHand
-from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen, Trees
+from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.tables import check_key, check_name
@@ -76,7 +75,6 @@ class RepositoryTransaction:
         """How many refs lie below each part of a name; counted when it is first asked for."""
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
         """By ref, what was set here that belongs to it: map and key."""
-        self._lines: dict[RevisionId, LeftHand] = {}
         self.path = path
         """The path the client named."""
         self._format = line
@@ -479,97 +477,30 @@ class RepositoryTransaction:
         self._present()
         self.deleted = True
 
-    def left_hand(self, revision: RevisionId, steps: int) -> RevisionId | None:
-        """The revision so many first parents before another; None where the line is shorter, or goes on with a ghost.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: the revision is not stored.
-        """
-        found = self._line(revision).at(steps)
-        return None if found is None else self._present().revision(found)
-
-    def left_hand_length(self, revision: RevisionId) -> int:
-        """How many revisions there are from one to the last of its first parents that is stored, both counted.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: it is not stored.
-        """
-        return self._line(revision).length()
-
-    def left_hand_steps(self, revision: RevisionId, wanted: Collection[RevisionId]) -> dict[RevisionId, int]:
-        """How many first parents lie between a revision and each of `wanted` that is in its line.
-
-        Raises:
-            NoSuchRepository: there is none.
-            MissingRevision: the revision is not stored.
-        """
-        graph = self._present().graph
-        left = {ordinal: each for each in wanted if (ordinal := graph.ordinal(each)) is not None}
-        found: dict[RevisionId, int] = {}
-        for steps, ordinal in enumerate(self._line(revision) if left else ()):
-            if (each := left.pop(ordinal, None)) is not None:
-                found[each] = steps
-            if not left:
-                break
-        return found
-
-    def plan_content(
+    def plan_read(
         self,
+        selector: bytes,
         wants: Sequence[RevisionId],
         haves: Sequence[RevisionId] = (),
         absent: Sequence[RevisionId] = (),
-        limit: int = 0,
-        *,
-        left_hand: bool = False,
-        bare: bool = False,
-        merges: bool = False,
-        ends: int = 0,
-        trees: Trees | None = None,
-    ) -> ContentPlan:
-        """What revisions reachable from `wants` and not from `haves` say of themselves, newest first, and trees.
+        ref: bytes = b"",
+        inner: str = "",
+    ) -> tuple[PullPlan | ContentPlan, bytes]:
+        """What a selector asks for, and what the system says of it. Whole revisions travel as a bulk stream, too.
 
-        `limit`: at most so many revisions, 0: all. `left_hand`: no parents but the first, of the first of `wants`.
-        `bare`: ids and parents alone; with `merges` of those with one parent or none; not of the first and last `ends`.
+        `ref`: the first that was named. `inner`: what of the path leads into a branch.
 
         Raises:
-            MissingRevision: a want, or the revision of a tree, is not stored.
-            NoSuchRepository, Unsupported: as `check_content`.
-        """
-        self.check_content()
-        snapshot = self._present()
-        graph = snapshot.graph
-        wanted = [self._stored_ordinal(want) for want in wants]
-        had = [ordinal for ordinal in map(graph.ordinal, haves) if ordinal is not None]
-        cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
-        for revision in trees.of if trees is not None else ():
-            self._stored_ordinal(revision)
-        chosen: Iterable[int]
-        if left_hand and wanted:
-            reached = set(had)
-            chosen = itertools.takewhile(lambda ordinal: ordinal not in reached, self._line(wants[0]))
-        else:
-            chosen = reversed(graph.missing(wanted, had, cut, self._charge))
-        return ContentPlan(tuple(itertools.islice(chosen, limit or None)), bare, merges, ends, trees or Trees())
-
-    def check_content(self) -> None:
-        """Check that less than whole revisions can be read of it.
-
-        Raises:
+            LimitExceeded, MissingRevision, NoSuchPart, Unsupported: as `records.system.System.read`.
             NoSuchRepository: there is none, or this request makes it.
-            Unsupported: this release knows no trees of its VCS.
         """
         if self.created is not None:
             raise NoSuchRepository(self.path)
-        self._content()
-
-    def _content(self) -> Content:
-        content = system_of(self.vcs).content
-        if content is None:
-            readable = ", ".join(name for name, system in every_system().items() if system.content is not None)
-            raise Unsupported(f"reading parts of a repository of {self.vcs}", readable)
-        return content
+        question = Question(wants, haves, absent, ref, inner.encode())
+        reading = system_of(self.vcs).read(self._moment(), selector, question)
+        if reading.heads is None:
+            return ContentPlan(reading.pieces), reading.said
+        return msgspec.structs.replace(self.plan_pull(reading.heads, haves, absent), bulk=True), reading.said
 
     def changes_since(self, known: Seen | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
@@ -587,20 +518,17 @@ class RepositoryTransaction:
             NoSuchRepository: there is none.
         """
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._present(), self._content(), plan, self.allowance)
+            return ContentReader(self._moment(), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)
         return BulkReader(segments) if plan.bulk else segments
+
+    def _moment(self) -> Moment:
+        return Moment(self.refs, self.map, self._present(), self.allowance)
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:
             raise NoSuchRepository(self.path)
         return self.snapshot
-
-    def _line(self, revision: RevisionId) -> LeftHand:
-        found = self._lines.get(revision)
-        if found is None:
-            found = self._lines[revision] = LeftHand(self._present(), self._stored_ordinal(revision), self._charge)
-        return found
 
     def _stored_ref(self, name: bytes) -> RefValue | None:
         return None if self.created is not None else self._present().view.ref(name)

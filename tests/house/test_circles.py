@@ -12,7 +12,7 @@ KNOWN = (
     {"smartserver.client.push", "smartserver.client.repository"},  # A repository begins a push, which changes it.
     {"smartserver.store.recovery", "smartserver.store.repository", "smartserver.store.upkeep"},
     {"smartserver.vcs.git.fsck", "smartserver.vcs.git.system"},  # A system loads these checks when they are wanted.
-    {"smartserver.vcs.bzr.content", "smartserver.vcs.bzr.system"},  # The same, of trees.
+    {"smartserver.vcs.bzr.content", "smartserver.vcs.bzr.reading", "smartserver.vcs.bzr.system"},  # The same, of trees.
 )
 """One that is gone is taken out of here; none is added."""
 

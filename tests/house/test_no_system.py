@@ -12,7 +12,10 @@ from sources import ROOT, sources
 
 NEUTRAL = ("wire", "records", "store", "verbs", "server", "client")
 
-SYSTEM = re.compile(r"(?<![a-z])(?:git|bzr|brz|bazaar|breezy|hg|mercurial)", re.IGNORECASE)
+SYSTEM = re.compile(
+    r"(?<![a-z])(?:git|bzr|brz|bazaar|breezy|hg|mercurial|revno|inventor|left[-_ ]?hand|mainline)", re.IGNORECASE
+)
+"""The names of systems, and words of theirs for what is not in others."""
 
 TELLS_OTHERS_APART = {
     "smartserver/wire/frames.py": "names the protocol of a peer that speaks another one, from HTTP to TLS",
@@ -49,6 +52,9 @@ def test_every_exception_is_used() -> None:
         ("class GitRules:", True),
         ("_bzr_pages = 1", True),
         ("`.hg`", True),
+        ("a `revno`", True),
+        ("def left_hand(self)", True),
+        ("the inventory of a tree", True),
         ("MAX_DIGITS = 15", False),
         ("10 Mbit/s, legitimate", False),
     ],

@@ -8,7 +8,7 @@ from breezy.branch import Branch
 from brz_sides import Users, in_process
 
 from smartserver.plugins.breezy.wanted import Wanted
-from smartserver.verbs.repository_pull import ChosenField
+from smartserver.vcs.bzr.selector import ChosenField
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

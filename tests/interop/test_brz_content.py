@@ -1,17 +1,20 @@
-"""store.content on random histories of Breezy's: parts of trees, versions and graphs are what Breezy itself says."""
+"""vcs.bzr.reading, store.content on random histories of Breezy's: what is sent is what Breezy itself says."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from brz_histories import KINDS, RandomHistory, Served, all_keys, new_repository, quiet
+from bzr_builders import planned
 
 from smartserver.client.content import Part, read_content
 from smartserver.records.model import Key
-from smartserver.store.model import ContentPlan, Trees
+from smartserver.store.model import ContentPlan
+from smartserver.vcs.bzr.selector import TreesField
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 pytestmark = pytest.mark.interop
@@ -37,11 +40,11 @@ class Random:
         body = self.served.repository.begin(b"", "user").open_body(plan)
         return list(read_content(iter(lambda: body.read(3000), b""), KINDS))
 
-    def plan(self, *arguments: object, **options: object) -> ContentPlan:
-        return self.served.repository.begin(b"", "user").plan_content(*arguments, **options)  # type: ignore[arg-type]
+    def plan(self, wants: Sequence[bytes], **options: Any) -> ContentPlan:
+        return planned(self.served.repository.begin(b"", "user"), wants, **options)
 
-    def tree(self, revision: bytes, **options: object) -> dict[tuple[int, Key], bytes]:
-        trees = Trees((revision,), **options)  # type: ignore[arg-type]
+    def tree(self, revision: bytes, **options: Any) -> dict[tuple[int, Key], bytes]:
+        trees = TreesField([revision], **options)
         return self.records(self.parts(self.plan([], trees=trees)))
 
     def records(self, parts: list[Part]) -> dict[tuple[int, Key], bytes]:
@@ -95,7 +98,7 @@ def test_trees_and_parts_of_them(served: Random) -> None:
         assert {key for kind, key in whole if kind == TEXT} == files.keys()
         assert {key for kind, key in whole if kind in (REVISION, INVENTORY)} == {revision}
         path = served.random.choice(entries)[0]
-        part = served.tree(revision, paths=(path, b"absent/path"))
+        part = served.tree(revision, paths=[path, b"absent/path"])
         inside = {key for key, at in files.items() if at == path or not path or at.startswith(path + b"/")}
         assert {key for kind, key in part if kind == TEXT} == inside
         assert {place for place in part if place[0] == CHK} <= whole.keys()
@@ -109,7 +112,7 @@ def test_versions(served: Random) -> None:
             path, entry = served.random.choice(files)
             graph = served.local.texts.get_known_graph_ancestry([(entry.file_id, entry.revision)])
             expected = {b"\0".join(key) for key in graph.topo_sort()}
-        part = served.tree(head, paths=(path.encode(),), versions=True)
+        part = served.tree(head, paths=[path.encode()], versions=True)
         texts = {key for kind, key in part if kind == TEXT}
         assert texts == expected
         bringers = {key.partition(b"\0")[2] for key in texts}
@@ -120,7 +123,7 @@ def test_what_differs(served: Random) -> None:
     """What `changed` leaves out is the same in both trees."""
     for _ in range(10):
         one, other = served.random.sample(list(served.history.parents), 2)
-        trees = Trees((one, other), changed=True)
+        trees = TreesField([one, other], changed=True)
         came = {key for kind, key in served.records(served.parts(served.plan([], trees=trees))) if kind == TEXT}
         texts = [{key for kind, key in served.tree(each) if kind == TEXT} for each in (one, other)]
         assert texts[0] ^ texts[1] <= came <= texts[0] | texts[1]
@@ -131,7 +134,7 @@ def test_what_the_reader_has(served: Random) -> None:
     for _ in range(10):
         one, other, third = served.random.sample(list(served.history.parents), 3)
         for had in ((other,), (other, third)):
-            trees = Trees((one,), had=had)
+            trees = TreesField([one], had=[*had])
             came = served.records(served.parts(served.plan([], trees=trees)))
             here = {place for each in had for place in served.tree(each)}
             assert served.tree(one).keys() <= came.keys() | here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from invented import BRANCH, NEW, SLATE, Slates, use
+from invented import BRANCH, NEW, NOTE, PAGE, SLATE, Slate, Slates, use
 from simulated_joint import Joint
 
 from smartserver.client.call import Client
@@ -13,11 +13,10 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.errors import CorruptRecord, InvalidName, MissingReference, Unsupported, WrongVcs
+from smartserver.errors import CorruptRecord, InvalidName, MissingReference, NoSuchPart, Unsupported, WrongVcs
 from smartserver.records.model import Kind
 from smartserver.records.system import SYSTEMS
 from smartserver.store.repository import PackRepository
-from smartserver.verbs.repository_pull import TreesField
 
 
 @pytest.fixture
@@ -52,10 +51,26 @@ def test_its_refs_are_checked(client: Client) -> None:
     assert "letters are all that a slate takes" in str(done.error)
 
 
-def test_it_has_no_trees(client: Client) -> None:
+def test_its_selectors_are_its_own(client: Client) -> None:
+    """Nothing else reads them, nor what the answer says of what they name."""
     use(client, "slates")
-    with pytest.raises(Unsupported, match=r"parts of a repository of slate 1 .*\(this side speaks bzr 2a\)"):
-        list(remote(client).read(trees=TreesField([-1])).parts)
+    slates = Slates(12)
+    read = remote(client).read(b"7", refs=[BRANCH])
+    (part,) = read.parts
+    assert (part.revision, [parent.id for parent in part.parents]) == (slates.notes[11], [slates.notes[10]])
+    places = [(NOTE, slates.notes[11]), (PAGE, b"7")]
+    assert [(each.kind, each.key) for each in part.records] == places
+    assert [each.text for each in part.records] == [slates.texts[place] for place in places]
+    assert (read.result.said, read.result.segments) == (b"1", 0)
+    with pytest.raises(NoSuchPart, match="no page 99"):
+        remote(client).read(b"99", refs=[BRANCH])
+
+
+def test_a_system_without_selectors_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(client, "slates")
+    monkeypatch.delattr(Slate, "read")
+    with pytest.raises(Unsupported, match=r"reading parts of a repository of slate 1 .*whole revisions"):
+        remote(client).read(b"7")
 
 
 def test_other_kinds_are_refused(client: Client) -> None:

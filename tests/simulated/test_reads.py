@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import GIT, KINDS, MAIN, History
@@ -21,14 +22,15 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import Content, RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.errors import CorruptFile, NoSuchRepository, NoSuchRevisionNumber, Unsupported
+from smartserver.errors import CorruptFile, NoSuchPart, NoSuchRepository, Unsupported
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
+from smartserver.vcs.bzr.selector import ChosenField, Named, Parts, TreesField, decode_said, encode
+from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT
 from smartserver.verbs.fields import HERE
-from smartserver.verbs.repository_pull import ChosenField, InsideField, TreesField
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.frames import HEADER
@@ -38,6 +40,16 @@ BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_tex
 HISTORY = BzrHistory()
 LINE = HISTORY.line(6)
 BIG = HISTORY.commit({**HISTORY.trees[LINE[5]], b"big": b"".join(b"%d," % (n * n) for n in range(30_000))}, [LINE[5]])
+
+
+def read_parts(
+    remote: RemoteRepository,
+    chosen: ChosenField | None = None,
+    trees: TreesField | None = None,
+    inside: tuple[ChosenField | None, TreesField | None] | None = None,
+    **more: Any,
+) -> Content:
+    return remote.read(encode(Parts(chosen, trees, inside)), **more)
 
 
 class Stage:
@@ -79,97 +91,98 @@ def expected(revision: bytes, *paths: bytes) -> dict[bytes, bytes]:
 
 
 def file(stage: Stage) -> None:
-    content = stage.remote().read(trees=TreesField([-1], paths=[b"README"]))
-    assert content.result.trees == [LINE[5]]
+    content = read_parts(stage.remote(), trees=TreesField([-1], paths=[b"README"]))
+    assert decode_said(content.result.said).ids == [LINE[5]]
     assert texts(content) == expected(LINE[5], b"README")
 
 
 def numbered_file(stage: Stage) -> None:
     remote = stage.remote("project/trunk/src/a.py")
-    content = remote.read(trees=TreesField([2], inner=True))
+    content = read_parts(remote, trees=TreesField([2], inner=True))
     assert texts(content) == expected(LINE[1], b"src/a.py")
     knowledge = remote.knowledge
     assert (knowledge.branch, knowledge.inner, knowledge.ref(TRUNK)) == (TRUNK, "src/a.py", (Tip(LINE[5], b"6"),))
 
 
 def folder(stage: Stage) -> None:
-    content = stage.remote("project/trunk/src").read(trees=TreesField([LINE[3]], inner=True, texts=False))
+    content = read_parts(stage.remote("project/trunk/src"), trees=TreesField([LINE[3]], inner=True, texts=False))
     parts = list(content.parts)
     assert keys(parts, INVENTORY) == [LINE[3]]
     assert keys(parts, TEXT) == []
 
 
 def tree(stage: Stage) -> None:
-    assert texts(stage.remote().read(trees=TreesField([-1]))) == expected(LINE[5], *HISTORY.trees[LINE[5]])
+    assert texts(read_parts(stage.remote(), trees=TreesField([-1]))) == expected(LINE[5], *HISTORY.trees[LINE[5]])
 
 
 def two_trees(stage: Stage) -> None:
-    content = stage.remote().read(trees=TreesField([2, -1], changed=True))
+    content = read_parts(stage.remote(), trees=TreesField([2, -1], changed=True))
     assert texts(content) == {**expected(LINE[1], b"src/a.py"), **expected(LINE[5], b"src/a.py")}
 
 
 def versions(stage: Stage) -> None:
-    content = stage.remote().read(trees=TreesField([-1], paths=[b"src/a.py"], versions=True))
+    content = read_parts(stage.remote(), trees=TreesField([-1], paths=[b"src/a.py"], versions=True))
     parts = list(content.parts)
     assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", revision) for revision in reversed(LINE)]
     assert keys(parts, REVISION) == LINE[::-1]
 
 
 def newest(stage: Stage) -> None:
-    parts = list(stage.remote().read(ChosenField(limit=2, left_hand=True)).parts)
+    parts = list(read_parts(stage.remote(), ChosenField(limit=2, left_hand=True)).parts)
     assert [part.revision for part in parts] == [LINE[5], LINE[4]]
     assert keys(parts, REVISION) == [LINE[5], LINE[4]]
 
 
 def from_to(stage: Stage) -> None:
     chosen = ChosenField(left_hand=True, newest=4, oldest=3)
-    parts = list(stage.remote().read(chosen, TreesField(each=True, changed=True)).parts)
+    parts = list(read_parts(stage.remote(), chosen, TreesField(each=True, changed=True)).parts)
     assert [part.revision for part in parts[:2]] == [LINE[3], LINE[2]]
     assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", LINE[number]) for number in (3, 2, 1)]
 
 
 def graph(stage: Stage) -> None:
-    parts = list(stage.remote().read(ChosenField(bare=True)).parts)
+    parts = list(read_parts(stage.remote(), ChosenField(bare=True)).parts)
     assert {part.revision: part.parents for part in parts} == {each: HISTORY.parents[each] for each in LINE}
     assert keys(parts, REVISION) == []
 
 
 def with_stats(stage: Stage) -> None:
-    content = stage.remote().read(trees=TreesField([-1, 1], paths=[], texts=False), stats=True)
+    content = read_parts(stage.remote(), trees=TreesField([-1, 1], paths=[], texts=False), stats=True)
     assert content.stats is not None
     assert content.stats.revisions == len(LINE) + 1
     assert keys(list(content.parts), REVISION) == [LINE[5], LINE[0]]
 
 
 def either(stage: Stage) -> None:
-    inside = InsideField(None, TreesField([-1], inner=True))
+    inside = (None, TreesField([-1], inner=True))
     for path, paths in (("project/trunk", []), ("project/trunk/src/a.py", [b"src/a.py"])):
-        content = stage.remote(path).read(ChosenField(limit=1), inside=inside)
+        content = read_parts(stage.remote(path), ChosenField(limit=1), inside=inside)
         assert texts(content) == expected(LINE[5], *paths)
         stage.joint.network.take() if not paths else None
 
 
 def dated(stage: Stage) -> None:
-    content = stage.remote().read(trees=TreesField([-1], paths=[b"src"], texts=False, bringers=True))
+    content = read_parts(stage.remote(), trees=TreesField([-1], paths=[b"src"], texts=False, bringers=True))
     assert keys(list(content.parts), REVISION) == [LINE[5], LINE[0]]
 
 
 def history_of(stage: Stage) -> None:
-    for number, chosen in ((4, ChosenField(newest=4)), (5, ChosenField(newest=-2)), (3, ChosenField(newest=LINE[2]))):
-        pulled = stage.remote().pull([LINE[1]], [HERE], bulk=True, chosen=chosen)
+    names: list[tuple[int, Named]] = [(4, 4), (5, -2), (3, LINE[2])]
+    for number, named in names:
+        came_of = stage.remote().read(encode(Selected(named)), haves=[LINE[1]])
         stream = SegmentStream(system_of(BZR).kinds, graph_first=False)
-        for chunk in pulled.body:
+        for chunk in came_of.segments:
             stream.feed(chunk)
         came = [decode_revision(segment, 0).revision for segment in stream.segments()]
         assert came == LINE[2:number]
-        assert pulled.result.newest == LINE[number - 1]
+        assert decode_said(came_of.result.said).ids == [LINE[number - 1]]
         if number != 3:
             stage.joint.network.take()
 
 
 def refused(stage: Stage) -> None:
-    with pytest.raises(NoSuchRevisionNumber):
-        stage.remote().read(trees=TreesField([99]))
+    with pytest.raises(NoSuchPart):
+        read_parts(stage.remote(), trees=TreesField([99]))
 
 
 READS: dict[str, Callable[[Stage], None]] = {
@@ -200,16 +213,16 @@ def test_read(stage: Stage, name: str) -> None:
 
 
 def test_nothing_to_be_sent(stage: Stage) -> None:
-    assert list(stage.remote().read(refs=[b"none"]).parts) == []
-    assert list(stage.remote().read(haves=[LINE[5]]).parts) == []
-    assert [part.revision for part in stage.remote().read(ids=[LINE[0]], refs=[]).parts] == [LINE[0]]
+    assert list(read_parts(stage.remote(), refs=[b"none"]).parts) == []
+    assert list(read_parts(stage.remote(), haves=[LINE[5]]).parts) == []
+    assert [part.revision for part in read_parts(stage.remote(), ids=[LINE[0]], refs=[]).parts] == [LINE[0]]
     with pytest.raises(NoSuchRepository):
-        stage.remote("elsewhere").read()
+        read_parts(stage.remote("elsewhere"))
 
 
 def test_the_connection_goes_on_after_a_body(stage: Stage) -> None:
     remote = stage.remote("project/big")
-    assert texts(remote.read(trees=TreesField([-1]))) == expected(BIG, *HISTORY.trees[BIG])
+    assert texts(read_parts(remote, trees=TreesField([-1]))) == expected(BIG, *HISTORY.trees[BIG])
     file(stage)
     assert stage.joint.network.counts().rounds <= 3  # The first body is larger than one window.
     assert len(stage.joint.shells) == 1
@@ -226,7 +239,7 @@ def test_a_damaged_pack_ends_the_body(stage: Stage) -> None:
     stage.joint.storage.delete(place)
     stage.joint.storage.put(place, [whole[:middle] + b"\0" * 9 + whole[middle + 9 :]])
     with pytest.raises(CorruptFile):
-        list(stage.remote("project/big").read(trees=TreesField([-1])).parts)
+        list(read_parts(stage.remote("project/big"), trees=TreesField([-1])).parts)
     file(stage)
 
 
@@ -236,9 +249,9 @@ def test_of_git_it_is_refused_by_name(stage: Stage) -> None:
     remote = RemoteRepository(stage.client, "gits", Knowledge(None, "hpss://h/gits", "gits"))
     remote.push(PushRequest([RefUpdate(MAIN, line[1])], HistorySource(history), NewRepository(GIT, KINDS)))
     with pytest.raises(Unsupported, match="git sha1"):
-        remote.read(refs=[MAIN])
+        read_parts(remote, refs=[MAIN])
     with pytest.raises(Unsupported, match="git sha1"):
-        stage.remote("gits").read(trees=TreesField([1]))
+        read_parts(stage.remote("gits"), trees=TreesField([1]))
 
 
 def frames(content: bytes) -> Iterator[int]:
@@ -262,7 +275,7 @@ def test_a_link_that_is_cut(attempts: int) -> None:
 
     def read(stage: Stage) -> int:
         got: dict[bytes, bytes] = {}
-        for part in stage.remote("project/big").read(trees=TreesField([-1])).parts:
+        for part in read_parts(stage.remote("project/big"), trees=TreesField([-1])).parts:
             got.update({record.key: record.text for record in part.records if record.kind == TEXT})
         assert got == expected(BIG, *HISTORY.trees[BIG])
         return len(got)
@@ -280,6 +293,6 @@ def test_a_link_that_is_cut(attempts: int) -> None:
 
 
 def test_the_ref_may_be_named(stage: Stage) -> None:
-    assert texts(stage.remote("project").read(trees=TreesField([-1], paths=[b"README"]), refs=[TRUNK]))
-    content = stage.remote("project").read(ChosenField(limit=1), refs=[HERE])
+    assert texts(read_parts(stage.remote("project"), trees=TreesField([-1], paths=[b"README"]), refs=[TRUNK]))
+    content = read_parts(stage.remote("project"), ChosenField(limit=1), refs=[HERE])
     assert list(content.parts) == []

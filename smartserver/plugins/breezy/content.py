@@ -13,19 +13,19 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.content import Part
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import MissingRevision, NoSuchRevisionNumber, shown
+from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.plugins.breezy.checkouts import pages_of
-from smartserver.plugins.breezy.given import TIP, Named
+from smartserver.plugins.breezy.given import TIP
 from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import StoreKey
 from smartserver.vcs.bzr.meta import text_meta
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
+from smartserver.vcs.bzr.selector import TAGS, ChosenField, Named, Parts, Tag, TreesField, decode_said, encode
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 from smartserver.verbs.fields import HERE, MAX_IDS
-from smartserver.verbs.repository_pull import TAGS, ChosenField, InsideField, TreesField
 from smartserver.verbs.repository_stats import StatsResult
 
 PATIENCE = 2
@@ -83,12 +83,12 @@ class Content:
             self._ask(wanted.chosen, wanted.trees, wanted.inside)
             had = () if wanted.trees is None else wanted.trees.had[:1]
             self.gone = next(filter(self.is_absent, had), None)
-        except (MissingRevision, NoSuchRevisionNumber) as wrong:
+        except (MissingRevision, NoSuchPart) as wrong:
             rests_on = (*wanted.ids, wanted.chosen.oldest if wanted.chosen is not None else None)
             if isinstance(wrong, MissingRevision) and wrong.revision in rests_on:
                 self.gone = wrong.revision
             self.wanted = dataclasses.replace(wanted, ids=())
-            if isinstance(wrong, NoSuchRevisionNumber):
+            if isinstance(wrong, NoSuchPart):
                 self._ask_graph()  # Which Breezy is going to look into for it.
                 return
             self._look()
@@ -109,11 +109,11 @@ class Content:
         haves: Sequence[RevisionId] = (),
     ) -> None:
         """Read these; `inside`: what is read instead where the path leads into the branch, and wanted then."""
-        instead = None if inside is None else InsideField(inside.chosen, inside.trees)
+        selector = Parts(chosen, trees, None if inside is None else (inside.chosen, inside.trees))
         stats = self.stats is None and self.wanted.stats
         ids = [*self.wanted.ids, *self._beside]
         try:
-            content = self.remote.read(chosen, trees, ids=ids, haves=haves, inside=instead, stats=stats)
+            content = self.remote.read(encode(selector), ids=ids, haves=haves, stats=stats)
         except MissingRevision as wrong:
             self._absent.add(wrong.revision)  # Nobody need ask for it again.
             raise
@@ -121,23 +121,23 @@ class Content:
         if inside is not None and self.remote.knowledge.inner:
             self.wanted, chosen, trees = inside, inside.chosen, inside.trees
         first = self._take(content.parts, trees, chosen)
+        said = decode_said(content.result.said)
         named: dict[RevisionId, Named] = {}
         if trees is not None:
             self._absent.update(trees.had)
-            named.update(zip(content.result.trees, trees.revisions, strict=False))
+            named.update(zip(said.ids, trees.revisions, strict=False))
         self._absent -= self.parents.keys()
-        if content.result.numbers:
+        if said.numbers:
             tags = sorted(self.remote.knowledge.map(TAGS, self._name()).items())
-            self.numbers.update(
-                {tag: number for (_, tag), number in zip(tags, content.result.numbers, strict=False) if number}
-            )
+            self.numbers.update({tag: number for (_, tag), number in zip(tags, said.numbers, strict=False) if number})
         if chosen is not None:
             is_part = chosen.limit or chosen.left_hand or chosen.newest is not None or chosen.oldest is not None
             self._has_graph |= not is_part and (first is not None or not chosen.numbers)
             if chosen is self.wanted.chosen and self.wanted.ends:
                 self._end_at(chosen)
-            if first in self._chosen and not ids and not chosen.tag:  # Else what comes first may be one of those.
-                named[first] = TIP if chosen.newest is None else chosen.newest
+            newest = TIP if chosen.newest is None else chosen.newest
+            if first in self._chosen and not ids and not isinstance(newest, Tag):
+                named[first] = newest  # With others, what comes first may be one of those.
         self._number(named)
 
     def _take(self, parts: Iterable[Part], trees: TreesField | None, chosen: ChosenField | None) -> RevisionId | None:

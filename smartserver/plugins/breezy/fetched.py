@@ -5,11 +5,11 @@ What is here: what the local repository holds that it is for, or what earlier co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from breezy.repository import Repository
 
-from smartserver.errors import MissingRevision, NoSuchRevisionNumber, NoSuchTag
+from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.plugins.breezy.commands import up_to
 from smartserver.plugins.breezy.given import until
 from smartserver.plugins.breezy.history import History
@@ -17,8 +17,10 @@ from smartserver.plugins.breezy.place import KINDS, Place
 from smartserver.plugins.breezy.target import is_usable, likely_target, local_tips
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.selector import Called, decode_said, encode
+from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.verbs.fields import HERE, MAX_IDS
-from smartserver.verbs.repository_pull import MAX_HAVES, ChosenField, Named
+from smartserver.verbs.repository_pull import MAX_HAVES
 
 
 class Fetched:
@@ -29,11 +31,11 @@ class Fetched:
         self._target: Repository | None = None
         self._guessed = False
         self._history: History | None = None
-        self._until: ChosenField | None = None
+        self._until: Called | None = None
         """The one revision whose history was asked for; None: the tip."""
         self._newest: RevisionId = b""
         """Which that is."""
-        self.refused: Named | None = None
+        self.refused: Called | None = None
         """The revision that was asked for and is nowhere."""
         self._rests_on_kept = False
         self.numbers: dict[RevisionId, int] = {}
@@ -125,11 +127,11 @@ class Fetched:
     def narrow_to(self, heads: Sequence[RevisionId]) -> None:
         """Have what one revision reaches asked for, if nothing was."""
         if self._history is None and len(heads) == 1:
-            self._until = ChosenField(newest=heads[0])
+            self._until = heads[0]
 
     def ask_for(self, revision: RevisionId) -> bool:
         """Ask for what one revision reaches, be it in the branch or not; whether the server has it."""
-        self._until = ChosenField(newest=revision)
+        self._until = revision
         self.ask()
         return self._until is not None
 
@@ -168,18 +170,28 @@ class Fetched:
             place.server.settle()
             absent = list(absent)[:MAX_IDS]
             try:
-                pulled = place.repository.pull(haves, [HERE], absent=absent, bulk=True, chosen=self._until)
-            except (MissingRevision, NoSuchRevisionNumber, NoSuchTag):
+                count, body = self._receive(haves, absent)
+            except (MissingRevision, NoSuchPart):
                 if self._until is None:
                     raise
-                self.refused = self._until.newest
+                self.refused = self._until
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
                 place.learn_refusal()
                 return
-            self._history = History(pulled.body, pulled.result.segments, KINDS)
+            self._history = History(body, count, KINDS)
             place.server.read_on(self._history)
             place.learned()
-            self._newest = pulled.result.newest
-            named = None if self._until is None else self._until.newest
+            named = self._until
             if isinstance(named, int):
                 self.numbers = {self._newest: named if named > 0 else place.there().revno + named + 1}
+
+    def _receive(self, haves: Sequence[RevisionId], absent: Sequence[RevisionId]) -> tuple[int, Iterator[bytes]]:
+        """The number of the segments of what is asked for, and these."""
+        repository = self.place.repository
+        if self._until is None:
+            self._newest = b""
+            pulled = repository.pull(haves, [HERE], absent=absent, bulk=True)
+            return pulled.result.segments, pulled.body
+        read = repository.read(encode(Selected(self._until)), haves=haves, absent=absent)
+        self._newest = next(iter(decode_said(read.result.said).ids), b"")
+        return read.result.segments, read.segments

@@ -15,8 +15,8 @@ from breezy.errors import CommandError
 from smartserver.client.plain import plain
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.records.model import RevisionId
+from smartserver.vcs.bzr.selector import Called, ChosenField, Named, Tag
 from smartserver.verbs.fields import MAX_NAME
-from smartserver.verbs.repository_pull import ChosenField
 
 Arguments = Mapping[str, Any]
 """What a command was given, by name."""
@@ -75,9 +75,6 @@ def lies_beside(arguments: Arguments) -> bool:
     one, other = [place.rstrip("/").rpartition("/")[0] for place in places]
     return bool(one == other)  # From one to another.
 
-
-Named = RevisionId | int
-"""A revision, by id or number."""
 
 TIP = -1
 
@@ -146,7 +143,7 @@ def ids_given() -> set[RevisionId]:
     return {revision for revision in named if len(revision) <= MAX_NAME}
 
 
-def until(spec: Any) -> ChosenField | None:
+def until(spec: Any) -> Called | None:
     """The one revision whose history a command wants of a branch; None where it wants all, or only a look can tell.
 
     Raises:
@@ -154,20 +151,18 @@ def until(spec: Any) -> ChosenField | None:
     """
     said = _said(spec)
     if found := _BEFORE.fullmatch(said):  # Its parent is looked up.
-        return ChosenField(newest=int(found[1])) if int(found[1]) else None
+        return int(found[1]) or None
     try:
-        named = revision(spec)
+        return revision(spec)
     except Unclear:
-        tag = tag_of(spec)
-        return ChosenField(tag=tag) if tag else None
-    return None if named is None else ChosenField(newest=named)
+        return tag_of(spec)
 
 
-def tag_of(spec: Any) -> bytes:
-    """The tag that a `RevisionSpec` names, or is likely to; empty where it names none."""
+def tag_of(spec: Any) -> Tag | None:
+    """The tag that a `RevisionSpec` names, or is likely to; None where it names none."""
     said = _said(spec)
     tag = said.removeprefix("tag:").encode() if _TAG.fullmatch(said) else b""
-    return tag if len(tag) <= MAX_NAME else b""
+    return Tag(tag) if 0 < len(tag) <= MAX_NAME else None
 
 
 def what_to_look_at(spec: Any) -> ChosenField | None:

@@ -21,7 +21,7 @@ from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_che
 from smartserver.plugins.breezy.commands import Gone, Second, copies_there, running, up_to, wanted, wants_history
 from smartserver.plugins.breezy.content import Content
 from smartserver.plugins.breezy.fetched import Fetched
-from smartserver.plugins.breezy.given import TIP, Named, arguments, current, given, is_ours, what_to_look_at
+from smartserver.plugins.breezy.given import TIP, arguments, current, given, is_ours, what_to_look_at
 from smartserver.plugins.breezy.place import VCS, Place, State
 from smartserver.plugins.breezy.server import Server
 from smartserver.plugins.breezy.shadow import Shadow, shadows
@@ -29,8 +29,8 @@ from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
 from smartserver.plugins.breezy_shim import Running
 from smartserver.records.model import RevisionId, Tip
+from smartserver.vcs.bzr.selector import Named, TreesField
 from smartserver.vcs.bzr.system import INVENTORY
-from smartserver.verbs.repository_pull import TreesField
 
 GONE = (
     "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy.given import TIP, Arguments, Named, Unclear, is_ours, lies_beside, one, revision, tag_of
+from smartserver.plugins.breezy.given import TIP, Arguments, Unclear, is_ours, lies_beside, one, revision, tag_of
 from smartserver.records.model import Key, RevisionId
+from smartserver.vcs.bzr.selector import ChosenField, Named, TreesField
 from smartserver.verbs.fields import MAX_IDS
-from smartserver.verbs.repository_pull import ChosenField, TreesField
 
 NUMBERED = ChosenField(bare=True, numbers=True)
 """The numbers of what has a tag; the whole graph where that takes more than counting first parents."""
@@ -362,7 +362,7 @@ def logged_revisions(arguments: Arguments) -> Wanted | None:
         if merged or len(given) > 1:  # It shows several, and looks at others.
             return Wanted(ChosenField(left_hand=not merged), later=each)
         tag = tag_of(given[0])
-        return Wanted(ChosenField(1, tag=tag, numbers=True) if tag else unclear.look, later=each)
+        return Wanted(ChosenField(1, newest=tag, numbers=True) if tag else unclear.look, later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
     if files and not given and not is_ours(files[0]) and _is_folder(files[0]):
         return None  # Each tree is compared with the one before: that takes the whole history.

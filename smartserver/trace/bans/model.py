@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -108,6 +109,15 @@ def names_in(value: object) -> Iterator[bytes | str]:
         case msgspec.Struct():
             for field in value.__struct_fields__:
                 yield from names_in(getattr(value, field))
+
+
+def value_of(arguments: Arguments, field: str) -> object:
+    """An argument; None where there is none. Of a selector that is msgpack, what is in it."""
+    value = getattr(arguments, field, None)
+    if field == "selector" and isinstance(value, bytes):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.msgpack.decode(value)
+    return value
 
 
 def place(path: str, name: str = "") -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, value_of
 from smartserver.verbs.declare import AnyVerb
 
 ITEMS = 3
@@ -14,10 +15,10 @@ ITEMS = 3
 class PerItem(Ban):
     """One verb again and again in one operation, one argument differing: an N+1.
 
-    Seen: requests one after the other on one path that have the same verbs and differ in one argument, always the same
-    one. The third of them counts: two may be a question and its continuation. What asks for the next part of an answer
-    that said there is more (its result has a field `more` that is true) does not: no list of items could have been
-    sent. Several calls in one request are one round trip, and never counted.
+    Seen: requests one after the other on one path that have the same verbs and differ in one argument, or in one item
+    of a selector, always the same one. The third of them counts: two may be a question and its continuation. What asks
+    for the next part of an answer that said there is more (its result has a field `more` that is true) does not: no
+    list of items could have been sent. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"
@@ -57,12 +58,20 @@ def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str
     if before.path != after.path or _verbs(before) != _verbs(after):
         return None
     found = [
-        (number, field)
+        (number, differing)
         for number, ((_, earlier), (_, later)) in enumerate(zip(before.calls, after.calls, strict=True))
         for field in earlier.__struct_fields__
-        if getattr(earlier, field) != getattr(later, field)
+        for differing in _differing(field, value_of(earlier, field), value_of(later, field))
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _differing(field: str, earlier: object, later: object) -> list[str]:
+    """What differs in a field: that, or the items of a selector that is an array."""
+    if field == "selector" and isinstance(earlier, list) and isinstance(later, list):
+        pairs = enumerate(itertools.zip_longest(earlier, later))
+        return [f"{field}[{number}]" for number, (one, other) in pairs if one != other]
+    return [field] if earlier != later else []
 
 
 def _verbs(asked: WatchedRequest) -> list[AnyVerb]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, names_in, paths_of
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, names_in, paths_of, value_of
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect
+from smartserver.verbs.repository_pull import PullRequest
 
 HELD = ("haves", "had", "mine", "absent", "after")
 """Arguments that say what the client has, not what it wants."""
+
+REFS_ALONE = PullRequest(refs=[])
+"""Brings no revision: what is asked for is the refs."""
 
 WRITTEN = ("ref", "tip")
 """Arguments that name what a change writes."""
@@ -45,7 +49,7 @@ class ReadBack(Ban):
             back = written.intersection(_wanted(asked, verb, arguments))
             if back:
                 return Finding(verb.name, f"{min(map(repr, back))} was written by this client")
-            if getattr(arguments, "refs", ()) is None:
+            if getattr(arguments, "refs", ()) is None or arguments == REFS_ALONE:
                 return Finding(verb.name, "all refs, of which this client set one")
         return None
 
@@ -71,4 +75,4 @@ def _wanted(asked: WatchedRequest, verb: AnyVerb, arguments: Arguments) -> set[b
 
 
 def _names(arguments: Arguments, fields: tuple[str, ...] | list[str]) -> set[bytes | str]:
-    return {name for field in fields for name in names_in(getattr(arguments, field, None))}
+    return {name for field in fields for name in names_in(value_of(arguments, field))}

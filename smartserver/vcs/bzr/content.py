@@ -6,117 +6,112 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from smartserver.errors import shown
-from smartserver.records.content import Place, Read
-from smartserver.records.model import Key, RevisionId
+from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.bzr.pages import ENTRY_PARTS, Entry, is_node, read_entry, read_leaf, read_node
 from smartserver.vcs.bzr.revision import read_inventory
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.system import CHK, INVENTORY, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 
+Read = Callable[[int, Key], Record | None]
+"""The record of a kind and key, None where there is none."""
 
-class BzrContent:
-    """The trees of format 2a; see `records.content.Content`."""
 
-    described = (REVISION, SIGNATURE)
-    text = TEXT
-
-    def tree(
-        self,
-        read: Read,
-        revision: RevisionId,
-        paths: Sequence[bytes] | None,
-        seen: set[Key],
-        also: Collection[bytes] = (),
-        bringers: set[RevisionId] | None = None,
-    ) -> Iterator[Place]:
-        """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
-        found = read(INVENTORY, revision)
-        if found is None:
-            return
-        yield INVENTORY, revision
-        inventory = read_inventory(found.text)
-        page = functools.partial(_page, read)
-        entries: list[Entry] = []
-        if paths is None or b"" in paths:  # The root is everything, and by name, too.
-            for root in (inventory.id_to_entry, inventory.by_name):
-                for key in _pages(page, root, seen, entries):
-                    yield CHK, key
-        else:
-            tree = BzrTree(inventory, page)
-            moved = [path for each in also if (path := tree.path_of(each)) is not None]
-            folders: set[bytes] = set()
-            for path in dict.fromkeys([*paths, *moved]):
-                folder = tree.find(b"")
-                for name in path.split(b"/"):
-                    if folder is None or folder.kind != "dir":
-                        break
-                    # Breezy looks at all there is in a folder to find what it looks for.
-                    if folder.file_id not in folders:
-                        folders.add(folder.file_id)
-                        for child in tree.children(folder.file_id).values():
-                            tree.entry(child)
-                    folder = tree.child(folder.file_id, name)
-                entries += [entry for _, entry in tree.walk(path)]
-            for key in tree.pages:
+def tree(
+    read: Read,
+    revision: RevisionId,
+    paths: Sequence[bytes] | None,
+    seen: set[Key],
+    also: Collection[bytes] = (),
+    bringers: set[RevisionId] | None = None,
+) -> Iterator[tuple[int, Key]]:
+    """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
+    found = read(INVENTORY, revision)
+    if found is None:
+        return
+    yield INVENTORY, revision
+    inventory = read_inventory(found.text)
+    page = functools.partial(_page, read)
+    entries: list[Entry] = []
+    if paths is None or b"" in paths:  # The root is everything, and by name, too.
+        for root in (inventory.id_to_entry, inventory.by_name):
+            for key in _pages(page, root, seen, entries):
                 yield CHK, key
-        if bringers is not None:
-            bringers.update([entry.revision for entry in entries])
-        files = [entry for entry in entries if entry.kind == "file"]
-        # What ends alike is mostly alike, and compresses well side by side.
-        files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
-        for key in dict.fromkeys(entry.text_key for entry in files):
-            yield TEXT, key
+    else:
+        at = BzrTree(inventory, page)
+        moved = [path for each in also if (path := at.path_of(each)) is not None]
+        folders: set[bytes] = set()
+        for path in dict.fromkeys([*paths, *moved]):
+            folder = at.find(b"")
+            for name in path.split(b"/"):
+                if folder is None or folder.kind != "dir":
+                    break
+                # Breezy looks at all there is in a folder to find what it looks for.
+                if folder.file_id not in folders:
+                    folders.add(folder.file_id)
+                    for child in at.children(folder.file_id).values():
+                        at.entry(child)
+                folder = at.child(folder.file_id, name)
+            entries += [entry for _, entry in at.walk(path)]
+        for key in at.pages:
+            yield CHK, key
+    if bringers is not None:
+        bringers.update([entry.revision for entry in entries])
+    files = [entry for entry in entries if entry.kind == "file"]
+    # What ends alike is mostly alike, and compresses well side by side.
+    files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
+    for key in dict.fromkeys(entry.text_key for entry in files):
+        yield TEXT, key
 
-    def named(self, read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
-        """The ids of what lies there."""
-        found = read(INVENTORY, revision)
+
+def named(read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
+    """The ids of what lies there."""
+    found = read(INVENTORY, revision)
+    if found is None:
+        return set()
+    at = BzrTree(read_inventory(found.text), functools.partial(_page, read))
+    return {entry.file_id for path in paths if (entry := at.find(path)) is not None}
+
+
+def changed(read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
+    """The texts in which two trees differ, read from the pages they do not share."""
+    found = [None if revision is None else read(INVENTORY, revision) for revision in (one, other)]
+    mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
+    files: tuple[set[Key], set[Key]] = set(), set()
+    seen: set[Key] = set()
+    while mine or theirs:
+        seen |= mine | theirs
+        below: tuple[set[Key], set[Key]] = set(), set()
+        for keys, children, texts in zip((mine - theirs, theirs - mine), below, files, strict=True):
+            for key in keys:
+                text = _page(read, key)
+                if is_node(text):
+                    children.update(read_node(text).children.values())
+                else:
+                    texts.update(entry.text_key for entry in _files(text))
+        mine, theirs = below[0] - seen, below[1] - seen
+    return files[0] ^ files[1]
+
+
+def bringer(key: Key) -> RevisionId:
+    """The second part of a text's key."""
+    return key.partition(b"\0")[2]
+
+
+def versions(read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
+    """The texts a file's text comes from: the revision that brought it, and its key; the text itself first."""
+    file_id = key.partition(b"\0")[0]
+    todo, seen = [key], {key}
+    while todo:
+        key = todo.pop()
+        found = read(TEXT, key)
         if found is None:
-            return set()
-        tree = BzrTree(read_inventory(found.text), functools.partial(_page, read))
-        return {entry.file_id for path in paths if (entry := tree.find(path)) is not None}
-
-    def changed(self, read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
-        """The texts in which two trees differ, read from the pages they do not share."""
-        found = [None if revision is None else read(INVENTORY, revision) for revision in (one, other)]
-        mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
-        files: tuple[set[Key], set[Key]] = set(), set()
-        seen: set[Key] = set()
-        while mine or theirs:
-            seen |= mine | theirs
-            below: tuple[set[Key], set[Key]] = set(), set()
-            for keys, children, texts in zip((mine - theirs, theirs - mine), below, files, strict=True):
-                for key in keys:
-                    text = _page(read, key)
-                    if is_node(text):
-                        children.update(read_node(text).children.values())
-                    else:
-                        texts.update(entry.text_key for entry in _files(text))
-            mine, theirs = below[0] - seen, below[1] - seen
-        return files[0] ^ files[1]
-
-    def had(self, read: Read) -> HadTrees:
-        """Trees to compare others with; none yet."""
-        return HadTrees(read)
-
-    def bringer(self, key: Key) -> RevisionId:
-        """The second part of a text's key."""
-        return key.partition(b"\0")[2]
-
-    def versions(self, read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
-        """The texts a file's text comes from: the revision that brought it, and its key; the text itself first."""
-        file_id = key.partition(b"\0")[0]
-        todo, seen = [key], {key}
-        while todo:
-            key = todo.pop()
-            found = read(TEXT, key)
-            if found is None:
-                continue  # A ghost's.
-            yield self.bringer(key), key
-            for parent in found.meta.split(b"\0") if found.meta else ():
-                before = file_id + b"\0" + parent
-                if before not in seen:
-                    seen.add(before)
-                    todo.append(before)
+            continue  # A ghost's.
+        yield bringer(key), key
+        for parent in found.meta.split(b"\0") if found.meta else ():
+            before = file_id + b"\0" + parent
+            if before not in seen:
+                seen.add(before)
+                todo.append(before)
 
 
 class HadTrees:

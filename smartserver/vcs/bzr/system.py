@@ -6,7 +6,6 @@ A revision refers to its inventory, that to the root pages of its maps, a page o
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import shown
@@ -17,7 +16,7 @@ from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 
 if TYPE_CHECKING:
-    from smartserver.records.content import Content
+    from smartserver.records.content import Question, Reading, Stored
 
 BZR: Final = "bzr 2a"
 
@@ -85,12 +84,11 @@ class BzrSystem(System):
         now, before = found
         return ((target, None, now),), ((target, None, before),)
 
-    @functools.cached_property
-    def content(self) -> Content:
-        """Trees of inventories and pages."""
-        from smartserver.vcs.bzr.content import BzrContent
+    def read(self, stored: Stored, selector: bytes, question: Question) -> Reading:
+        """Parts of histories and trees."""
+        from smartserver.vcs.bzr.reading import read  # Not before: a client answers nothing.
 
-        return BzrContent()
+        return read(stored, selector, question)
 
 
 register(BzrSystem())

@@ -15,8 +15,9 @@ from smartserver.plugins.breezy.stores import Store
 from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.model import Parent, Record
 from smartserver.vcs.base import WrongContent
+from smartserver.vcs.bzr.selector import ChosenField
 from smartserver.vcs.bzr.system import INVENTORY, REVISION, SIGNATURE
-from smartserver.verbs.repository_pull import ChosenField, PullResult
+from smartserver.verbs.repository_read import ReadResult
 
 ONE, TWO = FIRST[0].key, SECOND[0].key
 
@@ -24,7 +25,7 @@ ONE, TWO = FIRST[0].key, SECOND[0].key
 def read(*parts: Part) -> Content:
     """What came of a server that sends just this."""
     knowledge = SimpleNamespace(inner="", branch=b".", named=b".", ref=lambda name: None)
-    answer = SimpleNamespace(stats=None, parts=parts, result=PullResult())
+    answer = SimpleNamespace(stats=None, parts=parts, result=ReadResult())
     remote: Any = SimpleNamespace(knowledge=knowledge, read=lambda *arguments, **options: answer)
     content = Content(remote, Wanted(ChosenField()))
     content.begin()

@@ -8,8 +8,8 @@ from brz_running import running, specs
 
 from smartserver.plugins.breezy.commands import COMMANDS, up_to
 from smartserver.plugins.breezy.given import ids_given, one, until, what_to_look_at
+from smartserver.vcs.bzr.selector import Called, ChosenField, Tag
 from smartserver.verbs.fields import MAX_NAME
-from smartserver.verbs.repository_pull import ChosenField
 
 BARE = ChosenField(bare=True)
 
@@ -17,17 +17,17 @@ BARE = ChosenField(bare=True)
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("5", ChosenField(newest=5)),
-        ("-3", ChosenField(newest=-3)),
-        ("last:2", ChosenField(newest=-2)),
-        ("before:7", ChosenField(newest=7)),  # Its parent is what is brought.
-        ("before:1", ChosenField(newest=1)),
-        ("revid:joe@example.org-1", ChosenField(newest=b"joe@example.org-1")),
-        ("tag:v1", ChosenField(tag=b"v1")),
-        ("tag:2026-11-22", ChosenField(tag=b"2026-11-22")),
-        ("v1", ChosenField(tag=b"v1")),
-        ("ünï", ChosenField(tag="ünï".encode())),
-        ("release-1.2", ChosenField(tag=b"release-1.2")),
+        ("5", 5),
+        ("-3", -3),
+        ("last:2", -2),
+        ("before:7", 7),  # Its parent is what is brought.
+        ("before:1", 1),
+        ("revid:joe@example.org-1", b"joe@example.org-1"),
+        ("tag:v1", Tag(b"v1")),
+        ("tag:2026-11-22", Tag(b"2026-11-22")),
+        ("v1", Tag(b"v1")),
+        ("ünï", Tag("ünï".encode())),
+        ("release-1.2", Tag(b"release-1.2")),
         ("tag:" + "x" * (MAX_NAME + 1), None),
         ("tag:", None),
         ("1.2.3", None),
@@ -43,7 +43,7 @@ BARE = ChosenField(bare=True)
         ("", None),
     ],
 )
-def test_up_to_where_history_is_brought(said: str, expected: ChosenField | None) -> None:
+def test_up_to_where_history_is_brought(said: str, expected: Called | None) -> None:
     for command in ("branch", "checkout", "pull"):
         with running(command, revision=specs(said)):
             assert until(up_to()) == expected

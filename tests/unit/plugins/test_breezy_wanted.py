@@ -10,8 +10,8 @@ from brz_running import running, specs
 from smartserver.plugins.breezy.commands import wanted
 from smartserver.plugins.breezy.given import TIP
 from smartserver.plugins.breezy.wanted import NUMBERED, Wanted, batched, commit_on, pulled_into
+from smartserver.vcs.bzr.selector import ChosenField, Tag, TreesField
 from smartserver.verbs.fields import MAX_NAME
-from smartserver.verbs.repository_pull import ChosenField, TreesField
 
 URL = "hpss://localhost/p/trunk"
 FILE = f"{URL}/doc/index.txt"
@@ -178,7 +178,7 @@ def test_a_log_of_a_folder_or_file_in_a_url_reads_something_else() -> None:
         assert found is not None
         assert found.inside is not None
         assert found.inside.history is history
-    tagged = Wanted(ChosenField(1, tag=b"v1", numbers=True))
+    tagged = Wanted(ChosenField(1, newest=Tag(b"v1"), numbers=True))
     assert asked("log", file_list=[URL], revision=specs("tag:v1")) == tagged
     assert asked("log", file_list=[URL], revision=specs("1.2.3")) == Wanted(BARE)
     assert asked("log", file_list=[URL], revision=specs("v1", "v2")) == Wanted(ChosenField(left_hand=True))

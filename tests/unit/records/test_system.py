@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from smartserver.errors import Unsupported
 from smartserver.records.check import KEYS
+from smartserver.records.content import Question
 from smartserver.records.faults import FaultChecker, Role
 from smartserver.records.model import Record
 from smartserver.records.system import SYSTEMS, System, register, system_of
@@ -55,7 +57,10 @@ def test_what_one_does_not_say() -> None:
     assert not system.may_refer(0, b"meta")
     assert system.own_parents(b"key", b"meta", b"text") == ()
     assert system.references(0, b"key", b"meta", b"text") == ()
-    assert system.content is None
+    system.name = "chisel 1"
+    stored: Any = None
+    with pytest.raises(Unsupported, match="reading parts of a repository of chisel 1"):
+        system.read(stored, b"", Question())
     checker = system.faults
     assert type(checker) is FaultChecker
     assert checker.look(0, b"meta", b"text", None) == ((), ())

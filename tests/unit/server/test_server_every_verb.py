@@ -7,11 +7,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from builders import MAIN
+from bzr_builders import BzrHistory
 from dialogs import CREATE, Dialog, Served, message
 
 from smartserver.errors import MissingReference
 from smartserver.server import dispatch
 from smartserver.server.access import Access, Anonymous, anonymous, invoking_user
+from smartserver.vcs.bzr.selector import Parts, encode
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.branch_create import BranchCreateRequest
 from smartserver.verbs.branch_delete import BranchDeleteRequest
@@ -25,6 +27,7 @@ from smartserver.verbs.repository_list import ListRequest
 from smartserver.verbs.repository_open import OpenRequest
 from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest
+from smartserver.verbs.repository_read import ReadRequest
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.repository_verify import VerifyRequest
 from smartserver.verbs.rules import Rule
@@ -65,6 +68,7 @@ CASES = {
     "Repository.open": Case(lambda line: OpenRequest(), R, path="project/below"),
     "Repository.pack": Case(lambda line: PackRequest(), R, W),
     "Repository.pull": Case(lambda line: PullRequest(), R),
+    "Repository.read": Case(lambda line: ReadRequest(encode(Parts())), R, path="trees"),
     "Repository.stats": Case(lambda line: StatsRequest(), R),
     "Repository.verify": Case(lambda line: VerifyRequest(), R),
     "Server.info": Case(lambda line: InfoRequest(), R),
@@ -98,6 +102,8 @@ def served() -> Served:
     served = Served()
     line = served.history.line(4)
     served.push(line[:3], {MAIN: line[2], TOPIC: line[1]})
+    history = BzrHistory()
+    history.push(served.repository("trees"), history.line(1), {})
     served.site.allows_vfs = True
     served.transport.make_directory("files")
     served.transport.make_directory("files/empty")

@@ -14,9 +14,10 @@ from smartserver.server import request
 from smartserver.server.context import CallContext
 from smartserver.server.executor import Lane
 from smartserver.store.content import ContentReader
-from smartserver.store.model import What
+from smartserver.vcs.bzr.selector import Parts, TreesField
+from smartserver.vcs.bzr.selector import encode as encode_selector
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
-from smartserver.verbs.repository_pull import PullRequest, TreesField, repository_pull
+from smartserver.verbs.repository_read import ReadRequest, repository_read
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import Body, Cancel, End
@@ -71,8 +72,8 @@ def test_what_is_put_together_is_read_apart_and_no_longer_than_it_is_wanted(
             raise
 
     monkeypatch.setattr(ContentReader, "read", noted)
-    request = PullRequest(What.TREE, refs=[TRUNK], trees=TreesField([-1]))
-    number = joined.begin(message((repository_pull, request), path="trees"))
+    request = ReadRequest(encode_selector(Parts(trees=TreesField([-1]))), refs=[TRUNK])
+    number = joined.begin(message((repository_read, request), path="trees"))
     lanes.run_all()
     assert code(joined.answer(number)) == ("cancelled" if leaves else "ok")
     assert lanes.lanes == [Lane.QUICK, *[Lane.CONTENT] * (1 if leaves else 2)]

@@ -1,4 +1,4 @@
-"""store.content, store.model: answers put together from records. Random histories of Breezy's: tests/interop."""
+"""store.content, store.model, vcs.bzr.reading: answers put together from records. Random histories: tests/interop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import pytest
 from builders import History
 from builders import push as push_git
-from bzr_builders import KINDS, TRUNK, BzrHistory
+from bzr_builders import KINDS, TRUNK, BzrHistory, planned
 
 from smartserver.client.content import Part, read_content
 from smartserver.errors import Cancelled, CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
 from smartserver.store.allowance import Allowance
-from smartserver.store.content import ContentReader
-from smartserver.store.model import ContentPlan, PullPlan, Trees
+from smartserver.store.content import ContentReader, Moment
+from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import RepositoryTransaction
-from smartserver.vcs.bzr.content import BzrContent
+from smartserver.vcs.bzr.selector import TreesField
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from transports.memory import MemoryTransport
 
@@ -69,8 +69,8 @@ class Stored:
         return [record for part in parts for record in part.records if not kinds or record.kind in kinds]
 
     def tree(self, revision: bytes, paths: Sequence[bytes] | None = None, **options: bool) -> list[Part]:
-        trees = Trees((revision,), paths=None if paths is None else tuple(paths), **options)  # type: ignore[arg-type]
-        return self.parts(self.begin().plan_content([], trees=trees))
+        trees = TreesField([revision], paths=None if paths is None else [*paths], **options)  # type: ignore[arg-type]
+        return self.parts(planned(self.begin(), [], trees=trees))
 
 
 @pytest.fixture(scope="module")
@@ -79,35 +79,32 @@ def stored() -> Stored:
 
 
 def test_what_is_to_be_sent() -> None:
-    assert not ContentPlan()
-    assert ContentPlan((0,))
-    assert ContentPlan(trees=Trees((b"r",)))
-    assert ContentPlan(trees=Trees(had=(b"r",)))
-    assert ContentPlan(trees=Trees(files=(b"f",)))
+    assert not ContentPlan(None)
+    assert ContentPlan(iter(()))
     assert not PullPlan((), 0, 0, ())
 
 
 def test_what_revisions_say_of_themselves(stored: Stored) -> None:
-    plan = stored.begin().plan_content([stored.merged])
+    plan = planned(stored.begin(), [stored.merged])
     parts = stored.parts(plan)
     assert parts[0].revision == stored.merged
     assert parts[0].parents[2] == Parent(b"ghost-1", absent=True)
     assert {part.revision for part in parts} == {*stored.line, stored.side, stored.merged}
     assert {record.kind for record in stored.records(parts)} == {REVISION, SIGNATURE}
     assert len(stored.records(parts, SIGNATURE)) == 1
-    bare = stored.parts(stored.begin().plan_content([stored.merged], bare=True))
+    bare = stored.parts(planned(stored.begin(), [stored.merged], bare=True))
     assert [part.revision for part in bare] == [part.revision for part in parts]
     assert stored.records(bare) == []
-    ends = stored.parts(stored.begin().plan_content([stored.merged], bare=True, ends=2))
+    ends = stored.parts(planned(stored.begin(), [stored.merged], bare=True, ends=2))
     said = [part.revision for part in ends if part.records]
     assert said == [part.revision for part in (*parts[:2], *parts[-2:])]
-    every = stored.begin().plan_content([stored.merged], bare=True, ends=100)
+    every = planned(stored.begin(), [stored.merged], bare=True, ends=100)
     assert stored.records(stored.parts(every)) == stored.records(parts)
 
 
 def test_which_revisions(stored: Stored) -> None:
     def chosen(*arguments: object, **options: object) -> list[bytes]:
-        plan = stored.begin().plan_content(*arguments, **options)  # type: ignore[arg-type]
+        plan = planned(stored.begin(), *arguments, **options)  # type: ignore[arg-type]
         return [part.revision for part in stored.parts(plan)]
 
     line = stored.line
@@ -149,8 +146,8 @@ def test_parts_of_a_tree(stored: Stored, paths: list[bytes], files: list[bytes])
 
 
 def test_several_trees_have_what_they_share_once(stored: Stored) -> None:
-    trees = Trees((stored.line[3], stored.merged, stored.line[3]))
-    parts = stored.parts(stored.begin().plan_content([], trees=trees))
+    trees = TreesField([stored.line[3], stored.merged, stored.line[3]])
+    parts = stored.parts(planned(stored.begin(), [], trees=trees))
     assert [part.revision for part in parts] == [stored.line[3], stored.merged]
     assert {record.key for record in parts[1].records if record.kind == TEXT} == {
         stored.history.text(path, stored.merged) for path in (b"README", b"new", b"src/a.py")
@@ -158,7 +155,7 @@ def test_several_trees_have_what_they_share_once(stored: Stored) -> None:
 
 
 def test_the_trees_of_what_is_chosen(stored: Stored) -> None:
-    plan = stored.begin().plan_content([stored.merged], limit=2, left_hand=True, trees=Trees(each=True, texts=False))
+    plan = planned(stored.begin(), [stored.merged], limit=2, left_hand=True, trees=TreesField(each=True, texts=False))
     parts = stored.parts(plan)
     inventories = [record.key for record in stored.records(parts, INVENTORY)]
     assert inventories == [stored.merged, stored.line[3], stored.line[2]]
@@ -166,24 +163,24 @@ def test_the_trees_of_what_is_chosen(stored: Stored) -> None:
 
 
 def test_only_texts_that_changed(stored: Stored) -> None:
-    trees = Trees((stored.line[3], stored.merged), changed=True)
-    texts = stored.records(stored.parts(stored.begin().plan_content([], trees=trees)), TEXT)
+    trees = TreesField([stored.line[3], stored.merged], changed=True)
+    texts = stored.records(stored.parts(planned(stored.begin(), [], trees=trees)), TEXT)
     history = stored.history
     both = {history.text(path, each) for path in (b"README", b"src/a.py") for each in (stored.line[3], stored.merged)}
     assert {record.key for record in texts} == {*both, history.text(b"new", stored.merged)}
-    each = Trees(each=True, changed=True)
-    texts = stored.records(stored.parts(stored.begin().plan_content([stored.line[1]], limit=1, trees=each)), TEXT)
+    each = TreesField(each=True, changed=True)
+    texts = stored.records(stored.parts(planned(stored.begin(), [stored.line[1]], limit=1, trees=each)), TEXT)
     assert {record.key for record in texts} == {history.text(b"src/a.py", revision) for revision in stored.line[:2]}
     # The first revision has nothing to be compared with.
-    texts = stored.records(stored.parts(stored.begin().plan_content([stored.line[0]], trees=each)), TEXT)
+    texts = stored.records(stored.parts(planned(stored.begin(), [stored.line[0]], trees=each)), TEXT)
     assert len(texts) == 3
 
 
 def test_what_the_reader_has_is_not_sent(stored: Stored) -> None:
     history = stored.history
     before, after = stored.line[3], stored.merged
-    trees = Trees((after,), had=(before, b"unknown", before))
-    parts = stored.parts(stored.begin().plan_content([], trees=trees))
+    trees = TreesField([after], had=[before, b"unknown", before])
+    parts = stored.parts(planned(stored.begin(), [], trees=trees))
     assert [part.revision for part in parts] == [before, after]
     assert [(record.kind, record.key) for record in parts[0].records] == [(REVISION, before), (INVENTORY, before)]
     whole = {record.key: record for part in stored.tree(before) for record in part.records}
@@ -192,8 +189,8 @@ def test_what_the_reader_has_is_not_sent(stored: Stored) -> None:
     }
     assert not whole.keys() & {record.key for record in parts[1].records}
     # Of the same tree nothing is left; and one may be had without another being asked for.
-    same = stored.parts(stored.begin().plan_content([], trees=Trees((before,), had=(before,))))
-    assert same == stored.parts(stored.begin().plan_content([], trees=Trees(had=(before,))))
+    same = stored.parts(planned(stored.begin(), [], trees=TreesField([before], had=[before])))
+    assert same == stored.parts(planned(stored.begin(), [], trees=TreesField(had=[before])))
     assert same == parts[:1]
 
 
@@ -207,9 +204,9 @@ def test_who_changed_each_entry_last(stored: Stored) -> None:
     assert stored.line[0] in said
 
 
-@pytest.mark.parametrize("paths", [None, (b"src", b"README")])
+@pytest.mark.parametrize("paths", [None, [b"src", b"README"]])
 def test_who_changed_each_entry_last_is_told_without_reading_a_page_more(
-    stored: Stored, paths: tuple[bytes, ...] | None
+    stored: Stored, paths: list[bytes] | None
 ) -> None:
     """Whoever may read may ask it of thousands of trees."""
 
@@ -220,23 +217,23 @@ def test_who_changed_each_entry_last_is_told_without_reading_a_page_more(
             def __call__(self) -> None:
                 asked.append(None)
 
-        trees = Trees((*stored.line, stored.merged), paths=paths, bringers=bringers)
+        trees = TreesField([*stored.line, stored.merged], paths=paths, bringers=bringers)
         transaction = stored.begin(Counted())
-        body = transaction.open_body(transaction.plan_content([], trees=trees))
+        body = transaction.open_body(planned(transaction, [], trees=trees))
         records = stored.records(list(read_content(iter(lambda: body.read(1000), b""), KINDS)))
         return len(asked), records
 
     plain, records = read(bringers=False)
     more, with_bringers = read(bringers=True)
     besides = [record for record in with_bringers if record not in records]
-    assert {record.kind for record in besides} <= set(BzrContent.described)
-    assert more - plain == len(BzrContent.described) * len({record.key for record in besides})
+    assert {record.kind for record in besides} <= {REVISION, SIGNATURE}
+    assert more - plain == 2 * len({record.key for record in besides})
 
 
 def test_files_by_their_keys(stored: Stored) -> None:
     history = stored.history
     keys = (history.text(b"README", stored.side), b"README-id\0unknown", b"odd", history.text(b"new", stored.merged))
-    parts = stored.parts(stored.begin().plan_content([], trees=Trees(files=keys)))
+    parts = stored.parts(planned(stored.begin(), [], trees=TreesField(files=[*keys])))
     assert [record.key for record in stored.records(parts, TEXT)] == [keys[0], keys[3]]
     assert [record.key for record in stored.records(parts, REVISION)] == [stored.side, stored.merged]
     assert [part.revision for part in parts] == [stored.side, stored.merged]
@@ -264,7 +261,7 @@ def test_a_version_of_a_ghost() -> None:
     parts = stored.tree(tip, [b"f"], versions=True)
     assert {record.key for record in stored.records(parts, TEXT)} == {b"f-id\0" + tip, key}
     assert {record.key for record in stored.records(parts, REVISION)} == {tip}
-    plan = stored.begin().plan_content([tip], trees=Trees(each=True))
+    plan = planned(stored.begin(), [tip], trees=TreesField(each=True))
     assert [record.key for record in stored.records(stored.parts(plan), INVENTORY)] == [tip]
 
 
@@ -275,7 +272,8 @@ def test_a_big_tree_is_cut_into_segments(limit: str, monkeypatch: pytest.MonkeyP
     tip = history.commit({b"f%d" % number: b"%d\n" % number * 100 for number in range(50)})
     history.push(repository, [tip], {TRUNK: Tip(tip)})
     monkeypatch.setattr(content, limit, {"PART_BYTES": 1000, "PART_RECORDS": 7}[limit])
-    body = repository.begin(b"", "user").open_body(ContentPlan(trees=Trees((tip,))))
+    transaction = repository.begin(b"", "user")
+    body = transaction.open_body(planned(transaction, [], trees=TreesField([tip])))
     parts = list(read_content([body.read(1 << 20)], KINDS))
     assert len(parts) == body.segments > 5
     assert {part.revision for part in parts} == {tip}
@@ -285,7 +283,6 @@ def test_a_big_tree_is_cut_into_segments(limit: str, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
     damaged = Stored()
-    plan = damaged.begin().plan_content([damaged.merged], trees=Trees((damaged.merged,)))
     packs = damaged.repository.snapshot().root.packs
     place = f"project/{pack_path(packs[0].name)}"
     whole = damaged.storage.get(place)
@@ -293,55 +290,55 @@ def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
     assert whole.count(text) == 1
     damaged.storage.delete(place)
     damaged.storage.put(place, [whole.replace(text, b"PASS\n")])
-    body = PackRepository(damaged.storage, "project").begin(b"", "user").open_body(plan)
+    transaction = PackRepository(damaged.storage, "project").begin(b"", "user")
+    body = transaction.open_body(planned(transaction, [damaged.merged], trees=TreesField([damaged.merged])))
     with pytest.raises(CorruptFile):
         list(iter(lambda: body.read(16), b""))
 
 
 def test_a_tree_that_is_had_and_cannot_be_read_is_named(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = ContentReader._read
+    read = Moment.record
 
-    def broken(reader: ContentReader, kind: int, key: Key) -> Record | None:
+    def broken(reader: Moment, kind: int, key: Key) -> Record | None:
         record = read(reader, kind, key)
         if record is None or (kind, key) != (INVENTORY, stored.side):
             return record
         return record._replace(text=b"nonsense")
 
-    monkeypatch.setattr(ContentReader, "_read", broken)
-    body = stored.reader(stored.begin().plan_content([], trees=Trees((stored.merged,), had=(stored.side,))))
+    monkeypatch.setattr(Moment, "record", broken)
+    body = stored.reader(planned(stored.begin(), [], trees=TreesField([stored.merged], had=[stored.side])))
     with pytest.raises(CorruptRecord, match="its tree cannot be read") as caught:
         list(iter(lambda: body.read(1000), b""))
     assert caught.value.revision == stored.side
 
 
 def test_a_tree_whose_pages_cannot_be_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = ContentReader._read
-    monkeypatch.setattr(ContentReader, "_read", lambda self, kind, key: None if kind == CHK else read(self, kind, key))
+    read = Moment.record
+    monkeypatch.setattr(Moment, "record", lambda self, kind, key: None if kind == CHK else read(self, kind, key))
     for trees in (
-        Trees((stored.merged,)),
-        Trees((stored.merged, stored.side), changed=True),
-        Trees((stored.merged,), had=(stored.side,)),
+        TreesField([stored.merged]),
+        TreesField([stored.merged, stored.side], changed=True),
+        TreesField([stored.merged], had=[stored.side]),
     ):
         with pytest.raises(CorruptRecord, match="its tree cannot be read"):
-            stored.reader(ContentPlan(trees=trees)).read(10)
+            stored.reader(planned(stored.begin(), [], trees=trees)).read(10)
 
 
 def test_what_is_not_there(stored: Stored) -> None:
     with pytest.raises(MissingRevision):
-        stored.begin().plan_content([b"unknown"])
+        planned(stored.begin(), [b"unknown"])
     with pytest.raises(MissingRevision):
-        stored.begin().plan_content([], trees=Trees((stored.merged, b"ghost-1")))
+        planned(stored.begin(), [], trees=TreesField([stored.merged, b"ghost-1"]))
     with pytest.raises(NoSuchRepository):
-        PackRepository(MemoryTransport(), "none").begin(b"", "user").plan_content([])
+        planned(PackRepository(MemoryTransport(), "none").begin(b"", "user"), [])
     made = PackRepository(MemoryTransport(), "new").begin(b"", "user")
     made.create("bzr 2a", KINDS, {})
     with pytest.raises(NoSuchRepository):
-        made.plan_content([])
+        planned(made, [])
 
 
 def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> None:
     """A piece of it may be the work of minutes: it ends at the next record."""
-    plan = stored.begin().plan_content([], trees=Trees((stored.merged,)))
     read = 0
 
     class Impatient(Allowance):
@@ -351,7 +348,8 @@ def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> 
             self.cancelled = read > 3
             super().__call__()
 
-    body = stored.begin(Impatient()).open_body(plan)
+    transaction = stored.begin(Impatient())
+    body = transaction.open_body(planned(transaction, [], trees=TreesField([stored.merged])))
     with pytest.raises(Cancelled):
         body.read(1 << 20)
     assert read == 4
@@ -361,8 +359,8 @@ def test_a_system_whose_trees_are_not_known() -> None:
     history, repository = History(), PackRepository(MemoryTransport(), "project")
     line = history.line(1)
     push_git(repository, history, line)
-    with pytest.raises(Unsupported, match=r"git sha1.*bzr 2a"):
-        repository.begin(b"", "user").plan_content(line)
+    with pytest.raises(Unsupported, match=r"parts of a repository of git sha1"):
+        planned(repository.begin(b"", "user"), line)
 
 
 def test_one_tree_compared_with_none(stored: Stored) -> None:
@@ -375,14 +373,14 @@ def test_one_tree_compared_with_none(stored: Stored) -> None:
 
 
 def test_nothing_of_trees_that_are_the_same(stored: Stored) -> None:
-    same = Trees((stored.merged, stored.merged), changed=True)
-    assert stored.parts(stored.begin().plan_content([], trees=same)) == []
-    plan = stored.begin().plan_content([stored.merged], limit=1, trees=same)
+    same = TreesField([stored.merged, stored.merged], changed=True)
+    assert stored.parts(planned(stored.begin(), [], trees=same)) == []
+    plan = planned(stored.begin(), [stored.merged], limit=1, trees=same)
     assert [part.revision for part in stored.parts(plan)] == [stored.merged]
 
 
 def test_of_bare_revisions_the_merges_speak(stored: Stored) -> None:
-    parts = stored.parts(stored.begin().plan_content([stored.merged], bare=True, merges=True))
+    parts = stored.parts(planned(stored.begin(), [stored.merged], bare=True, merges=True))
     assert len(parts) == 6
     assert [record.key for record in stored.records(parts)] == [stored.merged]
 
@@ -394,6 +392,6 @@ def test_a_file_that_lies_elsewhere_in_another_tree() -> None:
     # The id of what lies at `src` in both is the same; at `new` there is something in one alone.
     tip = history.commit({path: text for path, text in before.items() if path != b"new"}, [stored.merged])
     history.push(stored.repository, [tip], {TRUNK: Tip(tip)})
-    trees = Trees((tip, stored.merged), paths=(b"new",))
-    texts = stored.records(stored.parts(stored.begin().plan_content([], trees=trees)), TEXT)
+    trees = TreesField([tip, stored.merged], paths=[b"new"])
+    texts = stored.records(stored.parts(planned(stored.begin(), [], trees=trees)), TEXT)
     assert [record.key for record in texts] == [history.text(b"new", stored.merged)]

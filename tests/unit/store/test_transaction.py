@@ -252,34 +252,22 @@ def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, histor
     assert transaction.followed([beyond, on_beyond], [line[2]]) == []
 
 
-def test_the_left_hand_line() -> None:
+def test_the_line_of_first_parents() -> None:
     history, repository = BzrHistory(), PackRepository(MemoryTransport(), "project")
-    line = history.line(4)
-    side = history.commit({b"f": b"side"}, [line[0]])
-    merged = history.commit({b"f": b"merged"}, [line[3], side])
-    grafted = history.commit({b"f": b"grafted"}, [merged], [b"ghost"], ghost_first=True)
+    line = history.line(2)
+    grafted = history.commit({b"f": b"grafted"}, [line[1]], [b"ghost"], ghost_first=True)
     later = history.commit({b"f": b"later"}, [grafted], [b"ghost"])
-    history.push(repository, [*line, side, merged, grafted, later], {})
-    transaction = begin(repository)
-    assert [transaction.left_hand(merged, steps) for steps in range(6)] == [merged, *reversed(line), None]
-    assert transaction.left_hand_length(merged) == 5
-    assert transaction.left_hand_length(side) == 2
+    history.push(repository, [*line, grafted, later], {})
+    snapshot = repository.snapshot()
     # What a revision has after a ghost is not its first parent.
-    assert [transaction.left_hand(later, steps) for steps in range(3)] == [later, grafted, None]
-    assert transaction.left_hand_length(later) == 2
-    assert transaction.left_hand_steps(merged, [line[0], side, b"ghost", merged]) == {merged: 0, line[0]: 4}
-    assert transaction.left_hand_steps(merged, []) == {}
-    for ask in (lambda: transaction.left_hand(b"ghost", 0), lambda: transaction.left_hand_length(b"ghost")):
-        with pytest.raises(MissingRevision):
-            ask()
+    assert [snapshot.first_parent(ordinal) for ordinal in range(4)] == [None, 0, None, 2]
 
 
-def test_the_left_hand_line_of_a_system_without_ghosts(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    assert transaction.left_hand(line[3], 3) == line[0]
-    assert transaction.left_hand(line[3], 4) is None
+def test_the_line_of_first_parents_of_a_system_without_ghosts(repository: PackRepository, line: list[bytes]) -> None:
+    snapshot = repository.snapshot()
+    assert [snapshot.first_parent(ordinal) for ordinal in range(3)] == [None, 0, 1]
     with pytest.raises(Unsupported, match="git sha1"):
-        transaction.check_content()
+        begin(repository).plan_read(b"", [line[3]])
 
 
 # -- maps

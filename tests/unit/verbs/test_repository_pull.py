@@ -6,8 +6,8 @@ import pytest
 from builders import GIT, KINDS, MAIN, History
 from verb_context import NotedContext, Project
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository, Unsupported
-from smartserver.store.model import PullPlan, What
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
+from smartserver.store.model import PullPlan
 from smartserver.store.transaction import RepositoryTransaction
 from smartserver.verbs.repository_pull import MAX_PREFIXES, PullRequest, PullResult, repository_pull
 
@@ -127,8 +127,6 @@ def test_whole_revisions_as_a_bulk_stream(project: Tagged) -> None:
     assert isinstance(plan, PullPlan)
     assert plan.bulk
     assert result == run(project.context(), PullRequest(refs=[MAIN]))
-    with pytest.raises(Unsupported, match="bulk"):
-        run(project.context(), PullRequest(What.REVISIONS, bulk=True))
 
 
 def test_what_is_had_does_not_come(project: Tagged) -> None:
@@ -148,15 +146,14 @@ def test_a_bit_for_each_have(project: Tagged, here: list[int], bits: bytes) -> N
 
 def test_refs_alone_bring_nothing(project: Tagged) -> None:
     context = project.context()
-    assert run(context, PullRequest(What.REFS)) == PullResult()
-    assert context.plans == []
+    assert run(context, PullRequest(refs=[])) == PullResult()
+    assert not any(context.plans)
 
 
-@pytest.mark.parametrize("what", list(What))
-def test_no_repository(what: What) -> None:
+def test_no_repository() -> None:
     context = NotedContext(RepositoryTransaction("project", None))
     with pytest.raises(NoSuchRepository):
-        run(context, PullRequest(what))
+        run(context, PullRequest())
 
 
 def test_one_made_in_the_same_request_cannot_be_pulled() -> None:

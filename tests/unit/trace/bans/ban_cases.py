@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from banned_talk import INCARNATION, FileRequest, FileResult, RenameRequest, Talk
 from builders import History
-from msgspec import Raw
+from msgspec import Raw, msgpack
 
 from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch
 from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
-from smartserver.store.model import What
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
 from smartserver.verbs.repository_delete import DeleteRequest
@@ -20,6 +19,7 @@ from smartserver.verbs.repository_list import ListRequest, ListResult
 from smartserver.verbs.repository_open import OpenRequest, OpenResult
 from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest, PullResult
+from smartserver.verbs.repository_read import ReadRequest, ReadResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, PingResult
 from smartserver.wire.events import Body, End, GoAway, Reply
@@ -41,10 +41,14 @@ INSERT = ("Repository.insert_pack", InsertPackRequest())
 DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
 SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
 PULL = ("Repository.pull", PullRequest())
-REFS = ("Repository.pull", PullRequest(What.REFS))
+REFS = ("Repository.pull", PullRequest(refs=[]))
 ANSWER = encode(ReplyMessage([]))
 SET_DONE = SetLastRevisionResult([])
 PULLED = PullResult()
+
+
+def read_of(*items: object) -> tuple[str, ReadRequest]:
+    return ("Repository.read", ReadRequest(msgpack.encode(items)))
 
 
 def pull_of(*revisions: bytes) -> tuple[str, PullRequest]:
@@ -96,6 +100,11 @@ def reads_all_refs_after_a_change(talk: Talk) -> None:
 def reads_a_file_it_wrote(talk: Talk) -> None:
     talk.done(("put", FileRequest("a/b", b"text")), results=[FileResult()])
     talk.ask(("get", FileRequest("b")), path="project/a")
+
+
+def reads_its_own_tip_by_a_selector(talk: Talk) -> None:
+    talk.done(SET, results=[SET_DONE], version=2)
+    talk.ask(read_of(0, TIP), known=2)
 
 
 def reads_what_others_wrote(talk: Talk) -> None:
@@ -173,6 +182,16 @@ def opens_another_connection_to_what_it_knows(talk: Talk) -> None:
 
 
 # -- per-item
+
+
+def one_item_of_a_selector_for_each(talk: Talk) -> None:
+    for number in range(3):
+        talk.done(read_of(1, None, [[number]]), results=[ReadResult()])
+
+
+def selectors_that_differ_in_more(talk: Talk) -> None:
+    for number in range(3):
+        talk.done(read_of(1, [number], [[number]]), results=[ReadResult()])
 
 
 def one_request_for_each(talk: Talk) -> None:
@@ -335,10 +354,16 @@ FIRES: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pack],
     "rpc:Repository.*": [pack, pull],
     "*:*:secret/*": [in_secret],
-    "read-back": [reads_its_own_ref, reads_its_own_tip, reads_all_refs_after_a_change, reads_a_file_it_wrote],
+    "read-back": [
+        reads_its_own_ref,
+        reads_its_own_tip,
+        reads_its_own_tip_by_a_selector,
+        reads_all_refs_after_a_change,
+        reads_a_file_it_wrote,
+    ],
     "duplicate": [asks_the_same_twice, asks_the_same_in_one_request],
     "reopen": [knows_nothing_again, opens_what_is_open],
-    "per-item": [one_request_for_each, one_file_for_each],
+    "per-item": [one_request_for_each, one_file_for_each, one_item_of_a_selector_for_each],
     "late-refusal": [goes_on_after_it_was_refused, asks_once_more_what_was_refused],
     "resend": [sends_what_it_was_told, sends_in_bulk_what_was_refused_as_known, sends_twice, copies_by_a_detour],
     "extra-connection": [connects_again_for_nothing, connects_again_after_a_body],
@@ -363,6 +388,7 @@ SILENT: dict[str, list[Case]] = {
     "per-item": [
         some_for_good_reasons,
         differs_in_one_and_then_in_another,
+        selectors_that_differ_in_more,
         one_request_for_each_of_several_repositories,
     ],
     "late-refusal": [stops_when_it_is_refused],

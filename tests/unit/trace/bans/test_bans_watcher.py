@@ -102,7 +102,7 @@ def test_an_answer_in_parts_and_one_that_ends_in_an_error() -> None:
     with one_operation():
         talk = talk_of(noting)
         number = talk.ask(pull_of(b"a"))
-        long = PullResult(trees=[bytes([each]) * 1000 for each in range(255)] + [b"k" * 9000])
+        long = PullResult(common=bytes(range(255)) * 1000 + b"k" * 9000)
         talk.answer(number, long)
         number = talk.ask(STATS)
         talk.down(Reply(number, ANSWER, True))

@@ -1,23 +1,21 @@
-"""vcs.bzr.content, records.content: which records make up a tree, or a part of one."""
+"""vcs.bzr.content: which records make up a tree, or a part of one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from bzr_builders import BZR, BzrHistory
+from bzr_builders import BzrHistory
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.content import Content, Had, Read
 from smartserver.records.model import Key, Record
-from smartserver.records.system import system_of
-from smartserver.vcs.bzr.content import BzrContent
+from smartserver.vcs.bzr import content
+from smartserver.vcs.bzr.content import HadTrees, Read
 from smartserver.vcs.bzr.system import CHK, INVENTORY, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 
 SAMPLES = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
 ONE, TWO = b"joe@example.org-1", b"joe@example.org-2"
-CONTENT: Content = BzrContent()
 
 
 def read(kind: int, key: Key) -> Record | None:
@@ -25,7 +23,7 @@ def read(kind: int, key: Key) -> Record | None:
 
 
 def texts(paths: Sequence[bytes] | None, revision: bytes = TWO) -> list[bytes]:
-    places = list(CONTENT.tree(read, revision, paths, set()))
+    places = list(content.tree(read, revision, paths, set()))
     assert len(set(places)) == len(places)
     assert places[0] == (INVENTORY, revision)
     kinds = [kind for kind, _ in places]
@@ -33,12 +31,8 @@ def texts(paths: Sequence[bytes] | None, revision: bytes = TWO) -> list[bytes]:
     return [key for kind, key in places if kind == TEXT]
 
 
-def test_it_is_the_systems() -> None:
-    assert isinstance(system_of(BZR).content, BzrContent)
-
-
 def test_a_whole_tree() -> None:
-    places = set(CONTENT.tree(read, ONE, None, set()))
+    places = set(content.tree(read, ONE, None, set()))
     expected = {(record.kind, record.key) for record in FIRST if record.kind in (INVENTORY, CHK)}
     files = {(TEXT, b"readme-id\0" + ONE), (TEXT, b"run-id\0" + ONE)}
     assert places == expected | files
@@ -46,8 +40,8 @@ def test_a_whole_tree() -> None:
 
 def test_pages_of_an_earlier_tree_are_not_walked_again() -> None:
     seen: set[Key] = set()
-    list(CONTENT.tree(read, ONE, None, seen))
-    later = list(CONTENT.tree(read, TWO, None, seen))
+    list(content.tree(read, ONE, None, seen))
+    later = list(content.tree(read, TWO, None, seen))
     pages = [key for kind, key in later if kind == CHK]
     assert pages == [record.key for record in SECOND if record.kind == CHK]
 
@@ -72,8 +66,8 @@ def test_what_lies_at_a_path(path: bytes, expected: list[bytes]) -> None:
 def test_several_paths() -> None:
     assert sorted(texts([b"README", b"lib/run", b"lib"])) == [b"readme-id\0" + TWO, b"run-id\0" + ONE]
     assert texts([]) == []
-    whole = list(CONTENT.tree(read, TWO, None, set()))
-    assert sorted(CONTENT.tree(read, TWO, [b"lib", b""], set())) == sorted(whole)
+    whole = list(content.tree(read, TWO, None, set()))
+    assert sorted(content.tree(read, TWO, [b"lib", b""], set())) == sorted(whole)
 
 
 def test_a_folder_is_looked_at_once_however_many_paths_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +86,7 @@ def test_a_folder_is_looked_at_once_however_many_paths_are_in_it(monkeypatch: py
 
 
 def test_a_ghost_has_no_tree() -> None:
-    assert list(CONTENT.tree(read, b"ghost@example.org-1", None, set())) == []
+    assert list(content.tree(read, b"ghost@example.org-1", None, set())) == []
 
 
 @pytest.mark.parametrize("paths", [None, [b"README"]])
@@ -101,22 +95,22 @@ def test_a_page_that_is_missing(paths: list[bytes] | None) -> None:
         return None if kind == CHK else read(kind, key)
 
     with pytest.raises(ValueError, match="is missing"):
-        list(CONTENT.tree(without, TWO, paths, set()))
+        list(content.tree(without, TWO, paths, set()))
 
 
 def test_what_differs() -> None:
     both = {b"readme-id\0" + ONE, b"readme-id\0" + TWO}
-    assert CONTENT.changed(read, TWO, ONE) == both
-    assert CONTENT.changed(read, ONE, TWO) == both
-    assert CONTENT.changed(read, ONE, ONE) == set()
+    assert content.changed(read, TWO, ONE) == both
+    assert content.changed(read, ONE, TWO) == both
+    assert content.changed(read, ONE, ONE) == set()
     whole = {b"readme-id\0" + TWO, b"run-id\0" + ONE}
-    assert CONTENT.changed(read, TWO, None) == whole
-    assert CONTENT.changed(read, TWO, b"ghost@example.org-1") == whole
+    assert content.changed(read, TWO, None) == whole
+    assert content.changed(read, TWO, b"ghost@example.org-1") == whole
 
 
-def had(read: Read, revisions: Sequence[bytes]) -> Had:
+def had(read: Read, revisions: Sequence[bytes]) -> HadTrees:
     """Those trees."""
-    had = CONTENT.had(read)
+    had = HadTrees(read)
     for revision in revisions:
         had.add(revision)
     return had
@@ -125,13 +119,13 @@ def had(read: Read, revisions: Sequence[bytes]) -> Had:
 def test_what_is_shared() -> None:
     pages, texts = had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
     assert {record.key for record in FIRST if record.kind == CHK} >= pages
-    walked = list(CONTENT.tree(read, TWO, None, pages))
+    walked = list(content.tree(read, TWO, None, pages))
     assert {key for kind, key in walked if kind == CHK} == {record.key for record in SECOND if record.kind == CHK}
     assert {key for kind, key in walked if kind == TEXT} - texts == {b"readme-id\0" + TWO}
     assert had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
     assert had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
     pages, _ = had(read, [ONE]).shared(ONE)
-    assert list(CONTENT.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
+    assert list(content.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
 
 
 def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> None:
@@ -150,7 +144,7 @@ def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> N
         return read(kind, key)
 
     of_one = had(noted, line[:1])
-    of_had = {(kind, key) for kind, key in CONTENT.tree(read, line[0], None, set()) if kind != TEXT}
+    of_had = {(kind, key) for kind, key in content.tree(read, line[0], None, set()) if kind != TEXT}
     anew = [had(read, line[:1]).shared(revision) for revision in line[1:]]
     assert [of_one.shared(revision) for revision in line[1:]] == anew
     assert [place for place in of_had if asked.count(place) > 1] == []
@@ -163,8 +157,8 @@ def test_who_changed_what_is_there_last() -> None:
 
     def bringers(revision: bytes, paths: Sequence[bytes] | None, *also: bytes) -> set[bytes]:
         found: set[bytes] = set()
-        places = list(CONTENT.tree(lambda *place: history.records.get(place), revision, paths, set(), also, found))
-        assert places == list(CONTENT.tree(lambda *place: history.records.get(place), revision, paths, set(), also))
+        places = list(content.tree(lambda *place: history.records.get(place), revision, paths, set(), also, found))
+        assert places == list(content.tree(lambda *place: history.records.get(place), revision, paths, set(), also))
         return found
 
     assert bringers(two, None) == bringers(two, [b""]) == bringers(two, [b"src"]) == {one, two}
@@ -175,9 +169,9 @@ def test_who_changed_what_is_there_last() -> None:
 
 
 def test_versions() -> None:
-    versions = list(CONTENT.versions(read, b"readme-id\0" + TWO))
+    versions = list(content.versions(read, b"readme-id\0" + TWO))
     assert versions == [(TWO, b"readme-id\0" + TWO), (ONE, b"readme-id\0" + ONE)]
-    assert list(CONTENT.versions(read, b"absent\0" + TWO)) == []
+    assert list(content.versions(read, b"absent\0" + TWO)) == []
 
 
 def test_versions_across_a_merge_come_once() -> None:
@@ -191,14 +185,14 @@ def test_versions_across_a_merge_come_once() -> None:
     def read(kind: int, key: Key) -> Record | None:
         return history.records.get((kind, key))
 
-    found = list(CONTENT.versions(read, history.text(b"f", beside)))
+    found = list(content.versions(read, history.text(b"f", beside)))
     assert found[0][0] == merged
     assert sorted(revision for revision, _ in found) == [base, left, right, merged]
 
 
 def test_a_file_that_was_moved_is_found_by_its_id() -> None:
-    assert CONTENT.named(read, TWO, [b"README", b"lib/run", b"absent"]) == {b"readme-id", b"run-id"}
-    assert CONTENT.named(read, b"ghost@example.org-1", [b"README"]) == set()
-    places = list(CONTENT.tree(read, ONE, [b"elsewhere"], set(), {b"run-id", b"nobody"}))
+    assert content.named(read, TWO, [b"README", b"lib/run", b"absent"]) == {b"readme-id", b"run-id"}
+    assert content.named(read, b"ghost@example.org-1", [b"README"]) == set()
+    places = list(content.tree(read, ONE, [b"elsewhere"], set(), {b"run-id", b"nobody"}))
     assert [key for kind, key in places if kind == TEXT] == [b"run-id\0" + ONE]
-    assert CONTENT.bringer(b"run-id\0" + ONE) == ONE
+    assert content.bringer(b"run-id\0" + ONE) == ONE

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smartserver.store.allowance import Charge, free
-from smartserver.store.snapshot import Snapshot
+from smartserver.records.content import Stored
 
 
 class LeftHand:
     """The ordinals of one line, walked as far as was asked for; for one thread at a time."""
 
-    def __init__(self, snapshot: Snapshot, ordinal: int, charge: Charge = free) -> None:
-        """`charge` is told each step."""
-        self._snapshot = snapshot
+    def __init__(self, stored: Stored, ordinal: int) -> None:
+        self._stored = stored
         self._walked = [ordinal]
         self._ended = False
-        self._charge = charge
 
     def __iter__(self) -> Iterator[int]:
         steps = 0
@@ -32,8 +29,7 @@ class LeftHand:
         """The revision so many first parents on; None where the line is shorter."""
         walked = self._walked
         while len(walked) <= steps and not self._ended:
-            self._charge(1)
-            parent = self._snapshot.first_parent(walked[-1])
+            parent = self._stored.first_parent(walked[-1])
             if parent is None:
                 self._ended = True
             else:

@@ -1,0 +1,54 @@
+"""`Repository.read`: refs, and parts of what the client lacks, which a selector names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart, NoSuchRepository, Unsupported
+from smartserver.store.model import PullPlan
+from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, verb
+from smartserver.verbs.repository_pull import Absent, Haves, Refs, Wants, tips
+
+MAX_SELECTOR = 4 << 20
+"""Bytes of a selector."""
+
+
+class ReadRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`selector`: which parts, in the encoding of the repository's system. The rest is as in `Repository.pull`."""
+
+    selector: Annotated[bytes, msgspec.Meta(max_length=MAX_SELECTOR)]
+    haves: Haves = []
+    refs: Refs | None = None
+    ids: Wants = []
+    absent: Absent = []
+
+
+class ReadResult(Result, frozen=True, array_like=True):
+    """`said`: what the repository's system says of the parts, in its encoding. `segments`: how many whole revisions
+    the body has; 0 where it is put together from records.
+    """
+
+    said: bytes = b""
+    segments: int = 0
+
+
+@verb(
+    "Repository.read",
+    effect=Effect.READ,
+    body=Body.DOWN,
+    errors=(LimitExceeded, MissingRevision, NoSuchPart, NoSuchRepository, Unsupported),
+)
+def repository_read(context: Context, request: ReadRequest) -> ReadResult:
+    """Answer what changed of the refs, then send parts of the history: records, or whole revisions, as a bulk stream.
+
+    The protocol knows no selector: the package of the repository's system reads it, and a system without selectors
+    refuses the call. Whole revisions come parents first; other parts come in the order that the system gives them.
+    """
+    transaction = context.transaction
+    wants = list(dict.fromkeys([*tips(transaction, request.refs), *request.ids]))
+    ref = request.refs[0] if request.refs else b""
+    plan, said = transaction.plan_read(request.selector, wants, request.haves, request.absent, ref, context.inner)
+    context.stream(plan)
+    return ReadResult(said, plan.segments if isinstance(plan, PullPlan) else 0)
