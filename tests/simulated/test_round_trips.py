@@ -10,17 +10,21 @@ from pathlib import Path
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History
+from bzr_builders import KINDS as BZR_KINDS
+from bzr_builders import BzrHistory
 from simulated_joint import NEW, HistorySource, Joint
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
+from smartserver.client.content import read_content
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.server.context import state_of
+from smartserver.vcs.bzr.selector import Parts, encode
 from smartserver.verbs import vfs
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
@@ -36,6 +40,7 @@ from smartserver.verbs.repository_list import ListRequest, repository_list
 from smartserver.verbs.repository_open import OpenRequest, repository_open
 from smartserver.verbs.repository_pack import PackRequest, repository_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.repository_read import ReadRequest, repository_read
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.rules import Rule
@@ -138,6 +143,14 @@ def verbs() -> dict[str, Callable[[Stage], None]]:
         answer = stage.client.request(Outgoing(PATH, [(repository_pull, PullRequest(haves=[stage.line[3]]))]))
         assert b"".join(answer.body) == b"".join(map(stage.history.segment, stage.line[4:10]))
 
+    def read(stage: Stage) -> None:
+        history = BzrHistory()
+        line = history.line(2)
+        history.push(stage.joint.site.find("trees").repository, line, {})
+        request = ReadRequest(encode(Parts()), ids=line[:1])
+        answer = stage.client.request(Outgoing("trees", [(repository_read, request)]))
+        assert [part.revision for part in read_content(answer.body, BZR_KINDS)] == line[:1]
+
     return {
         "Branch.create": lambda stage: _true(
             stage.client.call(branch_create, BranchCreateRequest(TOPIC, stage.line[4]), PATH).created
@@ -173,6 +186,7 @@ def verbs() -> dict[str, Callable[[Stage], None]]:
         ),
         "Repository.pack": lambda stage: _true(stage.client.call(repository_pack, PackRequest(), PATH).after == 1),
         "Repository.pull": pull,
+        "Repository.read": read,
         "Repository.stats": lambda stage: _true(
             stage.client.call(repository_stats, StatsRequest(), PATH).revisions == 10
         ),

@@ -19,7 +19,8 @@ def moment() -> Moment:
     grafted = history.commit({b"f": b"grafted"}, [line[4]], [b"ghost"], ghost_first=True)
     later = history.commit({b"f": b"later"}, [grafted])
     history.push(repository, history.parents, {TRUNK: Tip(later)})
-    return Moment(repository.begin(b"", "user"), repository.snapshot(), Allowance())
+    transaction = repository.begin(b"", "user")
+    return Moment(transaction.refs, transaction.map, repository.snapshot(), Allowance())
 
 
 def test_where_it_ends(moment: Moment) -> None:
