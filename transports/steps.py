@@ -39,7 +39,7 @@ class Step(abc.ABC):
 
 
 @dataclass(eq=False, slots=True)
-class Asked(Step, Generic[Result]):
+class Query(Step, Generic[Result]):
     """A step whose `result` is there when it was done."""
 
     _results: list[Result] = field(default_factory=list, init=False, repr=False)
@@ -67,7 +67,7 @@ class Asked(Step, Generic[Result]):
 
 
 @dataclass(eq=False, slots=True)
-class Get(Asked[bytes | None]):
+class Get(Query[bytes | None]):
     """The whole content of a file; None where there is no such file, which stops nothing."""
 
     size: int | None = None
@@ -94,7 +94,7 @@ class Get(Asked[bytes | None]):
 
 
 @dataclass(eq=False, slots=True)
-class ReadRanges(Asked[list[bytes]]):
+class ReadRanges(Query[list[bytes]]):
     """Ranges of one file, (offset, size) each, in the order asked; shorter only at the end of the file."""
 
     ranges: Sequence[tuple[int, int]] = ()
@@ -108,7 +108,7 @@ class ReadRanges(Asked[list[bytes]]):
 
 
 @dataclass(eq=False, slots=True)
-class GetStat(Asked["Stat | None"]):
+class GetStat(Query["Stat | None"]):
     """What is at the path; None where nothing is, which stops nothing."""
 
     def do(self, transport: Transport) -> None:
@@ -120,7 +120,7 @@ class GetStat(Asked["Stat | None"]):
 
 
 @dataclass(eq=False, slots=True)
-class ListDirectory(Asked["list[str] | None"]):
+class ListDirectory(Query["list[str] | None"]):
     """The names in a folder, sorted; None where there is no such folder, which stops nothing."""
 
     def do(self, transport: Transport) -> None:

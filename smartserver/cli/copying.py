@@ -22,7 +22,7 @@ from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
 from smartserver.client.call import Client
-from smartserver.client.copy import CannotCopy, Copied
+from smartserver.client.copy import CannotCopy, CopySource
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.store_url import VFS
@@ -52,7 +52,7 @@ OFTEN = 0.2
 """Seconds between two looks at how far it is."""
 
 
-class Shown:
+class ProgressLine:
     """How far it is, said on a terminal once it takes a while."""
 
     def __init__(self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -130,31 +130,31 @@ def _begins(parts: Sequence[str], least: int) -> int:
 # -- a repository in a store, as a push reads it
 
 
-def of_snapshot(snapshot: Snapshot) -> Copied:
+def of_snapshot(snapshot: Snapshot) -> CopySource:
     """What a repository in a store has."""
     view = snapshot.view
     maps = {
         name: (MapKind(view.map_kind(name) or MapKind.OPAQUE), dict(entries.items()))
         for name, entries in view.maps.items()
     }
-    return Copied(view.root.vcs, dict(view.root.settings), dict(view.refs().items()), maps)
+    return CopySource(view.root.vcs, dict(view.root.settings), dict(view.refs().items()), maps)
 
 
-class Stored:
+class StoreSource:
     """A `PushSource`: whatever lies there is sent as it lies."""
 
     def __init__(self, repository: PackRepository) -> None:
         self.snapshot = repository.snapshot()
         self._transaction = RepositoryTransaction(repository.path, self.snapshot)
 
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StoredPlan:
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
         """What lies there of `tips` and not of `haves`."""
         with of_source():
             plan = self._transaction.plan_pull(list(tips), list(haves))
-            return StoredPlan(self.snapshot, plan)
+            return StorePlan(self.snapshot, plan)
 
 
-class StoredPlan:
+class StorePlan:
     """The revisions of a push."""
 
     def __init__(self, snapshot: Snapshot, plan: PullPlan) -> None:
@@ -180,7 +180,7 @@ class StoredPlan:
                     whole = whole[size:]
                 start += len(sizes)
 
-    def without_bases(self, keys: Collection[Key]) -> StoredPlan:
+    def without_bases(self, keys: Collection[Key]) -> StorePlan:
         """There is no such plan: what lies in a repository rests on what its ancestors brought.
 
         Raises:
@@ -240,6 +240,6 @@ def _entries(number: int) -> str:
     return f"{number:,} {'entry' if number == 1 else 'entries'} of maps"
 
 
-def on_terminal(what: str) -> Shown:
+def on_terminal(what: str) -> ProgressLine:
     """How far it is, on standard error."""
-    return Shown(what, sys.stderr.isatty())
+    return ProgressLine(what, sys.stderr.isatty())

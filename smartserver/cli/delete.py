@@ -7,9 +7,7 @@ import os
 import click
 
 from smartserver.cli.asking import confirm
-from smartserver.cli.errors import one_line
-from smartserver.cli.place import is_url, repository_in
-from smartserver.cli.session import client_for
+from smartserver.cli.place import call, is_url, repository_in
 from smartserver.cli.user import user
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 
@@ -34,8 +32,7 @@ def command(flags: frozenset[str], path: str, yes: bool) -> None:
     if not yes:
         confirm(f"Delete {path} with all that is in it?", "--yes")
     if url:
-        with one_line(path), client_for(path, flags) as (client, location):
-            client.call(repository_delete, DeleteRequest(), location.path)
+        call(path, flags, repository_delete, DeleteRequest())
     else:
         with repository_in(path, flags) as repository:
             repository.delete(os.urandom(16), 0, user())

@@ -102,10 +102,12 @@ class Comparison:
         return [
             Operation("first push of all history", self.push_all),
             Operation("clone", self.clone),
-            Operation("push one commit", self.push_one, before=self.commit_one),
+            Operation("push one commit", self.push(self.branch), before=self.commit_one),
             Operation("fetch one commit", self.fetch),
-            Operation("push a new branch", self.push_topic, before=self.commit_topic),
-            Operation("push nothing", self.push_one),
+            Operation(
+                "push a new branch", self.push("demo-topic"), before=lambda side: self.commit_branch(side, "demo-topic")
+            ),
+            Operation("push nothing", self.push(self.branch)),
             # What is measured is the fetch that finds nothing; the topic branch is fetched before.
             Operation("fetch nothing", self.fetch, before=self.fetch),
             Operation("diverged push, refused", self.push_diverged, before=self.commit_diverged),
@@ -138,21 +140,13 @@ class Comparison:
         """One commit on the main branch."""
         self.commit(side, 0, "one commit")
 
-    def push_one(self, side: Side) -> None:
-        """The main branch."""
-        self.git(side, 0, "push", "--quiet", "origin", self.branch)
+    def push(self, *words: str) -> Callable[[Side], object]:
+        """A push of the first user."""
+        return lambda side: self.git(side, 0, "push", "--quiet", "origin", *words)
 
     def fetch(self, side: Side) -> None:
         """What there is, by the second user."""
         self.git(side, 1, "fetch", "--quiet", "origin")
-
-    def commit_topic(self, side: Side) -> None:
-        """One commit on a branch of its own."""
-        self.commit_branch(side, "demo-topic")
-
-    def push_topic(self, side: Side) -> None:
-        """That branch."""
-        self.git(side, 0, "push", "--quiet", "origin", "demo-topic")
 
     def commit_branch(self, side: Side, branch: str) -> None:
         """A new branch of the first user with a commit of its own."""

@@ -13,7 +13,7 @@ LINES, PERIOD = 10, 60.0
 """Warnings and errors of one kind that are logged in so many seconds."""
 
 
-class Bounded(logging.Filter):
+class RateLimit(logging.Filter):
     """Passes at most `LINES` warnings of a kind (a message without its arguments) in `PERIOD`, and counts the others:
     neither a flood of clients nor a disk that stays full fills a log."""
 
@@ -59,7 +59,7 @@ def log_to_stderr(verbose: bool, *, journal: bool) -> None:
     """Send what is logged there, in lines of its kind."""
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(Journal() if journal else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    stream.addFilter(Bounded())
+    stream.addFilter(RateLimit())
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
     paramiko = logging.getLogger("paramiko")
     paramiko.propagate = False  # What it complains of, at length, is raised too (`sftp_login`).

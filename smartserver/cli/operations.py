@@ -154,8 +154,8 @@ class Operations:
             self._begin()
         with one_operation():
             refused = self._deletion_refused()
-        yield self._measure("ping", self._ping)
-        yield self._measure("list refs", self._list_refs)
+        yield self._measure("ping", lambda: self._client.call(server_ping, PingRequest()))
+        yield self._measure("list refs", self._remote.learn_refs)
         yield self._measure("push one commit", self._push)
         yield self._measure("fetch one commit", self._fetch, before=self._push)
         yield self._measure("fetch nothing", self._fetch_nothing)
@@ -203,12 +203,6 @@ class Operations:
             max(cost.bytes_down for cost in costs),
             statistics.median(cost.seconds for cost in costs) * 1000,
         )
-
-    def _ping(self) -> None:
-        self._client.call(server_ping, PingRequest())
-
-    def _list_refs(self) -> None:
-        self._remote.learn_refs()
 
     def _push(self) -> None:
         commit = self._commits.next()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from smartserver.cli.errors import one_line
-from smartserver.cli.place import count, is_store_url, is_url, repository_in
-from smartserver.cli.session import client_for
+from smartserver.cli.place import call, count, is_store_url, is_url, repository_in
 from smartserver.store.model import PackReport
 from smartserver.trace.text import size
 from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
@@ -29,8 +27,7 @@ def command(flags: frozenset[str], path: str) -> None:
     """
     report: PackReport | PackResult
     if is_url(path):
-        with one_line(path), client_for(path, flags) as (client, location):
-            report = client.call(repository_pack, PackRequest(), location.path)
+        report = call(path, flags, repository_pack, PackRequest())
     else:
         with repository_in(path, flags) as repository:
             report = repository.repack()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.session import lasting_observers
+from smartserver.cli.session import client_for, lasting_observers
 from smartserver.cli.user import user
 from smartserver.client.places import parse_place
 from smartserver.client.store_url import PREFIX, VFS
@@ -17,7 +17,9 @@ from transports.base import Transport
 from transports.registry import OPENERS, open_url
 
 if TYPE_CHECKING:
+    from smartserver.client.call import RequestT, ResultT
     from smartserver.store.repository import PackRepository
+    from smartserver.verbs.declare import Verb
 
 
 def is_url(place: str) -> bool:
@@ -130,6 +132,16 @@ def check_meant(place: str) -> None:
     home = os.path.expanduser(first)
     if home != first:
         raise CommandError(f"{place} is not there: say {home}/{rest} for a folder below a home, ./{place} for one here")
+
+
+def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: RequestT) -> ResultT:
+    """What a verb gives on the repository of a URL; `flags` as of `session.client_for`.
+
+    Raises:
+        CommandError: it failed.
+    """
+    with one_line(url), client_for(url, flags) as (client, location):
+        return client.call(verb, arguments, location.path)
 
 
 @contextmanager

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import click
 
-from smartserver.cli.errors import one_line
-from smartserver.cli.place import count, is_url, repository_in
-from smartserver.cli.session import client_for
+from smartserver.cli.place import call, count, is_url, repository_in
 from smartserver.client.plain import plain
 from smartserver.store.model import RepositoryStats
 from smartserver.trace.text import size
@@ -27,8 +25,7 @@ def command(flags: frozenset[str], path: str) -> None:
     """
     found: RepositoryStats | StatsResult
     if is_url(path):
-        with one_line(path), client_for(path, flags) as (client, location):
-            found = client.call(repository_stats, StatsRequest(), location.path)
+        found = call(path, flags, repository_stats, StatsRequest())
     else:
         with repository_in(path, flags) as repository:
             found = repository.begin(b"", "").stats()

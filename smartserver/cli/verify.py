@@ -6,9 +6,7 @@ import sys
 
 import click
 
-from smartserver.cli.errors import one_line
-from smartserver.cli.place import count, is_url, repository_in
-from smartserver.cli.session import client_for
+from smartserver.cli.place import call, count, is_url, repository_in
 from smartserver.client.plain import plain
 from smartserver.store.model import VerifyReport
 from smartserver.trace.text import size
@@ -32,8 +30,7 @@ def command(flags: frozenset[str], path: str) -> None:
     if is_url(path):
         from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 
-        with one_line(path), client_for(path, flags) as (client, location):
-            result = client.call(repository_verify, VerifyRequest(), location.path)
+        result = call(path, flags, repository_verify, VerifyRequest())
         read = result.packs, result.segments, result.records, result.size
         report = VerifyReport(*read, tuple(result.problems), result.ghosts, result.lost)
     else:

@@ -66,7 +66,7 @@ def of_source() -> Iterator[None]:
         raise SourceFailed(wrong) from wrong
 
 
-class Passed(Nothing):
+class Relay(Nothing):
     """A body that comes from another server, as the source and the plan of a push; it is passed on once, as it comes,
     and nobody knows its graph."""
 
@@ -78,7 +78,7 @@ class Passed(Nothing):
         self._sent = sent
         self._begun = False
 
-    def plan(self, tips: object, haves: object) -> Passed:
+    def plan(self, tips: object, haves: object) -> Relay:
         """What came."""
         return self
 

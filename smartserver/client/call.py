@@ -12,7 +12,7 @@ from smartserver.client.certainty import Certainty
 from smartserver.client.link import Link
 from smartserver.client.medium import Medium, MediumError
 from smartserver.client.request import Answer, NotOurProtocol, Outgoing, ProgressReport, Refusal
-from smartserver.client.retry import Attempts, may_help
+from smartserver.client.retry import PAUSES, may_help
 from smartserver.errors import OutcomeUnknown
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.errors import RemoteProtocolError
@@ -78,7 +78,7 @@ class Client:
                 since says whether.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
-        attempts = Attempts()
+        pauses = iter(PAUSES)
         certainty = Certainty.UNMADE
         first: float | None = None
         lost: Exception | None = None
@@ -99,7 +99,7 @@ class Client:
                 certainty = certainty.after(wrong, perhaps_read=perhaps_read)
                 doubtful, repeatable = certainty.doubtful, outgoing.repeatable
                 helps = may_help(wrong, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
-                again = attempts.pause() if helps else None
+                again = next(pauses, None) if helps else None
                 if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
                     lost = wrong  # A rule that was broken says more than a connection that did.
                 if again is None:
@@ -110,7 +110,7 @@ class Client:
             except Refusal as refusal:
                 # One with a large body is not sent again and again unasked.
                 small = not outgoing.flags & RequestFlag.GRAPH_FIRST
-                again = attempts.pause() if refusal.error.retryable and small else None
+                again = next(pauses, None) if refusal.error.retryable and small else None
                 certainty = certainty.after(refusal.error, perhaps_read=False)
                 if again is None:
                     if certainty.doubtful:

@@ -1,7 +1,7 @@
 """Copies one repository of ours into another: its refs, or those named, with their revisions, tags and maps.
 
-A copy is a push, so what the target has already is not sent. `Copied` is what the source has, a `PushSource` reads its
-revisions; `pull` gets both from another `RemoteRepository`.
+A copy is a push, so what the target has already is not sent. `CopySource` is what the source has, a `PushSource` reads
+its revisions; `pull` gets both from another `RemoteRepository`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smartserver.client.body import Passed, Sent, SourceFailed, of_source
+from smartserver.client.body import Relay, Sent, SourceFailed, of_source
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
@@ -34,7 +34,7 @@ class CannotCopy(Exception):
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopySource:
     """What a repository has that another is to have."""
 
     vcs: str
@@ -42,7 +42,7 @@ class Copied:
     refs: Mapping[bytes, RefValue]
     maps: Maps
 
-    def only(self, names: Sequence[str]) -> Copied:
+    def only(self, names: Sequence[str]) -> CopySource:
         """The refs of these names and what belongs to them; all where no name is given.
 
         Raises:
@@ -56,7 +56,7 @@ class Copied:
             name: (kind, {key: value for key, value in entries.items() if key.startswith(belongs)})
             for name, (kind, entries) in self.maps.items()
         }
-        return Copied(self.vcs, self.settings, refs, maps)
+        return CopySource(self.vcs, self.settings, refs, maps)
 
     def _named(self, name: str) -> bytes:
         raw = name.encode("utf-8", "surrogateescape")
@@ -113,10 +113,10 @@ class Copied:
         return updates
 
 
-def of_remote(known: Knowledge) -> Copied:
+def of_remote(known: Knowledge) -> CopySource:
     """What a server has said that a repository has; of tags it is known that they are ids."""
     maps = {name: (MapKind.IDS if name == "tags" else MapKind.OPAQUE, known.map(name)) for name in known.maps()}
-    return Copied(known.vcs, known.settings, known.refs(), maps)
+    return CopySource(known.vcs, known.settings, known.refs(), maps)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Side:
 
 
 def copy(
-    copied: Copied, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
+    copied: CopySource, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
 ) -> tuple[Pushed, int]:
     """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced.
 
@@ -169,5 +169,5 @@ def pull(source: Side, target: Side, names: Sequence[str], sent: Sent, *, force:
     if made:
         with of_source():
             new = NewRepository(copied.vcs, system_of(copied.vcs).kinds, dict(copied.settings))
-    body = Passed(pulled.body, pulled.result.segments, pulled.result.size, sent)
+    body = Relay(pulled.body, pulled.result.segments, pulled.result.size, sent)
     return copy(copied, body, new, here, force=force)

@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -20,6 +20,9 @@ from smartserver.records.model import RefValue, RevisionId, Tip
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
 from smartserver.wire.messages import Known, State, entries_of
+
+if TYPE_CHECKING:
+    from smartserver.verbs.repository_open import OpenResult
 
 Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1, max_length=MAX_TIPS)]
 
@@ -30,7 +33,7 @@ DIGEST = 16
 """Bytes of BLAKE2b at the start of a file, over what follows them."""
 
 
-class Remembered(msgspec.Struct, array_like=True):
+class KnowledgeFile(msgspec.Struct, array_like=True):
     """The content of a file; fields are only ever appended."""
 
     url: str
@@ -45,7 +48,7 @@ class Remembered(msgspec.Struct, array_like=True):
     maps: dict[str, dict[bytes, bytes]] = {}
 
 
-_decoder = msgspec.msgpack.Decoder(Remembered)
+_decoder = msgspec.msgpack.Decoder(KnowledgeFile)
 _encoder = msgspec.msgpack.Encoder()
 _tips: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Value | None)
 
@@ -61,7 +64,7 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
     return os.path.join(base, "smartserver", "remotes")
 
 
-def decode(content: bytes | bytearray, url: str) -> Remembered:
+def decode(content: bytes | bytearray, url: str) -> KnowledgeFile:
     """What a file says of the remote at `url`; nothing where it is damaged or another's."""
     digest, payload = content[:DIGEST], content[DIGEST:]
     with contextlib.suppress(msgspec.DecodeError):
@@ -69,10 +72,10 @@ def decode(content: bytes | bytearray, url: str) -> Remembered:
             found = _decoder.decode(payload)
             if found.url == url:
                 return found
-    return Remembered(url)
+    return KnowledgeFile(url)
 
 
-def encode(remembered: Remembered) -> bytearray:
+def encode(remembered: KnowledgeFile) -> bytearray:
     """The content of a file."""
     content = bytearray(DIGEST)
     _encoder.encode_into(remembered, content, DIGEST)
@@ -82,22 +85,6 @@ def encode(remembered: Remembered) -> bytearray:
 
 def _digest(payload: bytes | bytearray | memoryview) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST).digest()
-
-
-class Opened(Protocol):
-    """What an answer says of the path that was asked for: the result of `Repository.open`."""
-
-    @property
-    def at(self) -> str:
-        """The path of the repository."""
-
-    @property
-    def branch(self) -> bytes:
-        """The ref that `.` was."""
-
-    @property
-    def inner(self) -> str:
-        """What of the path leads into that branch."""
 
 
 class Knowledge:
@@ -115,7 +102,7 @@ class Knowledge:
         """The ref that `.` was in the last answer that said so; empty before."""
         self.inner = ""
         """What of the path leads into that branch, a file or a folder."""
-        self._saved = Remembered(url)
+        self._saved = KnowledgeFile(url)
         self.is_old = False
         """Whether the file it was read from is more than a day old; the next answer makes it new."""
         if below is None:
@@ -138,13 +125,13 @@ class Knowledge:
         name = hashlib.blake2b(url.encode(), digest_size=16).hexdigest()
         return os.path.join(self._folder, name) if self._folder else None
 
-    def _load(self, url: str) -> Remembered:
+    def _load(self, url: str) -> KnowledgeFile:
         path = self._file(url)
         if path is not None:
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 self.is_old = time.time() - os.fstat(file.fileno()).st_mtime > OLD_AFTER
                 return decode(file.read(), url)
-        return Remembered(url)
+        return KnowledgeFile(url)
 
     @property
     def named(self) -> bytes | None:
@@ -218,7 +205,7 @@ class Knowledge:
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 
-    def learn(self, state: State, capabilities: Iterable[str] = (), opened: Opened | None = None) -> None:
+    def learn(self, state: State, capabilities: Iterable[str] = (), opened: OpenResult | None = None) -> None:
         """Take in what an answer said and keep it. `opened`: what it said of the path.
 
         The refs are taken out of `state`: of half a million neither the answer nor they are in memory twice.
@@ -243,7 +230,7 @@ class Knowledge:
         moved = opened is not None and self._placed(opened, state)
         saved = self._saved
         if state.incarnation != saved.incarnation:
-            saved = self._saved = Remembered(self._url, state.incarnation)
+            saved = self._saved = KnowledgeFile(self._url, state.incarnation)
             if opened is None:
                 self.at = None  # A refusal does not say where what it tells of is.
         unchanged = unchanged and state.since == state.version == saved.version and state.mark == saved.mark
@@ -277,7 +264,7 @@ class Knowledge:
             self._save()
             self.is_old = False
 
-    def _placed(self, opened: Opened, state: State) -> bool:
+    def _placed(self, opened: OpenResult, state: State) -> bool:
         """Take in where the repository is; whether that was not known."""
         self.branch, self.inner = opened.branch, opened.inner
         if self._below is None or opened.at == self.at:
@@ -294,7 +281,7 @@ class Knowledge:
         """Nothing is known any more: the repository is gone."""
         self._unlink()
         self.at = None
-        self._saved = Remembered(self._url)
+        self._saved = KnowledgeFile(self._url)
 
     def _unlink(self) -> None:
         if self.path is not None:

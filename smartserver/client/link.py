@@ -105,6 +105,7 @@ class Link:
             Refusal: the server changed nothing.
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
+        says_agent = bool(agent) and (outgoing.known is None or outgoing.says_agent)
         self._last_id += 1
         request_id = self._last_id
         self.perhaps_read = False
@@ -115,7 +116,7 @@ class Link:
             calls=[Call(verb.name, msgspec.Raw(_shortest(arguments))) for verb, arguments in outgoing.calls],
             flags=int(outgoing.flags),
             known=outgoing.known,
-            extras={"agent": msgspec.Raw(_encode(agent))} if agent and _is_said(outgoing) else {},
+            extras={"agent": msgspec.Raw(_encode(agent))} if says_agent else {},
         )
         has_body = outgoing.body is not None
         head = self._connection.send(Request(request_id, encode(message), body=has_body))
@@ -333,11 +334,6 @@ class Incoming:
         if isinstance(event, Reply):
             self.has_body = event.body
         self.final = not event.more
-
-
-def _is_said(outgoing: Outgoing) -> bool:
-    """Whether the server is told who asks."""
-    return outgoing.known is None or outgoing.says_agent
 
 
 def _shortest(arguments: Arguments) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from smartserver.client.body import Nothing, Passed, announcing, reported, sending
+from smartserver.client.body import Nothing, Relay, announcing, reported, sending
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
@@ -123,7 +123,7 @@ class Push:
             try:
                 answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
-                left = 0 if isinstance(plan, Passed) else left
+                left = 0 if isinstance(plan, Relay) else left
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
                     updates = self._request.updates
                     return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], [])
@@ -185,7 +185,7 @@ class Push:
         return self._remote.outgoing(calls, flags, body, at=self._creating is not None)
 
     def _body(self, plan: Plan, *, announced: bool) -> tuple[RequestFlag, BodySource | None]:
-        if isinstance(plan, Passed):
+        if isinstance(plan, Relay):
             return RequestFlag.NONE, plan if plan.count else None
         if not plan.graph:
             return RequestFlag.NONE, None

@@ -18,21 +18,7 @@ from smartserver.wire.errors import RemoteProtocolError
 from transports.errors import CodedError
 
 PAUSES = (0.2, 1.0)
-"""Seconds before the second and third sending: a restarted server listens again within about a second."""
-
-
-class Attempts:
-    """The sendings of one request."""
-
-    def __init__(self) -> None:
-        self._made = 0
-
-    def pause(self) -> float | None:
-        """Seconds to wait before the next sending, or None when it was tried often enough."""
-        if self._made == len(PAUSES):
-            return None
-        self._made += 1
-        return PAUSES[self._made - 1]
+"""Seconds before the second and third sending; there is no fourth. A restarted server listens again within a second."""
 
 
 def may_help(wrong: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:

@@ -33,7 +33,7 @@ URL_FILE = "url"
 """In a shadow's folder, the URL of what it is a copy of."""
 
 
-class Kept(NamedTuple):
+class ShadowEntry(NamedTuple):
     """A shadow that is there."""
 
     name: str
@@ -55,13 +55,13 @@ class Shadows:
         """Where the shadow of one repository is, or would be."""
         return Place(self, f"{_digest(url)}-{incarnation.hex()}", url)
 
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[ShadowEntry]:
         """All that are there, the one used last first."""
         found = []
         for name in self._names():
             path = os.path.join(self.folder, name)
             if "." not in name and os.path.isdir(path):
-                found.append(Kept(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
+                found.append(ShadowEntry(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
         return sorted(found, key=lambda each: each.used, reverse=True)
 
     def remove(self, name: str) -> bool:

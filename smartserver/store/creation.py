@@ -527,7 +527,7 @@ def _read(above: Transport, marks: Sequence[_Marks]) -> None:
 def _is_done(step: Step) -> bool:
     """Whether a step that asks was performed; of one that changes something nothing is known."""
     try:
-        _ = step.result if isinstance(step, steps.Asked) else None
+        _ = step.result if isinstance(step, steps.Query) else None
     except LookupError:
         return False
     return True

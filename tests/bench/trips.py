@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class AllOperations(Comparison):
             Operation("tag that must not move, refused", self.move_tag, before=self.change_tag),
             Operation("diverged push, refused", self.push_diverged, before=self.put_things_right),
             Operation("atomic push, refused", self.push_atomic_refused),
-            Operation("no cache: push one commit", self.push_one, self.commit_one_and_forget, FIRST_CONTACT),
+            Operation("no cache: push one commit", self.push(self.branch), self.commit_one_and_forget, FIRST_CONTACT),
             Operation(
                 "no cache: push a new branch", self.push("bench-third"), self.commit_third_and_forget, FIRST_CONTACT
             ),
@@ -58,10 +58,6 @@ class AllOperations(Comparison):
             Operation("no cache: delete a branch", self.push("--delete", "bench-third"), self.forget, FIRST_CONTACT),
             Operation("no cache: fetch nothing", self.fetch, self.forget_and_drop_third),
         ]
-
-    def push(self, *words: str) -> Callable[[Side], object]:
-        """A push of the first user."""
-        return lambda side: self.git(side, 0, "push", "--quiet", "origin", *words)
 
     def make_tags(self, side: Side) -> None:
         self.git(side, 0, "tag", "bench-light")

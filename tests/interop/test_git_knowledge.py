@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from git_sides import Served, Side, fine, knowledge_file, missing_objects, server_refs
 
-from smartserver.client.knowledge import Remembered, decode, encode
+from smartserver.client.knowledge import KnowledgeFile, decode, encode
 from smartserver.client.url import parse
 from smartserver.records.model import Tip
 
@@ -139,7 +139,7 @@ NONSENSE = {
 }
 
 
-def remember(side: Side, user: str, change: Callable[[Remembered], object]) -> None:
+def remember(side: Side, user: str, change: Callable[[KnowledgeFile], object]) -> None:
     """Change what a user knows."""
     path = knowledge_file(side.folder / ".cache" / user / "smartserver" / "remotes", side.url)
     known = decode(path.read_bytes(), parse(side.url).key)
@@ -159,7 +159,7 @@ def test_a_damaged_cache_is_no_cache(ours: Begin, content: bytes | None) -> None
     check_whole(side, "a")
 
 
-CHANGES: dict[str, Callable[[Remembered], object]] = {
+CHANGES: dict[str, Callable[[KnowledgeFile], object]] = {
     "a ref without a tip": lambda known: known.refs.update({b"refs/heads/main": ()}),
     "tips that are too long": lambda known: known.tips.append(b"x" * 300),
     "an incarnation that is too short": lambda known: setattr(known, "incarnation", b"x"),
@@ -174,7 +174,7 @@ CHANGES: dict[str, Callable[[Remembered], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_cache_that_says_what_cannot_be(ours: Begin, change: Callable[[Remembered], object]) -> None:
+def test_a_cache_that_says_what_cannot_be(ours: Begin, change: Callable[[KnowledgeFile], object]) -> None:
     side = ours("shared")
     remember(side, "a", change)
     side.prepare("a commit four")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 
 
 class Duplicate(Ban):
@@ -25,19 +25,19 @@ class Duplicate(Ban):
         """Nothing was asked."""
         self._answered.clear()
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """Compare it with what was answered."""
         if not asked.reads:
             return None
         calls = _calls(asked)
         twice = next((call for number, call in enumerate(calls) if call in calls[:number]), None)
         if twice is not None:
-            return Found(str(twice[1]), "it is in one request twice")
+            return Finding(str(twice[1]), "it is in one request twice")
         if all(call in self._answered for call in calls):
-            return Found(str(calls[-1][1]), "the same was answered before")
+            return Finding(str(calls[-1][1]), "the same was answered before")
         return None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Remember what was done, or that all may be different."""
         if asked.mutates:
             self._answered.clear()
@@ -45,5 +45,5 @@ class Duplicate(Ban):
             self._answered += _calls(asked)
 
 
-def _calls(asked: Asked) -> list[tuple[object, ...]]:
+def _calls(asked: WatchedRequest) -> list[tuple[object, ...]]:
     return [(asked.path, verb.name, arguments) for verb, arguments in asked.calls]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 
 
 class ExtraConnection(Ban):
@@ -34,13 +34,13 @@ class ExtraConnection(Ban):
         """Whether it was needed is seen when something is asked."""
         self._is_new, self._is_ending = True, False
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """On which it goes, and why."""
         needless = self._is_new and self._is_good
         self._is_new = self._is_good = False
-        return Found(asked.calls[0][0].name, "the connection before was good") if needless else None
+        return Finding(asked.calls[0][0].name, "the connection before was good") if needless else None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """The connection has answered."""
         self._is_good, self._is_new = not self._is_ending and not answered.body, False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 from transports.errors import CodedError
 
 
@@ -21,7 +21,7 @@ class LateRefusal(Ban):
     name: ClassVar[str] = "late-refusal"
 
     def __init__(self) -> None:
-        self._over: list[Asked] = []
+        self._over: list[WatchedRequest] = []
         self._refused: list[tuple[object, ...]] = []
 
     def begin(self) -> None:
@@ -29,23 +29,23 @@ class LateRefusal(Ban):
         self._over.clear()
         self._refused.clear()
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """Compare it with what was refused."""
         if _question(asked) in self._refused:
-            return Found(asked.calls[-1][0].name, "the same was refused before")
+            return Finding(asked.calls[-1][0].name, "the same was refused before")
         return None
 
-    def sending(self, asked: Asked, chunk: bytes) -> Found | None:
+    def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
         """Nobody wants it any more."""
         if any(asked is each for each in self._over):
-            return Found(asked.calls[0][0].name, f"{len(chunk)} bytes of its body after it was answered")
+            return Finding(asked.calls[0][0].name, f"{len(chunk)} bytes of its body after it was answered")
         return None
 
-    def sent(self, asked: Asked) -> Found | None:
+    def sent(self, asked: WatchedRequest) -> Finding | None:
         """As `sending`."""
         return self.sending(asked, b"")
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Remember that it is over, and what was refused."""
         self._over.append(asked)
         fault = answered.fault
@@ -53,5 +53,5 @@ class LateRefusal(Ban):
             self._refused.append(_question(asked))
 
 
-def _question(asked: Asked) -> tuple[object, ...]:
+def _question(asked: WatchedRequest) -> tuple[object, ...]:
     return (asked.path, [(verb.name, arguments) for verb, arguments in asked.calls], asked.flags, asked.known)

@@ -11,7 +11,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments, Calls, Effect, Result
 from smartserver.wire.messages import Fault, Known, RequestFlag, State
 
 
-class Asked(msgspec.Struct):
+class WatchedRequest(msgspec.Struct):
     """A request that is going to be sent."""
 
     id: bytes
@@ -36,7 +36,7 @@ class Asked(msgspec.Struct):
         return not self.mutates and any(verb.result_type.__struct_fields__ for verb, _ in self.calls)
 
 
-class Answered(msgspec.Struct):
+class WatchedAnswer(msgspec.Struct):
     """What came of a request: of each call its result, or None where it was refused; `fault`: of the whole request;
     `body`: whether one follows.
     """
@@ -47,7 +47,7 @@ class Answered(msgspec.Struct):
     body: bool = False
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """A call that is banned, and why where the rule does not say it."""
 
     verb: str
@@ -71,19 +71,19 @@ class Ban:
     def connecting(self) -> None:
         """A connection is going to be opened."""
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """This is going to be sent: what of it is banned."""
         return None
 
-    def sending(self, asked: Asked, chunk: bytes) -> Found | None:
+    def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
         """So are these bytes of its body."""
         return None
 
-    def sent(self, asked: Asked) -> Found | None:
+    def sent(self, asked: WatchedRequest) -> Finding | None:
         """And the end of its body."""
         return None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """This came of it."""
 
     def ended(self) -> None:

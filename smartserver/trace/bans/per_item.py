@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 from smartserver.verbs.declare import AnyVerb
 
 ITEMS = 3
@@ -23,7 +23,7 @@ class PerItem(Ban):
     name: ClassVar[str] = "per-item"
 
     def __init__(self) -> None:
-        self._last: Asked | None = None
+        self._last: WatchedRequest | None = None
         self._differing: tuple[int, str] | None = None
         self._alike = 1
 
@@ -31,7 +31,7 @@ class PerItem(Ban):
         """Nothing was asked."""
         self._last, self._differing, self._alike = None, None, 1
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """Compare it with the one before."""
         where = None if self._last is None else _difference(self._last, asked)
         if where is None:
@@ -44,15 +44,15 @@ class PerItem(Ban):
         if where is None or self._alike < ITEMS:
             return None
         call, field = where
-        return Found(asked.calls[call][0].name, f"{self._alike} requests that differ in `{field}` alone")
+        return Finding(asked.calls[call][0].name, f"{self._alike} requests that differ in `{field}` alone")
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Where there is more, the next request goes on."""
         if any(getattr(result, "more", False) is True for result in answered.results):
             self.begin()
 
 
-def _difference(before: Asked, after: Asked) -> tuple[int, str] | None:
+def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str] | None:
     """The one call and field in which two requests differ; None where they differ in more, in less or elsewhere."""
     if before.path != after.path or _verbs(before) != _verbs(after):
         return None
@@ -65,5 +65,5 @@ def _difference(before: Asked, after: Asked) -> tuple[int, str] | None:
     return found[0] if len(found) == 1 else None
 
 
-def _verbs(asked: Asked) -> list[AnyVerb]:
+def _verbs(asked: WatchedRequest) -> list[AnyVerb]:
     return [verb for verb, _ in asked.calls]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in, paths_of
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, names_in, paths_of
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect
 
 HELD = ("haves", "had", "mine", "absent", "after")
@@ -34,7 +34,7 @@ class ReadBack(Ban):
         """Nothing was written."""
         self._written.clear()
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """Compare what it wants with what was written."""
         if asked.mutates:
             return None
@@ -44,12 +44,12 @@ class ReadBack(Ban):
                 continue
             back = written.intersection(_wanted(asked, verb, arguments))
             if back:
-                return Found(verb.name, f"{min(map(repr, back))} was written by this client")
+                return Finding(verb.name, f"{min(map(repr, back))} was written by this client")
             if getattr(arguments, "refs", ()) is None:
-                return Found(verb.name, "all refs, of which this client set one")
+                return Finding(verb.name, "all refs, of which this client set one")
         return None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Remember what was written."""
         if not asked.mutates:
             return
@@ -59,12 +59,12 @@ class ReadBack(Ban):
                 self._written.setdefault(_where(asked, verb), set()).update(changed)
 
 
-def _where(asked: Asked, verb: AnyVerb) -> str:
+def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
     """What names of a call are relative to; the paths of VFS verbs are whole."""
     return "/" if verb.is_vfs else asked.path
 
 
-def _wanted(asked: Asked, verb: AnyVerb, arguments: Arguments) -> set[bytes | str]:
+def _wanted(asked: WatchedRequest, verb: AnyVerb, arguments: Arguments) -> set[bytes | str]:
     if verb.is_vfs:
         return set(paths_of(asked.path, verb, arguments)[1:])
     return _names(arguments, [field for field in arguments.__struct_fields__ if field not in HELD])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 
 OPENS = "Repository.open"
 
@@ -28,18 +28,18 @@ class Reopen(Ban):
         """Nothing is open."""
         self._told.clear()
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """Compare it with what was told."""
         verb = asked.calls[0][0].name
         if asked.path not in self._told or _is_of_files(asked):
             return None
         if asked.known is None:
-            return Found(verb, f"the state of {asked.path!r} was told before, and the request says it knows nothing")
+            return Finding(verb, f"the state of {asked.path!r} was told before, and the request says it knows nothing")
         if all(each.name == OPENS for each, _ in asked.calls):
-            return Found(verb, f"{asked.path!r} was opened before")
+            return Finding(verb, f"{asked.path!r} was opened before")
         return None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Remember the state."""
         if answered.state is not None:
             self._told.add(asked.path)
@@ -47,6 +47,6 @@ class Reopen(Ban):
             self._told.discard(asked.path)
 
 
-def _is_of_files(asked: Asked) -> bool:
+def _is_of_files(asked: WatchedRequest) -> bool:
     """Whether its verbs are such as know no repositories."""
     return any(verb.is_vfs for verb, _ in asked.calls)

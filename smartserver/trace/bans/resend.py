@@ -13,7 +13,7 @@ from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import RefValue, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.varint import Malformed
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found, names_in
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, names_in
 from smartserver.wire.messages import RequestFlag, named
 
 LEAST = 64
@@ -50,27 +50,27 @@ class Resend(Ban):
         self._incarnations.clear()
         self._files.clear()
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """Look into files, and prepare to look into the body."""
         self._sent.clear()
         self._body = _Body(asked.flags) if asked.has_body else None
         for verb, arguments in asked.calls:
             if verb.name == "put" and not self._files.isdisjoint(_hashes(arguments)):
-                return Found(verb.name, "the content of a file that is there")
+                return Finding(verb.name, "the content of a file that is there")
         return None
 
-    def sending(self, asked: Asked, chunk: bytes) -> Found | None:
+    def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
         """Look for revisions."""
         if self._body is None:
             return None
         has = self._has.get(asked.path, set())
         for revision in self._body.revisions(chunk):
             if revision in has:
-                return Found(asked.calls[0][0].name, f"revision {revision.hex()}, which the server has")
+                return Finding(asked.calls[0][0].name, f"revision {revision.hex()}, which the server has")
             self._sent.add(revision)
         return None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Remember what the server has."""
         if answered.state is not None:
             incarnation = answered.state.incarnation

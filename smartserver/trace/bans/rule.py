@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Asked, Ban, Found, paths_of
+from smartserver.trace.bans.model import Ban, Finding, WatchedRequest, paths_of
 from smartserver.verbs.declare import AnyVerb, Calls
 
 SIDES = ("vfs", "rpc", "*")
@@ -60,10 +60,10 @@ class Rule(Ban):
                 return verb.name
         return ""
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         """It goes by name alone."""
         verb = self.banned(asked.path, asked.calls)
-        return Found(verb) if verb else None
+        return Finding(verb) if verb else None
 
 
 def nearest(text: str, others: Sequence[str] = ()) -> str:

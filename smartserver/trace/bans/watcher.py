@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from smartserver.errors import Banned
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 from smartserver.trace.bans.operations import Operations, call_site
 from smartserver.trace.bans.rule import Rule
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Result
@@ -33,7 +33,7 @@ class Watcher:
         self._bans = bans
         self._found = found
         self._operations = Operations()
-        self._open: dict[int, Asked] = {}
+        self._open: dict[int, WatchedRequest] = {}
         self._parts: dict[int, list[bytes]] = {}
         self._ids: set[bytes] = set()
 
@@ -84,7 +84,7 @@ class Watcher:
             calls = [(VERBS[call.verb], _arguments(VERBS[call.verb], call.arguments)) for call in message.calls]
         except (KeyError, msgspec.DecodeError):
             return  # No server takes it.
-        asked = Asked(message.id, message.path, calls, RequestFlag(message.flags), message.known)
+        asked = WatchedRequest(message.id, message.path, calls, RequestFlag(message.flags), message.known)
         again = asked.id in self._ids
         self._ids.add(asked.id)
         self._open[event.id] = asked
@@ -98,7 +98,7 @@ class Watcher:
             for ban in self._bans:
                 ban.begin()
 
-    def _judge(self, ban: Ban, found: Found | None) -> None:
+    def _judge(self, ban: Ban, found: Finding | None) -> None:
         if found is not None:
             rule = ban.text if isinstance(ban, Rule) else ban.name
             banned = Banned(found.verb, rule, found.why, call_site())
@@ -113,14 +113,14 @@ def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:
     return arguments
 
 
-def _answered(asked: Asked, payload: bytes, last: Reply | Error) -> Answered:
+def _answered(asked: WatchedRequest, payload: bytes, last: Reply | Error) -> WatchedAnswer:
     if isinstance(last, Error):
         failure = decode_failure(payload)
-        return Answered([], failure.fault, failure.state)
+        return WatchedAnswer([], failure.fault, failure.state)
     reply = decode_reply(payload)
     # A reply that answers other calls than were asked is the link's to refuse.
     results = [_result(verb, outcome) for (verb, _), outcome in zip(asked.calls, reply.outcomes, strict=False)]
-    return Answered(results, None, reply.state, last.body)
+    return WatchedAnswer(results, None, reply.state, last.body)
 
 
 def _result(verb: AnyVerb, outcome: Outcome) -> Result | None:

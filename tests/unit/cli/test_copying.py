@@ -16,12 +16,12 @@ from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
 from stored import pack_of, stored
 
-from smartserver.cli.copying import OFTEN, QUIET, Shown, _parts, between, report
+from smartserver.cli.copying import OFTEN, QUIET, ProgressLine, _parts, between, report
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace
 from smartserver.client import link
-from smartserver.client.body import Passed, SourceFailed
+from smartserver.client.body import Relay, SourceFailed
 from smartserver.client.call import Client
 from smartserver.client.copy import Side, pull
 from smartserver.client.knowledge import Knowledge
@@ -396,14 +396,14 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
 
         there.pull = then_break  # type: ignore[method-assign]
         with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"), between("far", "near"):
-            pull(Side("far", there), Side("near", here), (), Shown("pull", False), force=False)
+            pull(Side("far", there), Side("near", here), (), ProgressLine("pull", False), force=False)
         with pytest.raises(NoSuchRepository):
             here.learn_refs()
     assert len(media) == 1
 
 
 def test_what_came_is_passed_on_once() -> None:
-    passed = Passed(iter([b"ab", b"cd"]), 2, 4, Shown("pull", False))
+    passed = Relay(iter([b"ab", b"cd"]), 2, 4, ProgressLine("pull", False))
     assert list(passed()) == [(b"ab", 0), (b"cd", 2)]
     with pytest.raises(SourceFailed, match=r"^what it sent cannot be passed on twice"):
         list(passed())
@@ -451,13 +451,13 @@ def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
 
 def test_how_far_it_is_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    shown = Shown("push", True, lambda: now[0])
+    shown = ProgressLine("push", True, lambda: now[0])
     for seconds in (0.0, QUIET, QUIET + OFTEN / 2, QUIET + OFTEN):
         now[0] = seconds
         shown(int(seconds * 10_000_000), int(seconds * 10), 100)
     shown(72_000_000, 100, 100)
     assert capsys.readouterr().err == "\rpush: 10 %, 10.0 MB\rpush: 12 %, 12.0 MB\rpush: 100 %, 72.0 MB\n"
-    quick, hidden = Shown("push", True, lambda: 0.0), Shown("push", False, lambda: now[0])
+    quick, hidden = ProgressLine("push", True, lambda: 0.0), ProgressLine("push", False, lambda: now[0])
     for each in (quick, hidden):
         now[0] += QUIET
         each(1, 1, 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli.logs import LINES, PERIOD, Bounded, is_journal, log_to_stderr
+from smartserver.cli.logs import LINES, PERIOD, RateLimit, is_journal, log_to_stderr
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_flood_of_lines_of_a_kind_is_bounded_and_counted() -> None:
         if bounded.filter(record):
             passed.append(record.getMessage())
 
-    bounded = Bounded()
+    bounded = RateLimit()
     for number in range(LINES + 5):
         log(logging.WARNING, "full: %d", number, 0.0)
     assert passed == [f"full: {number}" for number in range(LINES)]

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from smartserver.client import knowledge as client_knowledge
-from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, Remembered, cache_folder, decode, encode
+from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, KnowledgeFile, cache_folder, decode, encode
 from smartserver.records.model import Tip
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
@@ -193,19 +193,19 @@ def test_forgotten_is_forgotten_on_disk_too(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
-    content = encode(Remembered(URL, HERE, 3, "git sha1", {"HEAD": MAIN}))
+    content = encode(KnowledgeFile(URL, HERE, 3, "git sha1", {"HEAD": MAIN}))
     assert decode(content, URL).version == 3
     for at in range(len(content)):
-        assert decode(content[:at], URL) == Remembered(URL)
+        assert decode(content[:at], URL) == KnowledgeFile(URL)
         damaged = bytearray(content)
         damaged[at] ^= 0x10
-        assert decode(bytes(damaged), URL) == Remembered(URL)
+        assert decode(bytes(damaged), URL) == KnowledgeFile(URL)
 
 
 def test_what_is_of_another_remote_or_release_counts_for_nothing() -> None:
-    assert decode(encode(Remembered("hpss://elsewhere:4155/a", HERE, 3)), URL) == Remembered(URL)
-    other = encode(Remembered(URL, HERE, 3))
-    assert decode(b"\0" * DIGEST + other[DIGEST:], URL) == Remembered(URL)
+    assert decode(encode(KnowledgeFile("hpss://elsewhere:4155/a", HERE, 3)), URL) == KnowledgeFile(URL)
+    other = encode(KnowledgeFile(URL, HERE, 3))
+    assert decode(b"\0" * DIGEST + other[DIGEST:], URL) == KnowledgeFile(URL)
 
 
 def test_a_damaged_file_is_replaced_by_what_is_learnt_next(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol
-from smartserver.client.retry import PAUSES, Attempts, may_help, tells_of_earlier
+from smartserver.client.retry import PAUSES, may_help, tells_of_earlier
 from smartserver.errors import (
     AccessDenied,
     CorruptFile,
@@ -27,20 +27,9 @@ from smartserver.wire.errors import NotHpss, RemoteProtocolError
 from transports.errors import CodedError, Locked, NoSpace
 
 
-def test_each_pause_once_and_then_no_more() -> None:
-    attempts = Attempts()
-    assert [attempts.pause() for _ in range(len(PAUSES) + 2)] == [*PAUSES, None, None]
-
-
 def test_pauses_grow_and_together_give_a_server_time_to_start() -> None:
     assert list(PAUSES) == sorted(PAUSES)
     assert 1.0 <= sum(PAUSES) <= 5.0
-
-
-def test_requests_do_not_share_their_attempts() -> None:
-    first = Attempts()
-    first.pause()
-    assert Attempts().pause() == PAUSES[0]
 
 
 LOST, DOUBTFUL = {"lost"}, {"lost", "doubtful"}

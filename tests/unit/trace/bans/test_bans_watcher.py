@@ -14,7 +14,7 @@ from smartserver.client.medium import CannotConnect, Medium
 from smartserver.errors import Banned, CorruptFile
 from smartserver.trace.bans import operations
 from smartserver.trace.bans.every import bans
-from smartserver.trace.bans.model import Answered, Asked, Ban, Found
+from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
 from smartserver.trace.bans.operations import Operations, call_site, one_operation
 from smartserver.trace.bans.watcher import Watcher
 from smartserver.verbs.repository_pull import PullResult
@@ -40,19 +40,19 @@ class Noting(Ban):
     def connecting(self) -> None:
         self.told.append("connecting")
 
-    def asking(self, asked: Asked) -> Found | None:
+    def asking(self, asked: WatchedRequest) -> Finding | None:
         self.told.append([verb.name for verb, _ in asked.calls])
         return None
 
-    def sending(self, asked: Asked, chunk: bytes) -> Found | None:
+    def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
         self.told.append(chunk)
         return None
 
-    def sent(self, asked: Asked) -> Found | None:
+    def sent(self, asked: WatchedRequest) -> Finding | None:
         self.told.append("sent")
         return None
 
-    def answered(self, asked: Asked, answered: Answered) -> None:
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         self.told.append(answered.fault.code if answered.fault else answered.results)
 
     def ended(self) -> None:
