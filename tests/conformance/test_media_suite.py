@@ -1,5 +1,5 @@
-"""client.media_conformance, client.media.tcp, client.media.pipe: TCP and a pipe against the promises of
-`client.medium`. The simulated one is in tests/simulated/test_simulated_medium.py."""
+"""client.media_conformance, client.media.tcp, client.media.pipe: TCP and a pipe against what every
+medium promises. The simulated one is in tests/simulated/test_simulated_medium.py."""
 
 from __future__ import annotations
 
