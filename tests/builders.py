@@ -20,7 +20,7 @@ from smartserver.records.system import System, register
 from smartserver.store.index import record_digest
 from smartserver.store.repository import Committed, PackRepository
 from smartserver.store.snapshot import Location, Snapshot
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE, git_key
 from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
@@ -309,7 +309,7 @@ class History:
         return key
 
 
-def create(transaction: RepositoryTransaction) -> None:
+def create(transaction: Transaction) -> None:
     """What `Repository.create` does."""
     transaction.create(GIT, KINDS, SETTINGS)
 
@@ -342,12 +342,12 @@ def push(
     graph_first: bool = False,
     request: bytes | None = None,
     age: int = 0,
-    first: Callable[[RepositoryTransaction], None] = create,
+    first: Callable[[Transaction], None] = create,
 ) -> Committed:
     """A whole push: create, bring, move refs (None removes one; not `force`: only forward)."""
     listed = list(revisions)
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         first(transaction)
         transaction.check_parents()
         for name, tip in refs.items():

@@ -13,7 +13,7 @@ from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.records.system import system_of
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.selector import ChosenField, Parts, TreesField, encode
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
@@ -117,7 +117,7 @@ class BzrHistory:
             upload.write(segment)
         upload.finish(len(segments), sum(map(len, segments)))
 
-        def plan(changing: RepositoryTransaction) -> bytes:
+        def plan(changing: Transaction) -> bytes:
             changing.create(BZR, KINDS, {})
             changing.check_parents()
             for name, tip in refs.items():
@@ -178,7 +178,7 @@ def _page(items: Mapping[bytes, bytes], parts: int) -> Record:
 
 
 def planned(
-    transaction: RepositoryTransaction,
+    transaction: Transaction,
     wants: Sequence[bytes],
     haves: Sequence[bytes] = (),
     absent: Sequence[bytes] = (),

@@ -18,7 +18,7 @@ from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import Key, Parent, Record, RevisionId, Tip
 from smartserver.records.system import system_of
 from smartserver.store.repository import Committed, PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
@@ -245,7 +245,7 @@ def _read(store: Any, keys: Iterable[tuple[bytes, ...]]) -> Iterator[tuple[Key, 
             yield b"\0".join(each.key), [key[-1] for key in each.parents or ()], each.get_bytes_as("fulltext")
 
 
-def create(transaction: RepositoryTransaction) -> None:
+def create(transaction: Transaction) -> None:
     """What `Repository.create` does."""
     transaction.create(BZR, KINDS, {})
 
@@ -269,7 +269,7 @@ def upload(repository: PackRepository, segments: Sequence[bytes]) -> Upload:
 def push(repository: PackRepository, segments: Sequence[bytes], tip: RevisionId) -> Committed:
     """A whole push of segments to the branch at the repository's own path."""
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         create(transaction)
         transaction.set_ref(b".", (Tip(tip, b"1"),))
         return b""

@@ -10,7 +10,7 @@ from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Parent, Record, Tip
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, TEXT
 
 FIRST_PARENTS: tuple[Parent, ...] = ()
@@ -242,7 +242,7 @@ def segment(records: Sequence[Record], parents: Sequence[Parent]) -> bytes:
 def push(repository: PackRepository, *segments: bytes, refs: Mapping[bytes, bytes]) -> None:
     """A whole push."""
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.create("bzr 2a", KINDS, {})
         for ref, tip in refs.items():
             transaction.set_ref(ref, (Tip(tip, b"1"),))

@@ -26,7 +26,7 @@ from smartserver.client.copy import CannotCopy, CopySource
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.store_url import VFS
-from smartserver.client.updates import Outcome, Pushed
+from smartserver.client.updates import Outcome, PushOutcome
 from smartserver.errors import NotDone, shown
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.server import jail
@@ -36,7 +36,7 @@ from smartserver.server.site import Site
 from smartserver.store.model import PullPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.map_update import MapKind, Verdict
 
 HOME = "~"
@@ -145,7 +145,7 @@ class StoreSource:
 
     def __init__(self, repository: PackRepository) -> None:
         self.snapshot = repository.snapshot()
-        self._transaction = RepositoryTransaction(repository.path, self.snapshot)
+        self._transaction = Transaction(repository.path, self.snapshot)
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
         """What lies there of `tips` and not of `haves`."""
@@ -205,7 +205,7 @@ def between(source: str, target: str) -> Iterator[None]:
                 raise failed.why from failed
 
 
-def report(pushed: Pushed, kept: int) -> None:
+def report(pushed: PushOutcome, kept: int) -> None:
     """Say what was done; `kept`: entries of maps that differ and were not to be replaced.
 
     Raises:

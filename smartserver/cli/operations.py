@@ -22,7 +22,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate, UpdateOutcome
 from smartserver.client.url import parse
 from smartserver.errors import AccessDenied, NoSuchRepository
 from smartserver.records.delta import compress
@@ -229,7 +229,7 @@ class Operations:
         pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.tip])
         self._expect(not list(pulled.body), "fetch nothing")
 
-    def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> Updated:
+    def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> UpdateOutcome:
         new = NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"})
         done = self._remote.push(PushRequest([update], source, new)).refs[0]
         self._expect(done.outcome is expected, f"{update.ref.decode()}: {done.outcome.value}, {done.error}")

@@ -13,7 +13,7 @@ from smartserver.client.body import Relay, Sent, SourceFailed, of_source
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Pushed, RefUpdate
+from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
 from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, WrongParents, shown
 from smartserver.records.model import RefValue
 from smartserver.records.system import system_of
@@ -129,7 +129,7 @@ class Side:
 
 def copy(
     copied: CopySource, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
-) -> tuple[Pushed, int]:
+) -> tuple[PushOutcome, int]:
     """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced.
 
     Raises:
@@ -145,7 +145,7 @@ def copy(
     return pushed, copied.differing(target.knowledge)
 
 
-def pull(source: Side, target: Side, names: Sequence[str], sent: Sent, *, force: bool) -> tuple[Pushed, int]:
+def pull(source: Side, target: Side, names: Sequence[str], sent: Sent, *, force: bool) -> tuple[PushOutcome, int]:
     """Ask one repository for what the other lacks, and put it there. `sent`: as of `RemoteRepository`.
 
     Raises:

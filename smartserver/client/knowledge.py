@@ -19,7 +19,7 @@ import msgspec
 from smartserver.records.model import RefValue, RevisionId, Tip
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
-from smartserver.wire.messages import Known, State, entries_of
+from smartserver.wire.messages import KnownRoot, State, entries_of
 
 if TYPE_CHECKING:
     from smartserver.verbs.repository_open import OpenResult
@@ -154,9 +154,9 @@ class Knowledge:
         return bool(self._saved.incarnation)
 
     @property
-    def known(self) -> Known | None:
+    def known(self) -> KnownRoot | None:
         """The newest root seen."""
-        return Known(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
+        return KnownRoot(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property
     def vcs(self) -> str:

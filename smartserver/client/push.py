@@ -15,12 +15,12 @@ from smartserver.client.body import Nothing, Relay, announcing, reported, sendin
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
-    MapUpdated,
+    MapUpdateOutcome,
     NewRepository,
     Outcome,
-    Pushed,
+    PushOutcome,
     RefUpdate,
-    Updated,
+    UpdateOutcome,
     brought,
     call_of,
     map_updated,
@@ -104,7 +104,7 @@ class Push:
         self._unusable: set[Key] = set()
         """What the remote has no use for as a delta base."""
 
-    def run(self) -> Pushed:
+    def run(self) -> PushOutcome:
         """Send it, as often as it takes.
 
         Raises:
@@ -112,7 +112,7 @@ class Push:
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
         """
         if not self._request.updates and not self._request.maps and self._creating is None:
-            return Pushed([], [])
+            return PushOutcome([], [])
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
             # announces nothing: it is taken as it is.
@@ -126,7 +126,9 @@ class Push:
                 left = 0 if isinstance(plan, Relay) else left
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
                     updates = self._request.updates
-                    return Pushed([Updated(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], [])
+                    return PushOutcome(
+                        [UpdateOutcome(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], []
+                    )
                 if left and self._learns(refusal, outgoing.flags, is_first=left == PLANS - 1):
                     self._replan()
                     continue
@@ -234,7 +236,7 @@ class Push:
             return is_first and self._remote.below and isinstance(error, NestedRepository)
         return True
 
-    def _refused(self, refusal: Refusal, outgoing: Outgoing) -> Pushed:
+    def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
         """Each update's own refusal; where the request as a whole was refused, that error.
 
         Raises:
@@ -249,14 +251,14 @@ class Push:
             errors = refusal.outcomes[-len(updates) - len(maps) :]
         causes = [error or NotDone() for error in errors]
         of_refs, of_maps = causes[: len(updates)], causes[len(updates) :]
-        return Pushed(
-            [Updated(each, Outcome.REFUSED, error=error) for each, error in zip(updates, of_refs, strict=True)],
-            [MapUpdated(each, [], error) for each, error in zip(maps, of_maps, strict=True)],
+        return PushOutcome(
+            [UpdateOutcome(each, Outcome.REFUSED, error=error) for each, error in zip(updates, of_refs, strict=True)],
+            [MapUpdateOutcome(each, [], error) for each, error in zip(maps, of_maps, strict=True)],
         )
 
     # -- where it was answered
 
-    def _done(self, answer: Answer) -> Pushed:
+    def _done(self, answer: Answer) -> PushOutcome:
         updates, maps = self._request.updates, self._request.maps
         of_maps = len(answer.results) - len(maps)
         mapped = [map_updated(*each) for each in zip(maps, answer.results[of_maps:], strict=True)]
@@ -266,7 +268,7 @@ class Push:
         later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
         revisions, created = brought(answer.results)
         if not lacking or len(lacking) + len(later) == len(updates) + len(maps):
-            return Pushed(done, mapped, revisions, created)
+            return PushOutcome(done, mapped, revisions, created)
         # Made anew, and something could be done there all the same: what is known now plans the rest.
         rest = msgspec.structs.replace(
             self._request,
@@ -278,18 +280,18 @@ class Push:
         try:
             again = Push(self._remote, rest).run()
         except OutcomeUnknown as unknown:
-            again = Pushed(
+            again = PushOutcome(
                 [msgspec.structs.replace(done[number], error=unknown) for number in lacking],
                 [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
             )
         except (CodedError, MediumError, ProtocolError, NotOurProtocol):
             # What was done is done, and why the rest was not is said already.
-            return Pushed(done, mapped, revisions, created)
+            return PushOutcome(done, mapped, revisions, created)
         for number, of_ref in zip(lacking, again.refs, strict=True):
             done[number] = of_ref
         for number, of_map in zip(later, again.maps, strict=True):
             mapped[number] = of_map
-        return Pushed(done, mapped, revisions + again.revisions, created or again.created)
+        return PushOutcome(done, mapped, revisions + again.revisions, created or again.created)
 
 
 def _spread(graph: Sequence[Announced]) -> Iterator[Announced]:

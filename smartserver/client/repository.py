@@ -15,7 +15,7 @@ from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import Push, PushRequest
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
-from smartserver.client.updates import Pushed
+from smartserver.client.updates import PushOutcome
 from smartserver.errors import OutcomeUnknown, WrongVcs
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.system import system_of
@@ -30,7 +30,7 @@ from smartserver.wire.messages import Advice, RequestFlag, State
 from transports.errors import CodedError
 
 
-class Pulled(msgspec.Struct, frozen=True):
+class PullAnswer(msgspec.Struct, frozen=True):
     """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
 
     result: PullResult
@@ -93,7 +93,7 @@ class RemoteRepository:
         absent: Sequence[RevisionId] = (),
         *,
         bulk: bool = False,
-    ) -> Pulled:
+    ) -> PullAnswer:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
         The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
@@ -105,7 +105,7 @@ class RemoteRepository:
         """
         wanted = None if refs is None else list(refs)
         pulled = self._pull(PullRequest(list(haves), wanted, list(ids), list(absent), list(follow), bulk))
-        return Pulled(pulled.result, unpacked(pulled.body)) if bulk else pulled
+        return PullAnswer(pulled.result, unpacked(pulled.body)) if bulk else pulled
 
     def read(
         self,
@@ -131,9 +131,9 @@ class RemoteRepository:
         vcs = self.knowledge.vcs
         return Content(result, counted, body, system_of(vcs).kinds if vcs else ())
 
-    def _pull(self, request: PullRequest, *, stats: bool = False) -> Pulled:
+    def _pull(self, request: PullRequest, *, stats: bool = False) -> PullAnswer:
         result, counted, body = self._receive(repository_pull, request, stats=stats)
-        return Pulled(result, body, counted)
+        return PullAnswer(result, body, counted)
 
     def _receive(
         self, verb: Verb[RequestT, ResultT], request: RequestT, *, stats: bool
@@ -164,7 +164,7 @@ class RemoteRepository:
 
     # -- push
 
-    def push(self, request: PushRequest) -> Pushed:
+    def push(self, request: PushRequest) -> PushOutcome:
         """Bring what refs need, move them and change maps, in one request.
 
         Raises:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result
-from smartserver.wire.messages import Advice, Counters, Known, RequestFlag, State
+from smartserver.wire.messages import Advice, Counters, KnownRoot, RequestFlag, State
 from transports.errors import CodedError
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
@@ -24,7 +24,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     path: str
     calls: Sequence[tuple[AnyVerb, Arguments]]
     flags: RequestFlag = RequestFlag.NONE
-    known: Known | None = None
+    known: KnownRoot | None = None
     body: BodySource | None = None
     says_agent: bool = False
     """Whether it says who asks although the repository was seen before."""

@@ -48,7 +48,7 @@ class Outcome(enum.Enum):
     REFUSED = "refused"
 
 
-class Updated(msgspec.Struct, frozen=True):
+class UpdateOutcome(msgspec.Struct, frozen=True):
     """What became of one update; `old` is what the ref held before, `error` why it was refused."""
 
     update: RefUpdate
@@ -57,7 +57,7 @@ class Updated(msgspec.Struct, frozen=True):
     error: CodedError | None = None
 
 
-class MapUpdated(msgspec.Struct, frozen=True):
+class MapUpdateOutcome(msgspec.Struct, frozen=True):
     """What became of each entry of a map; none where `error` says why the update was refused."""
 
     update: MapUpdateRequest
@@ -65,11 +65,11 @@ class MapUpdated(msgspec.Struct, frozen=True):
     error: CodedError | None = None
 
 
-class Pushed(msgspec.Struct, frozen=True):
+class PushOutcome(msgspec.Struct, frozen=True):
     """What became of each update, in their order, and what came with them."""
 
-    refs: list[Updated]
-    maps: list[MapUpdated]
+    refs: list[UpdateOutcome]
+    maps: list[MapUpdateOutcome]
     revisions: int = 0
     """Those that are new there."""
     created: bool = False
@@ -108,20 +108,20 @@ def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
     return new, any(each.created for each in results if isinstance(each, CreateResult))
 
 
-def updated(update: RefUpdate, result: Result | CodedError) -> Updated:
+def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:
     """What the result of such a call says."""
     if isinstance(result, CodedError):
-        return Updated(update, Outcome.REFUSED, error=result)
+        return UpdateOutcome(update, Outcome.REFUSED, error=result)
     old = b""
     if isinstance(result, BranchCreateResult) and not result.created:
         old = update.tip or b""
     elif isinstance(result, (SetLastRevisionResult, BranchDeleteResult)) and result.old:
         old = result.old[0]
-    return Updated(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
+    return UpdateOutcome(update, Outcome.UNCHANGED if old == (update.tip or b"") else Outcome.DONE, old)
 
 
-def map_updated(update: MapUpdateRequest, result: Result | CodedError) -> MapUpdated:
+def map_updated(update: MapUpdateRequest, result: Result | CodedError) -> MapUpdateOutcome:
     """What the result of an update of a map says."""
     if isinstance(result, CodedError):
-        return MapUpdated(update, [], result)
-    return MapUpdated(update, cast("MapUpdateResult", result).entries)
+        return MapUpdateOutcome(update, [], result)
+    return MapUpdateOutcome(update, cast("MapUpdateResult", result).entries)

@@ -41,7 +41,7 @@ from transports.steps import (
 HELD = 1 << 20
 """Bytes of a new file that are held in memory until they are sent; more are held in a temporary file."""
 
-SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.Done]] = {
+SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.NoResult]] = {
     MakeDirectory: vfs.mkdir,
     RemoveDirectory: vfs.rmdir,
     Delete: vfs.delete,

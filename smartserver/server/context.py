@@ -23,7 +23,7 @@ from smartserver.store.document import Root
 from smartserver.store.model import Changes, ContentPlan, Listed, PackReport, PullPlan, Seen, VerifyReport
 from smartserver.store.repository import Committed
 from smartserver.store.states import Look
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
 from smartserver.verbs.fields import HERE
@@ -115,7 +115,7 @@ class RequestContext:
                     return Location(deleted, False)
         return found
 
-    def begin(self, announced: Sequence[Announced] = ()) -> RepositoryTransaction:
+    def begin(self, announced: Sequence[Announced] = ()) -> Transaction:
         """A view of the repository: as it was found, then as it is now."""
         repository = self.find().repository
         look, self._look = self._look, None
@@ -190,14 +190,14 @@ class CallContext:
     def __init__(
         self,
         request: RequestContext,
-        transaction: RepositoryTransaction | None = None,
+        transaction: Transaction | None = None,
         *,
         early: bool = False,
         files: Files | None = None,
     ) -> None:
         """`transaction`: None for requests that concern the server alone. `early`: the body is still on its way."""
         self.path = request.header.message.path
-        self.transaction = transaction or cast("RepositoryTransaction", NoRepository(self.path))
+        self.transaction = transaction or cast("Transaction", NoRepository(self.path))
         self.server = request.site.facts
         self.early = early
         self._request = request

@@ -27,7 +27,7 @@ from smartserver.server.site import Site
 from smartserver.server.words import in_words
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import Committed, PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
@@ -201,7 +201,7 @@ class RequestWork:
     def _commit(self, upload: Upload | None) -> Answer:
         context = self._context
 
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             context.allowance()
             context.allowance.restart()  # Planned before, on what was stored then.
             return _encode(CallContext(context, transaction).decide())
@@ -262,7 +262,7 @@ class RequestBody:
         self._context = context
         self._flags = context.header.flags
         self._upload: Upload | None = None
-        self._transaction: RepositoryTransaction | None = None
+        self._transaction: Transaction | None = None
         """What the upload is checked against."""
         self._announcement: SegmentStream | None = None
         self._planned = False
@@ -367,10 +367,10 @@ class RequestBody:
 
     def _allow(
         self,
-        transaction: RepositoryTransaction,
-        plan: Callable[[RepositoryTransaction], object],
+        transaction: Transaction,
+        plan: Callable[[Transaction], object],
         graph: Sequence[Announced] = (),
-    ) -> RepositoryTransaction:
+    ) -> Transaction:
         """Find out whether what was asked for is allowed so far; what a client merely knows does not refuse it."""
         try:
             plan(transaction)
@@ -381,10 +381,10 @@ class RequestBody:
             plan(transaction)
         return transaction
 
-    def _decide(self, transaction: RepositoryTransaction) -> None:
+    def _decide(self, transaction: Transaction) -> None:
         CallContext(self._context, transaction, early=True).decide()
 
-    def _prepare(self, transaction: RepositoryTransaction) -> None:
+    def _prepare(self, transaction: Transaction) -> None:
         """Have what comes before the body be done in the transaction."""
         calls = CallContext(self._context, transaction, early=True)
         for verb, arguments in self._context.header.calls:

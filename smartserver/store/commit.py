@@ -23,11 +23,11 @@ from smartserver.store.model import Changes, Seen
 from smartserver.store.root import DraftRoot, RootView, next_root, tombstone
 from smartserver.store.states import State, States
 from smartserver.store.swap import RootFile, Swap
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
 from transports.errors import CodedError, TransportError
 
-Plan = Callable[[RepositoryTransaction], bytes]
+Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 
@@ -49,7 +49,7 @@ class Committed:
 class Planned(NamedTuple):
     """A change that was planned on one state, and is to be made."""
 
-    transaction: RepositoryTransaction
+    transaction: Transaction
     outcome: bytes
     draft: DraftRoot
 
@@ -144,7 +144,7 @@ class Commit:
         announced = (upload.graph() or ()) if upload is not None else ()
         own_meta = None if upload is None else upload.own_meta
         file = self.file
-        transaction = RepositoryTransaction(file.path, state.snapshot, announced, file.line, self.allowance, own_meta)
+        transaction = Transaction(file.path, state.snapshot, announced, file.line, self.allowance, own_meta)
         outcome = self.plan(transaction)
         if stale and upload is not None:
             upload.check_again(transaction, self.progress)
@@ -154,7 +154,7 @@ class Commit:
             return Committed(view, outcome, swapped=False)
         return Planned(transaction, outcome, self._draft(state, transaction, outcome))
 
-    def _draft(self, state: State, transaction: RepositoryTransaction, outcome: bytes) -> DraftRoot:
+    def _draft(self, state: State, transaction: Transaction, outcome: bytes) -> DraftRoot:
         """The root after a transaction."""
         now, entry, randomness = self.clock(), NewLogEntry(self.user, self.request, outcome), self.file.randomness
         if transaction.deleted:

@@ -175,7 +175,7 @@ Spot = tuple[int, int]
 """Where a record lies: the place of its pack among a snapshot's, and its row in the index."""
 
 
-class Fetched:
+class RecordBuffer:
     """The bytes of records that were read together, each until it is asked for; usable from several threads."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ from smartserver.store.numbered import Numbered, Numbering
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Location, Snapshot
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
@@ -59,9 +59,7 @@ TWICE = "its revision is sent twice"
 class Intake:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
-    def __init__(
-        self, transaction: RepositoryTransaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE
-    ) -> None:
+    def __init__(self, transaction: Transaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE) -> None:
         """`quarantine` makes one; asked for with the first new segment. `policy`: what is done about faults."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds

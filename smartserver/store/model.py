@@ -1,6 +1,6 @@
 """What the rest of the program sees of a repository: values, no I/O.
 
-A verb gets a `RepositoryTransaction` (`store.transaction`): a snapshot of the root, the announced graph and the changes
+A verb gets a `Transaction` (`store.transaction`): a snapshot of the root, the announced graph and the changes
 of the calls before it. It decides there; the repository makes the changes durable in one swap, or plans again when
 another writer was first.
 """

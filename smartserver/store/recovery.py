@@ -54,7 +54,7 @@ from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.strays import Stray
 from smartserver.store.swap import RootFile
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, ListDirectory, MakeDirectory, Rename, SyncDirectory
@@ -290,7 +290,7 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
     kinds = {each.key.decode(): (each.new or b"").decode() for each in changes if each.table == DECLARED}
     conflicts: list[str] = []
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         conflicts.clear()
         for each in changes:
             if not _apply(transaction, each, kinds):
@@ -307,7 +307,7 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
     return conflicts
 
 
-def _keep(transaction: RepositoryTransaction, lost: LostChange, change: LogChange) -> str:
+def _keep(transaction: Transaction, lost: LostChange, change: LogChange) -> str:
     """Make a ref for what a ref was to be that was changed since; in words where that is."""
     if change.table != REFS or change.new is None:
         return ""
@@ -317,7 +317,7 @@ def _keep(transaction: RepositoryTransaction, lost: LostChange, change: LogChang
     return f"; what it was to be is kept as {name.decode(errors='replace')}"
 
 
-def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[str, str]) -> bool:
+def _apply(transaction: Transaction, change: LogChange, kinds: dict[str, str]) -> bool:
     """Make one change; False where what it changes is not what it was."""
     word = change.key.decode(errors="replace")
     if change.table == REFS:
@@ -344,7 +344,7 @@ def _apply(transaction: RepositoryTransaction, change: LogChange, kinds: dict[st
     return True
 
 
-def _has_passed(transaction: RepositoryTransaction, change: LogChange) -> bool:
+def _has_passed(transaction: Transaction, change: LogChange) -> bool:
     """Whether a ref was moved past what a change made of it: its client has pushed on from there since."""
     value = transaction.ref(change.key)
     new = [] if change.new is None else decode_value(change.new)
@@ -360,7 +360,7 @@ def _bring(
     stray: Stray,
     request: bytes,
     user: str,
-    plan: Callable[[RepositoryTransaction], bytes],
+    plan: Callable[[Transaction], bytes],
 ) -> None:
     """Commit with the segments of a pack as the body."""
     pack = strays.open_pack(repository.folder, stray)

@@ -33,7 +33,7 @@ from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import Look, States
 from smartserver.store.swap import RootFile
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
@@ -175,7 +175,7 @@ class PackRepository:
         announced: Sequence[Announced] = (),
         look: Look | None = None,
         allowance: Allowance | None = None,
-    ) -> RepositoryTransaction:
+    ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
 
         `allowance`: the limits of the request; unlimited where it is left out.
@@ -184,11 +184,11 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
         snapshot = self._states.read(look).snapshot
-        return RepositoryTransaction(self.path, snapshot, announced, self.file.line, allowance)
+        return Transaction(self.path, snapshot, announced, self.file.line, allowance)
 
     def receive(
         self,
-        transaction: RepositoryTransaction,
+        transaction: Transaction,
         graph_first: bool = False,
         request: bytes = b"",
         policy: Policy | None = None,
@@ -255,7 +255,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
 
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             transaction.delete()
             return outcome
 

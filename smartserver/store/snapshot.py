@@ -69,7 +69,7 @@ class Snapshot:
         """External bases found so far: pack and entry -> pack and row."""
         self.far = far.is_far(view.transport)
         """Whether what it reads lies behind a link."""
-        self._fetched = far.Fetched()
+        self._fetched = far.RecordBuffer()
 
     @classmethod
     def open(
@@ -78,7 +78,7 @@ class Snapshot:
         root: Root,
         previous: Snapshot | None = None,
         texts: TextCache | None = None,
-        again: Again | None = None,
+        again: Reopen | None = None,
     ) -> Snapshot:
         """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts. `again`: finds
         packs that are deleted while this is read; without it they are missing.
@@ -449,13 +449,13 @@ def _family(root: Root) -> tuple[object, ...]:
     return root.incarnation, root.epoch, root.kinds
 
 
-Again = Callable[[], Snapshot | None]
+Reopen = Callable[[], Snapshot | None]
 """Opens the repository as it is now; None where there is none any more.
 
 Raises CorruptFile, Unsupported and TransportError as `States.read`."""
 
 
-def _seek(again: Again, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
+def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
     """See `open_pack.Seek`. `family`: of the root that named the pack."""
     now = again()
     if now is not None and _family(now.root) == family:
@@ -467,7 +467,7 @@ def _seek(again: Again, family: tuple[object, ...], entry: PackEntry, index: Ind
     raise RepositoryChanged(pack_path(entry.name))
 
 
-def _rows_before(again: Again, family: tuple[object, ...], count: int) -> Resolve:
+def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resolve:
     """Gives the rows of records in the first `count` revisions. `family`: as of `_seek`."""
     now = again()
     if now is None or _family(now.root) != family:

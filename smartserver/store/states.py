@@ -15,7 +15,7 @@ from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.model import Seen
 from smartserver.store.root import RootView
-from smartserver.store.snapshot import Again, Snapshot
+from smartserver.store.snapshot import Reopen, Snapshot
 from smartserver.store.swap import RootFile
 from transports.errors import NoSuchFile
 
@@ -132,7 +132,7 @@ class States:
         return begun
 
 
-def reader(file: RootFile, texts: TextCache, states: States | None = None) -> Again:
+def reader(file: RootFile, texts: TextCache, states: States | None = None) -> Reopen:
     """Opens the repository as it is now. `states`: whose newest snapshot is taken over while they live; a strong
     reference would form a cycle, and keep the files of a repository nobody uses open until the next garbage collection.
     """

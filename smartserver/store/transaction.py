@@ -1,4 +1,4 @@
-"""`RepositoryTransaction`: one request's view of a repository and the changes it asks for. It does no I/O but reads.
+"""`Transaction`: one request's view of a repository and the changes it asks for. It does no I/O but reads.
 
 It lays three things over a state that never changes: a repository about to be made, the announced graph, and the refs
 changed so far. The repository writes down what differs, in one swap.
@@ -39,7 +39,7 @@ MISSING_NAMED = 1024
 """Missing parents an error names: it travels in one small reply."""
 
 
-class RepositoryTransaction:
+class Transaction:
     """Over a snapshot; None where there is no repository (a tombstone counts as none)."""
 
     def __init__(
@@ -86,9 +86,9 @@ class RepositoryTransaction:
         self.allowance.rests_on(self._stored.size)
         self._graph, self._missing = self._stored.with_announced(announced, self._charge)
 
-    def announcing(self, announced: Sequence[Announced]) -> RepositoryTransaction:
+    def announcing(self, announced: Sequence[Announced]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
-        return RepositoryTransaction(self.path, self.snapshot, announced, self._format, self.allowance)
+        return Transaction(self.path, self.snapshot, announced, self._format, self.allowance)
 
     @property
     def changed(self) -> bool:

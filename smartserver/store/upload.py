@@ -22,7 +22,7 @@ from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.steps import Step
 
 Report = Callable[[str, int, int], None]
@@ -38,7 +38,7 @@ class Upload:
 
     def __init__(
         self,
-        transaction: RepositoryTransaction,
+        transaction: Transaction,
         quarantine: Callable[[], Quarantine],
         *,
         graph_first: bool,
@@ -135,7 +135,7 @@ class Upload:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(self, transaction: RepositoryTransaction, progress: Report = unreported) -> None:
+    def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
 
         Raises:

@@ -39,6 +39,6 @@ def atomic(pattern: bytes) -> bytes:
     return bytes(out)
 
 
-def compiled(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
+def compile_pattern(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
     """As `re.compile`, right in every release."""
     return re.compile(atomic(pattern), flags)

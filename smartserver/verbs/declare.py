@@ -13,7 +13,7 @@ from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, V
 from transports.errors import CodedError
 
 if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files, none with a store.
-    from smartserver.store.transaction import RepositoryTransaction
+    from smartserver.store.transaction import Transaction
     from transports.base import ReadFile, Transport
 
 RequestT = TypeVar("RequestT", bound=msgspec.Struct)
@@ -84,7 +84,7 @@ class Context(Protocol):
     """What a verb gets. It decides on the transaction and asks the context for everything else."""
 
     @property
-    def transaction(self) -> RepositoryTransaction:
+    def transaction(self) -> Transaction:
         """The request's view of its repository."""
 
     @property

@@ -13,7 +13,7 @@ from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, 
 from smartserver.verbs.fields import MAX_IDS, Id, RefName
 
 if TYPE_CHECKING:
-    from smartserver.store.transaction import RepositoryTransaction
+    from smartserver.store.transaction import Transaction
 
 MAX_HAVES = 256
 """DESIGN 7; more cost more bytes than the revisions they save."""
@@ -54,7 +54,7 @@ class PullResult(Result, frozen=True, array_like=True):
     common: bytes = b""
 
 
-def tips(transaction: RepositoryTransaction, patterns: list[bytes] | None) -> list[RevisionId]:
+def tips(transaction: Transaction, patterns: list[bytes] | None) -> list[RevisionId]:
     """The tips that patterns name; one that names nothing is left to the client, which sees all refs."""
     refs = transaction.refs()
     if patterns is None:

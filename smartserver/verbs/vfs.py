@@ -100,7 +100,7 @@ class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
     target: FilePath
 
 
-class Done(Result, frozen=True, array_like=True):
+class NoResult(Result, frozen=True, array_like=True):
     """Nothing: it is done."""
 
 
@@ -181,7 +181,7 @@ def readv(context: Context, request: ReadvRequest) -> ReadvResult:
 
 
 @verb("put", is_vfs=True, errors=CHANGES)
-def put(context: Context, request: BringRequest) -> Done:
+def put(context: Context, request: BringRequest) -> NoResult:
     """Make a new file whose content is durable; its name is after `sync_dir` of its folder.
 
     Where that fails there is no such file.
@@ -193,14 +193,14 @@ def put(context: Context, request: BringRequest) -> Done:
         with contextlib.suppress(TransportError):
             context.files.tree.delete(request.path)
         raise
-    return Done()
+    return NoResult()
 
 
 @verb("append", is_vfs=True, errors=(*CHANGES, NotSupported))
-def append(context: Context, request: BringRequest) -> Done:
+def append(context: Context, request: BringRequest) -> NoResult:
     """Write on from the end of a file that is there, durably. Where that fails a part may be written."""
     _write(context, context.files.tree.append(request.path), request)
-    return Done()
+    return NoResult()
 
 
 def _write(context: Context, file: WriteFile, request: BringRequest) -> None:
@@ -213,34 +213,34 @@ def _write(context: Context, file: WriteFile, request: BringRequest) -> None:
 
 
 @verb("mkdir", is_vfs=True, errors=CHANGES)
-def mkdir(context: Context, request: PathRequest) -> Done:
+def mkdir(context: Context, request: PathRequest) -> NoResult:
     """Make one folder."""
     context.files.tree.make_directory(request.path)
-    return Done()
+    return NoResult()
 
 
 @verb("rmdir", is_vfs=True, errors=CHANGES)
-def rmdir(context: Context, request: PathRequest) -> Done:
+def rmdir(context: Context, request: PathRequest) -> NoResult:
     """Remove one empty folder."""
     context.files.tree.remove_directory(request.path)
-    return Done()
+    return NoResult()
 
 
 @verb("delete", is_vfs=True, errors=CHANGES)
-def delete(context: Context, request: PathRequest) -> Done:
+def delete(context: Context, request: PathRequest) -> NoResult:
     """Remove a file."""
     context.files.tree.delete(request.path)
-    return Done()
+    return NoResult()
 
 
 @verb("rename", is_vfs=True, errors=CHANGES)
-def rename(context: Context, request: RenameRequest) -> Done:
+def rename(context: Context, request: RenameRequest) -> NoResult:
     """Give a file or folder another name, replacing a file that has it: at once, for whoever looks.
 
     A folder replaces an empty one at most.
     """
     context.files.tree.rename(request.path, request.target)
-    return Done()
+    return NoResult()
 
 
 @verb("list_dir", effect=Effect.READ, is_vfs=True, errors=READS)
@@ -261,7 +261,7 @@ def stat(context: Context, request: LookRequest) -> StatResult:
 
 
 @verb("sync_dir", is_vfs=True, errors=CHANGES)
-def sync_dir(context: Context, request: PathRequest) -> Done:
+def sync_dir(context: Context, request: PathRequest) -> NoResult:
     """Make every name made, renamed or removed in a folder durable."""
     context.files.tree.sync_directory(request.path)
-    return Done()
+    return NoResult()

@@ -42,7 +42,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     arguments: msgspec.Raw
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class KnownRoot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The newest root of a repository the client has seen: what a `State` said of it."""
 
     incarnation: bytes
@@ -62,7 +62,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     age: int
     calls: Annotated[list[Call], msgspec.Meta(max_length=MAX_CALLS)]
     flags: int = 0
-    known: Known | None = None
+    known: KnownRoot | None = None
     extras: dict[str, msgspec.Raw] = {}
 
 

@@ -24,7 +24,7 @@ from smartserver.store.format import INCOMING, LOCK, LOG, LOST, ROOT, TABLES
 from smartserver.store.lock_folder import HELD, WHO
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError, Locked, TransportError
 from transports.memory import Aftermath, MemoryTransport
@@ -88,7 +88,7 @@ def few(repository: PackRepository, history: History, _clock: Clock) -> None:
 def configure(repository: PackRepository, _history: History) -> None:
     """Settings are no part of a state here; that the root is whole is."""
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.set_setting("HEAD", SIDE)
         return b""
 
@@ -188,7 +188,7 @@ def noted(repository: PackRepository, history: History, clock: Clock) -> None:
 def note(repository: PackRepository, number: bytes, delete: bytes | None = None) -> None:
     """An entry that belongs to nobody, one of a ref, and one too large for the root."""
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.set_map("tags", "ids", number, number)
         transaction.set_map("tags", "ids", SIDE + b"\0" + number, number)
         transaction.set_map("notes", "opaque", SIDE + b"\0", number * 65_536)

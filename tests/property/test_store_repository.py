@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from smartserver.records.model import Tip
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import Committed, PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from transports.memory import Aftermath, MemoryTransport
 
@@ -98,7 +98,7 @@ class RepositoryMachine(RuleBasedStateMachine):
 
     @rule(entries=st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=9) | LONG, max_size=4))
     def note(self, entries: dict[bytes, bytes | None]) -> None:
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             for key, value in entries.items():
                 transaction.set_map("notes", "opaque", key, value)
             return b"noted"
@@ -109,7 +109,7 @@ class RepositoryMachine(RuleBasedStateMachine):
 
     @rule(of=names)
     def forget_what_belongs_to(self, of: bytes) -> None:
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             transaction.remove_entries(of)
             return b"forgotten"
 
@@ -141,7 +141,7 @@ class RepositoryMachine(RuleBasedStateMachine):
     def end_slow_push(self, which: int) -> None:
         sent, revisions, name = self.pending.pop(which % len(self.pending))
 
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             transaction.check_parents()
             transaction.set_ref(name, (Tip(revisions[-1]),))
             return b"slow"

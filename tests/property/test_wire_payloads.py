@@ -16,7 +16,7 @@ from smartserver.wire.messages import (
     Counters,
     Failure,
     Fault,
-    Known,
+    KnownRoot,
     Outcome,
     Progress,
     Reply,
@@ -33,7 +33,7 @@ raw = st.one_of(words, u32, names, st.none(), st.lists(u32, max_size=3)).map(
 )
 tips = st.lists(st.one_of(st.tuples(names), st.tuples(names, names, st.booleans())).map(list[object]), max_size=2)
 calls = st.builds(Call, words, raw)
-known = st.builds(Known, names, u63)
+known = st.builds(KnownRoot, names, u63)
 faults = st.builds(Fault, words, st.dictionaries(words, st.one_of(words, u32, names), max_size=2))
 outcomes = st.lists(st.builds(Outcome, u32, raw, st.none() | faults), max_size=3)
 states = st.builds(

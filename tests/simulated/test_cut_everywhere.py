@@ -22,7 +22,7 @@ from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.wire.frames import HEADER
 from transports.memory import MemoryTransport
 
@@ -80,7 +80,7 @@ class Stage:
         there = self.local.begin(b"", "user").exists
         pulled = self.remote.pull(list(refs_of(self.local).values()) if there else [], bulk=self.bulk)
 
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             if not transaction.exists:
                 create(transaction)
             transaction.check_parents()

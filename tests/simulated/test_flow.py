@@ -25,7 +25,7 @@ from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, Event, Ping, Pong, Reply, Request
 from smartserver.wire.frames import Frame, FrameType, encode_frames
 from smartserver.wire.limits import PIECE, UNREAD_BYTES
-from smartserver.wire.messages import Known, RequestFlag, encode
+from smartserver.wire.messages import KnownRoot, RequestFlag, encode
 
 MEGABYTES = 12
 
@@ -265,7 +265,7 @@ def test_a_client_that_asks_and_does_not_read_is_given_up(joint: Joint, what: st
     raw.read_until(Reply, 1)
     question = Frame(FrameType.PING, 0, bytes(64))
     # Of a server that was met before, it says once what it can do, and not in the result and beside it.
-    info = encode(message((server_info, InfoRequest()), path="", known=Known(bytes(16), 1)))
+    info = encode(message((server_info, InfoRequest()), path="", known=KnownRoot(bytes(16), 1)))
     held = 0
 
     def ask() -> None:

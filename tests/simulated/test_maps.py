@@ -14,7 +14,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Outcome, Pushed, RefUpdate
+from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import AccessDenied, DivergedBranches, NoSuchBranch, NotDone, StaleEntry
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import state_of
@@ -44,7 +44,7 @@ class Work:
 
     def push(
         self, refs: list[RefUpdate], maps: list[MapUpdateRequest], user: str = "joe", *, atomic: bool = False
-    ) -> Pushed:
+    ) -> PushOutcome:
         return self.remote(user).push(PushRequest(refs, self.source, NEW, maps=maps, atomic=atomic))
 
 
@@ -110,7 +110,7 @@ def test_a_tag_alone(work: Work) -> None:
     assert work.push([], [tags(EntryChange(b"v1", work.line[1]))]).maps[0].entries == [
         EntryOutcome(Verdict.UNCHANGED, work.line[1])
     ]
-    assert work.push([], []) == Pushed([], [])
+    assert work.push([], []) == PushOutcome([], [])
     assert work.network.counts().rounds == 2
 
 

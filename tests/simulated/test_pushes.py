@@ -16,7 +16,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Answer, Outgoing
-from smartserver.client.updates import Outcome, RefUpdate, Updated
+from smartserver.client.updates import Outcome, RefUpdate, UpdateOutcome
 from smartserver.errors import (
     BranchExists,
     DivergedBranches,
@@ -34,7 +34,7 @@ from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import Announced, Key, Kind, Plan, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import system_of
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
@@ -62,7 +62,7 @@ class Work:
         self.line = self.history.line(6)
         self.side = self.history.line(2, self.line[1], "side")
 
-    def push(self, *updates: RefUpdate, atomic: bool = False, check_only: bool = False) -> list[Updated]:
+    def push(self, *updates: RefUpdate, atomic: bool = False, check_only: bool = False) -> list[UpdateOutcome]:
         return self.remote.push(PushRequest(updates, self.source, NEW, atomic=atomic, check_only=check_only)).refs
 
     def refs(self, path: str = PATH) -> dict[bytes, bytes]:
@@ -241,7 +241,7 @@ def test_a_repository_made_anew_for_another_system(work: Work, vcs: str) -> None
     """What the body met there is not what is wrong: the first push says it as the second does."""
     work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
 
-    def other(transaction: RepositoryTransaction) -> None:
+    def other(transaction: Transaction) -> None:
         transaction.create(vcs, system_of(vcs).kinds, {})
 
     push(work.joint.site.find(PATH).repository, work.history, [], first=other)

@@ -12,7 +12,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, RefUpdate, Updated
+from smartserver.client.updates import NewRepository, RefUpdate, UpdateOutcome
 from smartserver.records.model import Announced, Key, RevisionId
 from smartserver.records.segment import SegmentStream
 
@@ -61,7 +61,7 @@ def connected(port: int, path: str = "p", folder: str | None = None) -> Iterator
         yield RemoteRepository(client, path, Knowledge(folder, f"hpss://127.0.0.1:{port}/{path}"))
 
 
-def push(remote: RemoteRepository, source: Source, ref: bytes, tip: bytes) -> Updated:
+def push(remote: RemoteRepository, source: Source, ref: bytes, tip: bytes) -> UpdateOutcome:
     """Move one ref forward."""
     (done,) = remote.push(PushRequest([RefUpdate(ref, tip)], source, NEW)).refs
     return done

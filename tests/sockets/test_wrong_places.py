@@ -23,7 +23,7 @@ from smartserver.client.medium import MediumError
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Ser
     user.git("init", "-q", "--bare", str(root / "git.git")).worked()
     user.git("init", "-q", str(root / "tree")).worked()
 
-    def make(transaction: RepositoryTransaction) -> bytes:
+    def make(transaction: Transaction) -> bytes:
         transaction.create("bzr 2a", system_of("bzr 2a").kinds, {})
         return b""
 

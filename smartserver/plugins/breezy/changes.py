@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from breezy.errors import BzrError
 
 from smartserver.client.plain import plain
-from smartserver.client.updates import MapUpdated, Pushed, RefUpdate
+from smartserver.client.updates import MapUpdateOutcome, PushOutcome, RefUpdate
 from smartserver.errors import StaleEntry, StaleLease
 from smartserver.plugins.breezy.place import CONFIG, TAGS
 from smartserver.plugins.breezy.remote import Remote
@@ -132,7 +132,7 @@ def stays(remote: Remote) -> RefUpdate:
     return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip, state.attributes)
 
 
-def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> Pushed:
+def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> PushOutcome:
     """Make a change.
 
     Raises:
@@ -163,7 +163,7 @@ def tags_updates(
     return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]
 
 
-def outcomes(done: Sequence[MapUpdated]) -> dict[str, EntryOutcome]:
+def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
     """What became of each tag of calls that were done."""
     return {
         change.key.decode("utf-8", "replace"): outcome

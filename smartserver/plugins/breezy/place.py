@@ -12,7 +12,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
 from smartserver.client.push import Changes, PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Pushed, RefUpdate
+from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.terminal import listen, moving
@@ -174,7 +174,7 @@ class Place:
         replan: Callable[[], Changes] | None = None,
         *,
         is_likely: bool = False,
-    ) -> Pushed:
+    ) -> PushOutcome:
         """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
         self.server.settle()
         with moving("Sending revisions") as self.repository.sent:
@@ -193,7 +193,7 @@ class Place:
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
-    ) -> Pushed:
+    ) -> PushOutcome:
         """Send a change, all of it or nothing, and take in what the answer says; to be called in `words`.
 
         Raises:

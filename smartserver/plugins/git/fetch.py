@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterator, Sequence
 
-from smartserver.client.repository import Pulled, RemoteRepository
+from smartserver.client.repository import PullAnswer, RemoteRepository
 from smartserver.errors import MissingRevision, WrongVcs, place
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
@@ -27,7 +27,7 @@ class Fetch:
         self._path = path
         self._repository = repository
         self._terminal = terminal
-        self._pulled: Pulled | None = None
+        self._pulled: PullAnswer | None = None
         self.keeps: list[str] = []
         """Files that keep new packs from being collected, removed at the end: git may end before it removes its one.
         A pack whose file stays is never repacked."""
@@ -86,7 +86,7 @@ class Fetch:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
 
-    def _segments(self, pulled: Pulled, kinds: Sequence[Kind]) -> Iterator[bytes]:
+    def _segments(self, pulled: PullAnswer, kinds: Sequence[Kind]) -> Iterator[bytes]:
         """The whole segments of a body as they come, its progress shown.
 
         Raises:

@@ -27,7 +27,7 @@ UPSTREAM = frozenset({b"upstream", b"tracking"})
 """Values of `push.default` with which a branch is pushed to what it is merged with."""
 
 
-class Found(Protocol):
+class LocalObject(Protocol):
     """An object: its id."""
 
     @property
@@ -47,7 +47,7 @@ class Local(Protocol):
     def settings(self) -> Mapping[str, Sequence[bytes]]:
         """The configuration."""
 
-    def find(self, name: bytes) -> Found | None:
+    def find(self, name: bytes) -> LocalObject | None:
         """The object an expression stands for."""
 
 

@@ -10,7 +10,7 @@ import msgspec
 from smartserver.client.plain import plain
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Updated
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate, UpdateOutcome
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn
@@ -111,7 +111,7 @@ def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     return head if head in pushed or not pushed else pushed[0]
 
 
-def _report(location: Place, knowledge: Knowledge, local: GitRepository, updated: Updated) -> list[bytes]:
+def _report(location: Place, knowledge: Knowledge, local: GitRepository, updated: UpdateOutcome) -> list[bytes]:
     update, ref = updated.update, updated.update.ref
     at = [tip.id for tip in knowledge.ref(ref) or ()]
     # An atomic push that another ref stopped had nothing to do here.
@@ -129,7 +129,7 @@ def _report(location: Place, knowledge: Knowledge, local: GitRepository, updated
     return lines
 
 
-def _why(location: Place, local: GitRepository, updated: Updated) -> bytes:
+def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes:
     """The reason in the words git knows, so that it gives its own advice."""
     error = updated.error
     match error:

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from smartserver.verbs.declare import AnyVerb, Arguments, Calls, Effect, Result
-from smartserver.wire.messages import Fault, Known, RequestFlag, State
+from smartserver.wire.messages import Fault, KnownRoot, RequestFlag, State
 
 
 class WatchedRequest(msgspec.Struct):
@@ -19,7 +19,7 @@ class WatchedRequest(msgspec.Struct):
     path: str
     calls: Calls
     flags: RequestFlag
-    known: Known | None
+    known: KnownRoot | None
 
     @property
     def mutates(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from smartserver.records.model import Key, RevisionId, made
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 ENTRY_PARTS: Final = 1
 NAME_PARTS: Final = 2
@@ -76,31 +76,31 @@ MAX_CHILDREN: Final = 255
 _KEY_BEGIN: Final = b"sha1:"
 _HEX: Final = b"0123456789abcdef"
 _BYTES: Final = [bytes((value,)) for value in range(256)]
-_NODE_HEAD: Final = compiled(rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n")
+_NODE_HEAD: Final = compile_pattern(rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10}\n([^\n]{0,8})\n")
 
-_LEAF: Final = compiled(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
+_LEAF: Final = compile_pattern(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
 
 # A class of bytes is slow to match, `.` is not. So these let NULs pass, which are counted.
 _COMMON: Final = rb".++\n.*+\n.*+\n.++\n"
-_ENTRIES: Final = compiled(
+_ENTRIES: Final = compile_pattern(
     rb"(?:[^\0\n]*+\0(?:"
     rb"7\nfile: " + _COMMON + rb"[0-9a-f]{40}\n[0-9]{1,19}\n[YN]\n"
     rb"|4\ndir: " + _COMMON + rb"|5\n(?:symlink|tree): " + _COMMON + rb".*+\n"
     rb"))*+"
 )
 """All items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
-_TEXTS: Final = compiled(
+_TEXTS: Final = compile_pattern(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
     rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
 """Of each item of such a leaf the rest of its key, what it is, file id, revision and a file's sha1."""
 _NAMES: Final = (
-    compiled(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
-    compiled(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
+    compile_pattern(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
+    compile_pattern(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
 )
 """All items of a leaf of `by_name`, where what all keys begin with has as many NULs as the index here."""
-_VALUES: Final = compiled(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
-_FILE_IDS: Final = compiled(rb"([^\n]*)\0001\n(.++)\n")
+_VALUES: Final = compile_pattern(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
+_FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
 """Of each item of a leaf of either map the rest of its key, and its value."""
 
 
@@ -276,7 +276,7 @@ def _check_count(said: int, found: int) -> None:
         raise ValueError(f"cannot be read as a leaf: it says {said} and has {found}")
 
 
-_ENTRY: Final = compiled(
+_ENTRY: Final = compile_pattern(
     rb"(?:(file)|dir|(symlink|tree)): ([^\0\n]++)\n([^\0\n]*+)\n([^\0\n]*+)\n([^\0\n]++)"
     rb"(?(1)\n([0-9a-f]{40})\n([0-9]{1,19})\n([YN]))(?(2)\n([^\0\n]*+))"
 )

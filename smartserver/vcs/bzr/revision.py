@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from smartserver.records.limits import MAX_PARENTS
 from smartserver.records.model import Key, RevisionId
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 FORMAT: Final = 10
 """Of revisions in 2a."""
@@ -112,8 +112,8 @@ def _read_usual(text: bytes) -> Revision | None:
 
 
 _COUNT: Final = rb"(0|[1-9][0-9]{0,9}):"
-_LENGTH: Final = compiled(_COUNT)
-_INTEGER: Final = compiled(rb"i(0|-?[1-9][0-9]{0,18})e")
+_LENGTH: Final = compile_pattern(_COUNT)
+_INTEGER: Final = compile_pattern(rb"i(0|-?[1-9][0-9]{0,18})e")
 
 
 _USUAL: Final = tuple(
@@ -200,11 +200,11 @@ _FIELDS: Final[dict[bytes, Callable[[bytes, int], tuple[object, int]]]] = {
 
 # Inventories
 
-_PAGE_KEY: Final = compiled(rb"sha1:[0-9a-f]{40}")
+_PAGE_KEY: Final = compile_pattern(rb"sha1:[0-9a-f]{40}")
 _INVENTORY: Final = frozenset(
     (b"search_key_name", b"root_id", b"parent_id_basename_to_file_id", b"revision_id", b"id_to_entry")
 )
-_USUAL_INVENTORY: Final = compiled(
+_USUAL_INVENTORY: Final = compile_pattern(
     b"chkinventory:\nsearch_key_name: %b\n"
     % SEARCH_KEY
     + rb"root_id: ([^\n]*+)\nparent_id_basename_to_file_id: (sha1:[0-9a-f]{40})\n"

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from smartserver.vcs.bzr.changes import other_items
 from smartserver.vcs.bzr.pages import leaf_head
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 # A class of bytes is slow to match, `.` is not. An item's key, before the NUL, is not looked at.
-_ROWS: Final = compiled(
+_ROWS: Final = compile_pattern(
     rb"\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.++)\n(.*+)\n(.*+)\n(.++)\n(?:([0-9a-f]{40})\n([0-9]++)\n[YN]\n)?"
 )
 

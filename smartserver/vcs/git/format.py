@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from smartserver.records.model import Key, RevisionId
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 FOLDER: Final = 0o040000
 FILE: Final = 0o100000
@@ -128,25 +128,25 @@ class Format:
     @functools.cached_property
     def _commit(self) -> re.Pattern[bytes]:
         # Only the lines at the top count: a mergetag further down holds the lines of a whole tag.
-        return compiled(rb"tree (%b)\n((?:parent %b\n)*+)(?!parent )" % (self._hex, self._hex))
+        return compile_pattern(rb"tree (%b)\n((?:parent %b\n)*+)(?!parent )" % (self._hex, self._hex))
 
     @functools.cached_property
     def _tag(self) -> re.Pattern[bytes]:
-        return compiled(rb"object (%b)\ntype (commit|tree|blob|tag)\ntag [^\n]*+\n" % self._hex)
+        return compile_pattern(rb"object (%b)\ntype (commit|tree|blob|tag)\ntag [^\n]*+\n" % self._hex)
 
     @functools.cached_property
     def _tree(self) -> re.Pattern[bytes]:
         # Modes of at most six digits: git keeps the lower 32 bits of more.
-        return compiled(rb"(?:(?=[0-7])0*+[0-7]{0,6}%b%b)*+" % (_REST, self._raw), re.DOTALL)
+        return compile_pattern(rb"(?:(?=[0-7])0*+[0-7]{0,6}%b%b)*+" % (_REST, self._raw), re.DOTALL)
 
     @functools.cached_property
     def _entry(self) -> re.Pattern[bytes]:
-        return compiled(rb"([0-7]++) ([^\0]++)\0(%b)" % self._raw, re.DOTALL)
+        return compile_pattern(rb"([0-7]++) ([^\0]++)\0(%b)" % self._raw, re.DOTALL)
 
     @functools.cached_property
     def _head(self) -> re.Pattern[bytes]:
         """Whole entries, and mode and name of the next; of a text that equals a tree up to its end."""
-        return compiled(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
+        return compile_pattern(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
 
 
 FORMATS: Final = {"sha1": Format(20), "sha256": Format(32)}

@@ -20,7 +20,7 @@ from smartserver.records.model import Record
 from smartserver.vcs.git.format import FOLDER, LINK, Format, TreeEntry, entry_type
 from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings
 from smartserver.vcs.git.system import BLOB, COMMIT, TREE
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 _H, _E, _N = Severity.HARM, Severity.ERROR, Severity.NOTE
 
@@ -95,14 +95,14 @@ _CLEAN: Final = (
 """Mode and name of an entry that has no fault of its own; what other file systems make of a name needs one of the bytes
 that are left out."""
 
-_IGNORED_BY_HFS: Final = compiled(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
-_CODE_POINT: Final = compiled(
+_IGNORED_BY_HFS: Final = compile_pattern(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
+_CODE_POINT: Final = compile_pattern(
     rb"[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xef][\x80-\xbf]{2}"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
 )
 # Some clients take a backslash for a slash: each part of a name counts. No two runs of dots and blanks overlap.
-_NTFS_DOTGIT: Final = compiled(rb"(?:\A|\\)(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
-_HFS_DOTGIT: Final = compiled(rb"(?i:\.git)(.*+)", re.DOTALL)
+_NTFS_DOTGIT: Final = compile_pattern(rb"(?:\A|\\)(?i:\.git|git~1)[. ]*+(?:[\\/:]|\Z)")
+_HFS_DOTGIT: Final = compile_pattern(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
@@ -113,7 +113,7 @@ def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]
         *(rb"%b~[1-9][0-9]{%d}" % (short[:kept].encode(), 6 - kept) for kept in range(7)),
     ]
     ntfs = rb"(?:\A|\\)(?i:%b)[. ]*+(?::|\Z)" % b"|".join(forms)
-    return compiled(rb"(?i:\.%b)(.*+)" % name.encode(), re.DOTALL), compiled(ntfs)
+    return compile_pattern(rb"(?i:\.%b)(.*+)" % name.encode(), re.DOTALL), compile_pattern(ntfs)
 
 
 _SPECIAL: Final = {
@@ -135,7 +135,7 @@ class GitFaults(FaultChecker):
         self._format = objects
         self._null = bytes(objects.id_bytes)
         entry = (_CLEAN, objects.id_bytes, objects.id_bytes)
-        self._clean = compiled(rb"(?:%b(?!\0{%d}).{%d})*+" % entry, re.DOTALL)
+        self._clean = compile_pattern(rb"(?:%b(?!\0{%d}).{%d})*+" % entry, re.DOTALL)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
         """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
@@ -235,9 +235,9 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
         found.setdefault("hasDotgit", f"{said}, which is git's own folder to some clients")
 
 
-_READ_BY_GIT: Final = compiled(rb" \.(?i:gitmodules|gitattributes)")
+_READ_BY_GIT: Final = compile_pattern(rb" \.(?i:gitmodules|gitattributes)")
 """A file that git itself reads, in a tree without suspect bytes."""
-_SUSPECT: Final = compiled(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
+_SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
 """A name that may be another one to some file system, or be none."""
 
 
@@ -270,14 +270,16 @@ def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
 # ---- commits and tags
 
 _IDENT: Final = rb"[^<>\n]*+(?<= )<[^<>\n]*+> (?:0|[1-9][0-9]{0,17}) [+-][0-9]{4}\n"
-_CLEAN_COMMIT: Final = compiled(rb"(?:(?:tree|parent) [^\n]++\n)++author (?!<)%bcommitter (?!<)%b" % (_IDENT, _IDENT))
-_COMMIT_HEAD: Final = compiled(rb"(?:(?:tree|parent) [^\n]*+\n)++")
-_TAG_HEAD: Final = compiled(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
-_BAD_TAG_NAME: Final = compiled(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
-_ZONE: Final = compiled(rb"[+-][0-9]{4}\n")
-_DATE: Final = compiled(rb"\s*+([+-]?)([0-9]++)")
-_NO_BRACKET: Final = compiled(rb"[^<>\n]*+")
-_CLEAN_AUTHORS: Final = compiled(rb"(?:author (?!<)%b)*+" % _IDENT)
+_CLEAN_COMMIT: Final = compile_pattern(
+    rb"(?:(?:tree|parent) [^\n]++\n)++author (?!<)%bcommitter (?!<)%b" % (_IDENT, _IDENT)
+)
+_COMMIT_HEAD: Final = compile_pattern(rb"(?:(?:tree|parent) [^\n]*+\n)++")
+_TAG_HEAD: Final = compile_pattern(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
+_BAD_TAG_NAME: Final = compile_pattern(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
+_ZONE: Final = compile_pattern(rb"[+-][0-9]{4}\n")
+_DATE: Final = compile_pattern(rb"\s*+([+-]?)([0-9]++)")
+_NO_BRACKET: Final = compile_pattern(rb"[^<>\n]*+")
+_CLEAN_AUTHORS: Final = compile_pattern(rb"(?:author (?!<)%b)*+" % _IDENT)
 
 
 def commit_faults(text: bytes) -> list[Fault]:
@@ -449,12 +451,12 @@ def _of_setting(key: str, value: bytes) -> str:
     return ""
 
 
-_BAD_NAME: Final = compiled(rb"\A\Z|(?:\A|[\\/])\.\.(?:[\\/]|\Z)")
-_CURL: Final = compiled(rb"(?:https?|ftps?)(?:::|://)")
-_CURL_PREFIX: Final = compiled(rb"(?:https?|ftps?)::")
-_NEWLINE: Final = compiled(rb"\n|%0[aA]")
-_STEPS_UP: Final = compiled(rb"(?:\.\.?+/)*+")
-_HOST: Final = compiled(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
+_BAD_NAME: Final = compile_pattern(rb"\A\Z|(?:\A|[\\/])\.\.(?:[\\/]|\Z)")
+_CURL: Final = compile_pattern(rb"(?:https?|ftps?)(?:::|://)")
+_CURL_PREFIX: Final = compile_pattern(rb"(?:https?|ftps?)::")
+_NEWLINE: Final = compile_pattern(rb"\n|%0[aA]")
+_STEPS_UP: Final = compile_pattern(rb"(?:\.\.?+/)*+")
+_HOST: Final = compile_pattern(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:

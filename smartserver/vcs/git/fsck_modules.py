@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from smartserver.records.faults import CHARGE_EVERY, Charge, free
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 
 class BadConfig(ValueError):
@@ -24,7 +24,7 @@ STEP_BYTES: Final = 256
 _BLANK: Final = b" \t\r"
 """What git takes for a blank in a line."""
 
-_NO_FAULT: Final = compiled(
+_NO_FAULT: Final = compile_pattern(
     rb'(?:(?:\[submodule "(?:\.?[\w/+@ -]++)++\.?"\]'
     rb"|[ \t]*+(?:[#;][^\n]*+"
     rb"|path ?= ?(?!-)[\w./+@-]++"
@@ -35,16 +35,16 @@ _NO_FAULT: Final = compiled(
 )
 """A whole file in which nothing is quoted or escaped and no setting has a fault: nearly every one."""
 
-_SKIPPED: Final = compiled(rb"(?:[ \t\r\n]++|[#;][^\n]*+)*+")
-_SECTION: Final = compiled(rb'\[([A-Za-z0-9.-]++)(?:[ \t]++"((?:[^"\\\n]++|\\[^\n])*+)")?+\]')
-_KEY: Final = compiled(rb"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+")
-_ESCAPED: Final = compiled(rb"\\(.)")
+_SKIPPED: Final = compile_pattern(rb"(?:[ \t\r\n]++|[#;][^\n]*+)*+")
+_SECTION: Final = compile_pattern(rb'\[([A-Za-z0-9.-]++)(?:[ \t]++"((?:[^"\\\n]++|\\[^\n])*+)")?+\]')
+_KEY: Final = compile_pattern(rb"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+")
+_ESCAPED: Final = compile_pattern(rb"\\(.)")
 
-_EMPTY: Final = compiled(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
+_EMPTY: Final = compile_pattern(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
 """What comes before the first byte of a value."""
-_VALUE: Final = compiled(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
+_VALUE: Final = compile_pattern(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
 """A value, up to a comment or the end of its line. At the end of the file git takes a backslash for nothing."""
-_PIECE: Final = compiled(rb'[^"\\]++|\\.?', re.DOTALL)
+_PIECE: Final = compile_pattern(rb'[^"\\]++|\\.?', re.DOTALL)
 """A piece of a value; quotes are left out."""
 _PIECES: Final = {
     b"\\n": b"\n",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from smartserver.records.model import Key, Kind, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.git.format import FILE, FOLDER, FORMATS, LINK, entry_type
-from smartserver.vcs.patterns import compiled
+from smartserver.vcs.patterns import compile_pattern
 
 if TYPE_CHECKING:
     from smartserver.records.faults import FaultChecker
@@ -157,7 +157,7 @@ class GitSystem(System):
 @functools.cache
 def _ref() -> re.Pattern[bytes]:
     """A ref's name, compiled when it is needed: an `ls-remote` that is told of none needs it not."""
-    return compiled(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
+    return compile_pattern(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
 
 
 def _groups(keys: dict[bytes, set[Key]]) -> References:

@@ -26,8 +26,8 @@ from smartserver.client.call import Client
 from smartserver.client.copy import Side, pull
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
-from smartserver.client.repository import Pulled, RemoteRepository
-from smartserver.client.updates import Outcome, Pushed, RefUpdate, Updated
+from smartserver.client.repository import PullAnswer, RemoteRepository
+from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
 from smartserver.errors import DivergedBranches, NoSuchRepository
 from smartserver.records.model import Tip
 from smartserver.records.system import SYSTEMS, every_system
@@ -36,7 +36,7 @@ from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.errors import TransportFailed
 from transports.local import LocalTransport
 
@@ -153,7 +153,7 @@ def test_of_what_is_refused_nothing_is_counted(
 
 
 def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
-    def create(transaction: RepositoryTransaction) -> bytes:
+    def create(transaction: Transaction) -> bytes:
         transaction.create("git sha1", KINDS, {"HEAD": MAIN})
         return b""
 
@@ -168,11 +168,11 @@ def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
 
 
 def test_what_was_made_is_said_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
-    refused = Updated(RefUpdate(MAIN, b"x" * 20), Outcome.REFUSED, error=DivergedBranches(MAIN, b"y" * 20))
+    refused = UpdateOutcome(RefUpdate(MAIN, b"x" * 20), Outcome.REFUSED, error=DivergedBranches(MAIN, b"y" * 20))
     with pytest.raises(CommandError):
-        report(Pushed([refused], []), 0)
+        report(PushOutcome([refused], []), 0)
     assert capsys.readouterr().out == ""
-    report(Pushed([], [], created=True), 0)
+    report(PushOutcome([], [], created=True), 0)
     assert capsys.readouterr().out == "0 revisions, 0 refs (a new repository)\n"
 
 
@@ -300,7 +300,7 @@ def test_another_kind_is_refused_by_name(
 def test_a_repository_of_an_unknown_system_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its records say cannot be proved, neither here nor there."""
 
-    def create(transaction: RepositoryTransaction) -> None:
+    def create(transaction: Transaction) -> None:
         transaction.create(SILENT, KINDS, {})
 
     history = History()
@@ -322,7 +322,7 @@ def test_a_ref_with_several_tips_is_not_copied(source: tuple[Path, History], tmp
     folder, history = source
     tips = tuple(map(Tip, sorted(history.parents)[:2]))
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.set_ref(b"refs/heads/default", tips)
         return b""
 
@@ -389,7 +389,7 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
         there.learn_refs()
         pulls = there.pull
 
-        def then_break(*arguments: Any, **options: Any) -> Pulled:
+        def then_break(*arguments: Any, **options: Any) -> PullAnswer:
             pulled = pulls(*arguments, **options)
             media[-1].left = 100
             return pulled
@@ -471,7 +471,7 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], target: tuple[st
     tip = list(history.parents)[-1]
 
     def put(where: Path, value: bytes) -> None:
-        def plan(transaction: RepositoryTransaction) -> bytes:
+        def plan(transaction: Transaction) -> bytes:
             transaction.set_map("tags", "ids", MAIN + b"\0v1", value)
             transaction.set_map("notes", "opaque", b"x", b"y")
             return b""

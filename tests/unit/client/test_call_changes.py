@@ -15,7 +15,7 @@ from smartserver.client.retry import PAUSES
 from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
-from smartserver.verbs.vfs import BringRequest, Done, HasResult, PathRequest, has, put
+from smartserver.verbs.vfs import BringRequest, HasResult, NoResult, PathRequest, has, put
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.frames import PREFACE
@@ -138,7 +138,7 @@ FILE = Outgoing("project", [(put, BringRequest("root.1", b"x"))])
 @pytest.mark.parametrize("how", [broken, closed])
 def test_a_file_level_change_is_not_sent_again(how: Answering) -> None:
     """No log would tell the server that it is a repeat."""
-    server = Server([how, reply(done(Done()))])
+    server = Server([how, reply(done(NoResult()))])
     with server.client() as client, pytest.raises(OutcomeUnknown):
         client.request(FILE)
     assert (server.tried, server.pauses) == (1, [])
@@ -156,7 +156,7 @@ def test_but_where_it_was_not_sent_whole() -> None:
 
     def whole(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, End):
-            medium.say(Reply(event.id, done(Done())))
+            medium.say(Reply(event.id, done(NoResult())))
 
     server = Server([answering, answering, whole])
     with server.client() as client:

@@ -16,14 +16,14 @@ from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Event, Progress, Reply, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Advice, Fault, Known, Outcome, RequestFlag, Status, encode, raw
+from smartserver.wire.messages import Advice, Fault, KnownRoot, Outcome, RequestFlag, Status, encode, raw
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
 
 
 def test_the_request_says_what_was_asked_and_who_asks() -> None:
     server = Server([reply(done(BranchDeleteResult([])))])
-    known = Known(b"i" * 16, 7)
+    known = KnownRoot(b"i" * 16, 7)
     with server.client() as client:
         client.request(DELETE)
         first = server.connections[0].request
@@ -38,7 +38,7 @@ def test_the_request_says_what_was_asked_and_who_asks() -> None:
 
 def test_who_asks_is_said_again_where_that_is_wanted() -> None:
     server = Server([reply(done(BranchDeleteResult([])))])
-    known = Known(b"i" * 16, 7)
+    known = KnownRoot(b"i" * 16, 7)
     with server.client() as client:
         client.request(Outgoing("project", DELETE.calls, known=known, says_agent=True))
         assert server.connections[0].request.extras == {"agent": msgspec.Raw(msgspec.msgpack.encode("a test"))}

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.updates import MapUpdated, Outcome, Pushed, RefUpdate, Updated, call_of, map_updated, updated
+from smartserver.client.updates import (
+    MapUpdateOutcome,
+    Outcome,
+    PushOutcome,
+    RefUpdate,
+    UpdateOutcome,
+    call_of,
+    map_updated,
+    updated,
+)
 from smartserver.errors import NoSuchBranch, NotDone, StaleEntry, StaleLease
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult, branch_set_last_revision
@@ -25,25 +34,25 @@ def test_each_has_its_call() -> None:
 @pytest.mark.parametrize(
     ("update", "result", "expected"),
     [
-        (MOVE, SetLastRevisionResult([b"old"]), Updated(MOVE, Outcome.DONE, b"old")),
-        (MOVE, SetLastRevisionResult([b"new"]), Updated(MOVE, Outcome.UNCHANGED, b"new")),
-        (MOVE, SetLastRevisionResult([]), Updated(MOVE, Outcome.DONE)),
-        (DELETE, BranchDeleteResult([b"old"]), Updated(DELETE, Outcome.DONE, b"old")),
-        (DELETE, BranchDeleteResult([]), Updated(DELETE, Outcome.UNCHANGED)),
+        (MOVE, SetLastRevisionResult([b"old"]), UpdateOutcome(MOVE, Outcome.DONE, b"old")),
+        (MOVE, SetLastRevisionResult([b"new"]), UpdateOutcome(MOVE, Outcome.UNCHANGED, b"new")),
+        (MOVE, SetLastRevisionResult([]), UpdateOutcome(MOVE, Outcome.DONE)),
+        (DELETE, BranchDeleteResult([b"old"]), UpdateOutcome(DELETE, Outcome.DONE, b"old")),
+        (DELETE, BranchDeleteResult([]), UpdateOutcome(DELETE, Outcome.UNCHANGED)),
     ],
 )
 def test_what_became_of_a_ref(
-    update: RefUpdate, result: SetLastRevisionResult | BranchDeleteResult, expected: Updated
+    update: RefUpdate, result: SetLastRevisionResult | BranchDeleteResult, expected: UpdateOutcome
 ) -> None:
     assert updated(update, result) == expected
 
 
 def test_what_was_refused_has_its_error() -> None:
     error = NoSuchBranch(b"trunk")
-    assert updated(MOVE, error) == Updated(MOVE, Outcome.REFUSED, error=error)
-    assert map_updated(TAGS, error) == MapUpdated(TAGS, [], error)
+    assert updated(MOVE, error) == UpdateOutcome(MOVE, Outcome.REFUSED, error=error)
+    assert map_updated(TAGS, error) == MapUpdateOutcome(TAGS, [], error)
     entries = [EntryOutcome(Verdict.DONE, None)]
-    assert map_updated(TAGS, MapUpdateResult(entries)) == MapUpdated(TAGS, entries)
+    assert map_updated(TAGS, MapUpdateResult(entries)) == MapUpdateOutcome(TAGS, entries)
 
 
 NOT_DONE, LEASE, ENTRY = NotDone(), StaleLease(b"trunk", b"a", b"b"), StaleEntry("tags", b"one")
@@ -63,8 +72,8 @@ NOT_DONE, LEASE, ENTRY = NotDone(), StaleLease(b"trunk", b"a", b"b"), StaleEntry
 def test_what_says_why(
     refs: list[CodedError | None], maps: list[CodedError | None], expected: CodedError | None
 ) -> None:
-    pushed = Pushed(
-        [Updated(MOVE, Outcome.REFUSED if each else Outcome.DONE, error=each) for each in refs],
-        [MapUpdated(TAGS, [], each) for each in maps],
+    pushed = PushOutcome(
+        [UpdateOutcome(MOVE, Outcome.REFUSED if each else Outcome.DONE, error=each) for each in refs],
+        [MapUpdateOutcome(TAGS, [], each) for each in maps],
     )
     assert pushed.error() is expected

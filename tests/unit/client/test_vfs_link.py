@@ -18,7 +18,7 @@ from transports.steps import Step
 
 
 def test_what_is_small_goes_with_the_call_and_what_is_large_in_the_body() -> None:
-    server = Server([answers(vfs.Done(), vfs.Done(), vfs.Done(), vfs.Done())])
+    server = Server([answers(vfs.NoResult(), vfs.NoResult(), vfs.NoResult(), vfs.NoResult())])
     half, large = b"h" * (vfs.MAX_CONTENT // 2), b"l" * (vfs.MAX_CONTENT + 1)
     transport(server).perform([steps.Put("a", half), steps.Put("b", large), steps.Put("c", half), steps.Put("d", half)])
     assert sent(server) == [

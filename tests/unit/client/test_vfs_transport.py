@@ -56,7 +56,7 @@ def test_a_step_it_does_not_know_is_done_by_itself() -> None:
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
             seen.append(",".join(call.verb for call in medium.request.calls))
-            medium.say(Reply(event.id, done(*[vfs.Done() for _ in medium.request.calls])))
+            medium.say(Reply(event.id, done(*[vfs.NoResult() for _ in medium.request.calls])))
 
     transport(Server([answering])).perform(
         [steps.MakeDirectory("a"), steps.MakeDirectory("b"), Touch("c"), steps.Put("d")]
@@ -106,7 +106,7 @@ def test_what_is_no_url(url: str) -> None:
 
 
 def test_what_is_written_is_not_sent_before_it_must_be() -> None:
-    server = Server([answers(vfs.Done())])
+    server = Server([answers(vfs.NoResult())])
     file = transport(server).create("new")
     file.write(b"abc")
     assert sent(server) == [("put", ["new"])]

@@ -11,8 +11,8 @@ from git_local import FakeLocal
 from smartserver.client.body import Sent
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
-from smartserver.client.repository import Pulled, RemoteRepository
-from smartserver.client.updates import Outcome, Pushed, RefUpdate, Updated
+from smartserver.client.repository import PullAnswer, RemoteRepository
+from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
 from smartserver.client.url import Location
 from smartserver.errors import (
     NoSuchRepository,
@@ -36,8 +36,8 @@ class FakeRemote:
         *,
         vcs: str = "git sha1",
         known: bool = False,
-        pull: Pulled | CodedError | None = None,
-        answers: Sequence[Updated] | CodedError | None = None,
+        pull: PullAnswer | CodedError | None = None,
+        answers: Sequence[UpdateOutcome] | CodedError | None = None,
         peeled: Mapping[bytes, bytes] = {},
     ) -> None:
         self.knowledge = Knowledge(None, "hpss://h:1/x")
@@ -46,7 +46,7 @@ class FakeRemote:
         self.sent: Sent = lambda size, done, total: None
         self._refs = refs
         self._vcs = vcs
-        self._pull = pull or Pulled(PullResult(), iter(()))
+        self._pull = pull or PullAnswer(PullResult(), iter(()))
         self._answers = answers
         self._peeled = peeled
         if known:
@@ -66,14 +66,14 @@ class FakeRemote:
         self.asked.append("refs")
         self._learn()
 
-    def pull(self, *arguments: object) -> Pulled:
+    def pull(self, *arguments: object) -> PullAnswer:
         self.asked.append(arguments)
         self._learn()
         if isinstance(self._pull, CodedError):
             raise self._pull
         return self._pull
 
-    def push(self, request: PushRequest) -> Pushed:
+    def push(self, request: PushRequest) -> PushOutcome:
         self.asked.append({"atomic": request.atomic, "check_only": request.check_only})
         self.sent(36_000_000, 0, 1)
         self.sent(72_000_000, 1, 1)
@@ -81,8 +81,8 @@ class FakeRemote:
         if isinstance(self._answers, Exception):
             raise self._answers
         if self._answers is not None:
-            return Pushed(list(self._answers), [])
-        return Pushed([Updated(update, Outcome.DONE) for update in request.updates], [])
+            return PushOutcome(list(self._answers), [])
+        return PushOutcome([UpdateOutcome(update, Outcome.DONE) for update in request.updates], [])
 
 
 class Conversation:

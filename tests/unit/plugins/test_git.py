@@ -10,7 +10,7 @@ from git_local import FakeLocal, key
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
-from smartserver.client.updates import Pushed
+from smartserver.client.updates import PushOutcome
 from smartserver.errors import (
     WrongVcs,
 )
@@ -197,7 +197,7 @@ def test_a_mirror_tells_of_refs_it_did_not_know() -> None:
     )
     push = remote.push
 
-    def changed_meanwhile(request: PushRequest) -> Pushed:
+    def changed_meanwhile(request: PushRequest) -> PushOutcome:
         remote._refs = {MAIN: key(1), b"refs/heads/theirs": key(2)}
         remote._learn()
         return push(request)

@@ -14,7 +14,7 @@ from builders import KINDS, History
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.repository import Pulled, RemoteRepository
+from smartserver.client.repository import PullAnswer, RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision
 from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.hint import Hint, parse
@@ -83,7 +83,7 @@ def test_a_segment_over_the_limit_is_refused_by_what_it_says(tmp_path: Path) -> 
         raise AssertionError("it is not read on")
 
     with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as here:
-        remote = FakeRemote({MAIN: key(9)}, pull=Pulled(PullResult(1, length), body()))
+        remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, length), body()))
         fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(LimitExceeded, match=f"bytes of a segment: {length}, expected no more than {MAX_TAKEN}"):
@@ -96,7 +96,7 @@ def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("repository")
     subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
     with GitRepository(folder, {"PATH": os.environ["PATH"]}) as here:
-        remote = FakeRemote({MAIN: key(9)}, pull=Pulled(PullResult(1, len(body)), iter([body] if body else [])))
+        remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, len(body)), iter([body] if body else [])))
         fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(CannotGoOn):
@@ -113,7 +113,7 @@ def test_one_large_commit_is_shown_by_its_bytes() -> None:
     terminal = Terminal(said.append)
     terminal.shows_progress = True
     fetched = Fetch("x", cast("RemoteRepository", FakeRemote()), terminal)
-    assert b"".join(fetched._segments(Pulled(PullResult(1, len(body)), chunks), KINDS)) == body
+    assert b"".join(fetched._segments(PullAnswer(PullResult(1, len(body)), chunks), KINDS)) == body
     assert said == [
         "Receiving objects:   0% (0/1 revisions), 0.03 MB\r",
         "Receiving objects: 100% (1/1 revisions), 0.04 MB\n",

@@ -8,7 +8,7 @@ import pytest
 from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.updates import Outcome, RefUpdate, Updated
+from smartserver.client.updates import Outcome, RefUpdate, UpdateOutcome
 from smartserver.errors import (
     A_GIT_REPOSITORY,
     AccessDenied,
@@ -107,7 +107,7 @@ def test_flags() -> None:
 )
 def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> None:
     update = RefUpdate(MAIN, key(1))
-    remote = FakeRemote({}, known=True, answers=[Updated(update, Outcome.REFUSED, error=error)])
+    remote = FakeRemote({}, known=True, answers=[UpdateOutcome(update, Outcome.REFUSED, error=error)])
     here = local_with(main=key(1))
     here.objects[key(4)] = BLOB
     lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, here).run()
@@ -128,31 +128,31 @@ def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> 
 def test_success_tells_old_and_new(rule: Rule, ref: bytes, related: bool, forced: bool) -> None:
     here = local_with(main=key(1))
     here.ancestors = {(key(7), key(1))} if related else set()
-    remote = FakeRemote({}, known=True, answers=[Updated(RefUpdate(ref, key(1), rule), Outcome.DONE, key(7))])
+    remote = FakeRemote({}, known=True, answers=[UpdateOutcome(RefUpdate(ref, key(1), rule), Outcome.DONE, key(7))])
     lines = Conversation("push refs/heads/main:refs/heads/x\n\n", remote, here).run()
     told = [f"ok {ref.decode()}", f"option old-oid {key(7).hex()}", f"option new-oid {key(1).hex()}"]
     assert lines == [*told, *(["option forced-update"] if forced else []), ""]
 
 
 def test_a_refusal_without_a_reason() -> None:
-    remote = FakeRemote({}, known=True, answers=[Updated(RefUpdate(MAIN, key(1)), Outcome.REFUSED)])
+    remote = FakeRemote({}, known=True, answers=[UpdateOutcome(RefUpdate(MAIN, key(1)), Outcome.REFUSED)])
     lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
     assert lines == ["error refs/heads/main no reason given", ""]
 
 
 def test_a_refused_atomic_push_does_not_blame_what_is_there() -> None:
     remote = FakeRemote({MAIN: key(1), TOPIC: key(2)}, known=True)
-    remote._answers = [Updated(RefUpdate(ref, key(1)), Outcome.REFUSED, error=NotDone()) for ref in (MAIN, TOPIC)]
+    remote._answers = [UpdateOutcome(RefUpdate(ref, key(1)), Outcome.REFUSED, error=NotDone()) for ref in (MAIN, TOPIC)]
     lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
     assert lines == ["error refs/heads/main up to date", "error refs/heads/topic atomic push failed", ""]
 
 
 def test_other_outcomes() -> None:
     done = [
-        Updated(RefUpdate(MAIN, key(1)), Outcome.UNCHANGED, key(1)),
-        Updated(RefUpdate(TOPIC, key(1)), Outcome.DONE),
-        Updated(RefUpdate(b"refs/heads/gone", None), Outcome.UNCHANGED),
-        Updated(RefUpdate(b"refs/heads/deleted", None), Outcome.DONE, key(3)),
+        UpdateOutcome(RefUpdate(MAIN, key(1)), Outcome.UNCHANGED, key(1)),
+        UpdateOutcome(RefUpdate(TOPIC, key(1)), Outcome.DONE),
+        UpdateOutcome(RefUpdate(b"refs/heads/gone", None), Outcome.UNCHANGED),
+        UpdateOutcome(RefUpdate(b"refs/heads/deleted", None), Outcome.DONE, key(3)),
     ]
     remote = FakeRemote({}, known=True, answers=done)
     lines = Conversation("push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
@@ -186,7 +186,9 @@ def test_a_name_git_finds_funny_is_refused_alone() -> None:
 
 
 def test_damage_that_refuses_one_ref_says_who_can_find_more() -> None:
-    refused = Updated(RefUpdate(TOPIC, None), Outcome.REFUSED, error=CorruptFile("log/5-1", 0, "the file is missing"))
+    refused = UpdateOutcome(
+        RefUpdate(TOPIC, None), Outcome.REFUSED, error=CorruptFile("log/5-1", 0, "the file is missing")
+    )
     remote = FakeRemote({MAIN: key(1), TOPIC: key(1)}, known=True, answers=[refused])
     line, _ = Conversation("push :refs/heads/topic\n\n", remote, local_with(main=key(1))).run()
     damage = "the repository 'x' is damaged: log/5-1 at byte 0: the file is missing"

@@ -12,7 +12,7 @@ from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import Failure, Known, Reply, RequestFlag, named
+from smartserver.wire.messages import Failure, KnownRoot, Reply, RequestFlag, named
 from transports.errors import CodedError
 
 PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
@@ -50,6 +50,6 @@ def refused(answer: Reply | Failure) -> CodedError:
     return error_from_wire(answer.fault.code, named(answer.fault))
 
 
-def known(served: Served, path: str = PATH) -> Known:
+def known(served: Served, path: str = PATH) -> KnownRoot:
     root = served.repository(path).snapshot().root
-    return Known(root.incarnation, root.version, root.log[-1].mark)
+    return KnownRoot(root.incarnation, root.version, root.log[-1].mark)

@@ -34,7 +34,7 @@ from smartserver.server.dispatch import (
     internal,
 )
 from smartserver.server.site import Site
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
@@ -336,7 +336,7 @@ def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> N
 
 
 def test_without_a_repository_there_is_nothing_to_ask() -> None:
-    nothing = cast("RepositoryTransaction", NoRepository("some/path"))
+    nothing = cast("Transaction", NoRepository("some/path"))
     assert not nothing.exists
     with pytest.raises(NoSuchRepository) as caught:
         nothing.refs()

@@ -8,7 +8,7 @@ from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, set_ref
 
 from smartserver.store.repository import PackRepository
-from smartserver.wire.messages import Failure, Known, RequestFlag
+from smartserver.wire.messages import Failure, KnownRoot, RequestFlag
 from transports.base import Capability, Transport
 from transports.memory import MemoryTransport
 
@@ -52,11 +52,11 @@ def served(roots: Roots) -> Served:
     return served
 
 
-def seen(dialog: Dialog) -> Known:
+def seen(dialog: Dialog) -> KnownRoot:
     """What a client learns."""
     state = done(dialog.ask(message(PULL, request=numbered(9)))).state
     assert state is not None
-    return Known(state.incarnation, state.version, state.mark)
+    return KnownRoot(state.incarnation, state.version, state.mark)
 
 
 def elsewhere(roots: Roots) -> PackRepository:
@@ -83,7 +83,7 @@ def test_who_has_not_seen_the_newest_has_it_read(
     served: Served, dialog: Dialog, roots: Roots, line: list[bytes]
 ) -> None:
     client = seen(dialog)
-    other = Known(client.incarnation, client.version, client.mark ^ 1)
+    other = KnownRoot(client.incarnation, client.version, client.mark ^ 1)
     body = served.history.body(line[4:6])
     roots.count = 0
     done(dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY, known=other), body, 2))

@@ -365,7 +365,7 @@ def test_a_cancelled_request_begins_no_call(served: Served) -> None:
 
 
 def test_one_that_is_cancelled_half_way_says_how_far_it_came(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cancelling(context: Context, request: BringRequest) -> vfs.Done:
+    def cancelling(context: Context, request: BringRequest) -> vfs.NoResult:
         work._context.allowance.cancelled = True
         return vfs.put.function(context, request)
 

@@ -17,13 +17,13 @@ from smartserver.server.upkeep import tidy
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.wire.events import Body
-from smartserver.wire.messages import Failure, Known, RequestFlag, State, raw
+from smartserver.wire.messages import Failure, KnownRoot, RequestFlag, State, raw
 from transports.errors import NoSpace
 
 EVERY = ["Branch.create", "Server.ping"]
@@ -55,8 +55,10 @@ def test_a_read_tells_what_changed_to_who_knows_something(dialog: Dialog, served
     assert (answer.state.vcs, answer.state.settings) == ("", {})
 
 
-@pytest.mark.parametrize("wrong", [Known(b"", 0), Known(b"x" * 16, 5), Known(b"y" * 5000, -3), Known(b"z", 1 << 62)])
-def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: list[bytes], wrong: Known) -> None:
+@pytest.mark.parametrize(
+    "wrong", [KnownRoot(b"", 0), KnownRoot(b"x" * 16, 5), KnownRoot(b"y" * 5000, -3), KnownRoot(b"z", 1 << 62)]
+)
+def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: list[bytes], wrong: KnownRoot) -> None:
     answer = done(dialog.ask(message(PULL, known=wrong)))
     assert answer.state is not None
     assert answer.state.since is None
@@ -65,7 +67,7 @@ def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: li
 
 @pytest.mark.parametrize("version", [-1, 0, 99, 1 << 62])
 def test_a_version_that_never_was_counts_as_none(dialog: Dialog, served: Served, version: int) -> None:
-    answer = done(dialog.ask(message(PULL, known=Known(known(served).incarnation, version))))
+    answer = done(dialog.ask(message(PULL, known=KnownRoot(known(served).incarnation, version))))
     assert answer.state is not None
     assert MAIN in answer.state.refs
 
@@ -163,7 +165,7 @@ def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(
     def damaged(*_: object) -> None:
         raise CorruptFile("project/tables/x", 0, "the content does not match its check")
 
-    monkeypatch.setattr(RepositoryTransaction, "changes_since", damaged)
+    monkeypatch.setattr(Transaction, "changes_since", damaged)
     answer = dialog.ask(message(set_ref(line[1])))
     assert refused(answer).code == "diverged"
     assert isinstance(answer, Failure)

@@ -16,7 +16,7 @@ from smartserver.store.commit import Committed
 from smartserver.store.format import LOST, PACKS, ROOT, Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.store.swap import RootFile, Swap
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import UNNAMED_KEPT
 from smartserver.store.upload import Upload
 from transports.base import Transport
@@ -53,7 +53,7 @@ def put_back(storage: MemoryTransport, root: bytes) -> None:
 
 
 def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | None = None) -> Committed:
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         for name, tip in refs.items():
             transaction.set_ref(name, (Tip(tip),))
         return b""

@@ -18,7 +18,7 @@ from smartserver.store.content import ContentReader, Moment
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.selector import TreesField
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from transports.memory import MemoryTransport
@@ -38,7 +38,7 @@ class Stored:
         self.history.push(self.repository, self.line[:2], {TRUNK: Tip(self.line[1])})
         self.history.push(self.repository, [*self.line[2:], self.side, self.merged], {TRUNK: Tip(self.merged)})
 
-    def begin(self, allowance: Allowance | None = None) -> RepositoryTransaction:
+    def begin(self, allowance: Allowance | None = None) -> Transaction:
         return self.repository.begin(b"", "user", allowance=allowance)
 
     def reader(self, plan: ContentPlan) -> ContentReader:

@@ -13,7 +13,7 @@ from faulty_transport import FaultyTransport
 from smartserver.errors import CorruptFile, InvalidPath, OutcomeUnknown
 from smartserver.store.remains import instead
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.base import Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportError
@@ -183,6 +183,6 @@ def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str, e
     push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})
 
 
-def made(transaction: RepositoryTransaction) -> bytes:
+def made(transaction: Transaction) -> bytes:
     create(transaction)
     return b""

@@ -16,7 +16,7 @@ from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Record
 from smartserver.records.segment import encode_graph, encode_segment
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 
 
@@ -132,7 +132,7 @@ def text_upload(repository: PackRepository, *segments: bytes) -> Upload:
     return sent
 
 
-def text_plan(transaction: RepositoryTransaction) -> bytes:
+def text_plan(transaction: Transaction) -> bytes:
     transaction.create("texts", TEXTS, {})
     transaction.check_parents()
     return b"outcome"

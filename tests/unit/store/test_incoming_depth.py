@@ -14,7 +14,7 @@ from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import incoming
 from smartserver.store.incoming import MAX_STORED_DEPTH, REBASED_DEPTH
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 
 
 def one_by_one(repository: PackRepository, history: History, line: Sequence[bytes]) -> None:
@@ -86,7 +86,7 @@ def test_encoded_anew_within_one_push_and_one_segment(
     sent = upload(repository, content, 1)
     history._made[tip] = content
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.create(GIT, KINDS, SETTINGS)
         return b""
 

@@ -12,7 +12,7 @@ from smartserver.store import recovery
 from smartserver.store.format import LOG, LOST, PACKS, ROOT
 from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import UNNAMED_KEPT
 from transports.memory import MemoryTransport
 
@@ -56,7 +56,7 @@ def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
 
 
 def settle(repository: PackRepository, name: str, value: bytes) -> None:
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.set_setting(name, value)
         transaction.set_map("tags", "ids", b"v1", value)
         return b"settled"
@@ -374,7 +374,7 @@ def test_a_change_that_another_overtook_was_made(
     other = PackRepository(storage, clock=clock, randomness=Repeatable(5))
     sent = upload(repository, history.body(line[1:2]), 1)
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         if not storage.exists("overtaken"):
             storage.put("overtaken", [b""])
             (side,) = history.line(1, line[0], "side")
@@ -411,7 +411,7 @@ def test_a_push_under_way_is_not_lost(repository: PackRepository, history: Histo
     def look(phase: str, done: int, total: int) -> None:
         seen.append(repository.verify().lost)
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.set_ref(MAIN, (Tip(line[1]),))
         return b""
 

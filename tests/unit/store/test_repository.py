@@ -36,7 +36,7 @@ from smartserver.store.document import encode_value
 from smartserver.store.format import INCOMING, PACKS, ROOT
 from smartserver.store.model import PackReport, Seen
 from smartserver.store.repository import Committed, PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.decorators.counted import CountedTransport
 from transports.memory import MemoryTransport
 
@@ -103,7 +103,7 @@ def test_a_refused_creation_leaves_nothing(
         upload(repository, history.body(line)[:-1] + b"x", 2)
     assert not storage.exists("some")
 
-    def refuse(_transaction: RepositoryTransaction) -> None:
+    def refuse(_transaction: Transaction) -> None:
         raise DivergedBranches(MAIN, line[0])
 
     with pytest.raises(DivergedBranches):
@@ -157,7 +157,7 @@ def test_creation_where_another_was_first(
     other = another(storage, clock)
     push(other, history, line[:2], {MAIN: line[1]})
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         create(transaction)
         transaction.check_parents()
         transaction.set_ref(MAIN, (Tip(line[3]),))
@@ -174,7 +174,7 @@ def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackReposi
     allowance = Allowance()
     allowances: list[Allowance] = []
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         allowances.append(transaction.allowance)
         transaction.set_ref(b"refs/heads/other", (Tip(line[1]),))
         return b""
@@ -187,7 +187,7 @@ def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackReposi
 def test_another_system_is_refused(repository: PackRepository, history: History) -> None:
     push(repository, history, [])
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.create("hg", KINDS, {})
         return b""
 
@@ -345,7 +345,7 @@ def test_a_repeat_that_lost_the_race_to_its_first_sending(
     body = history.body(line[1:])
     calls: list[Committed] = []
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         if not calls:
             calls.append(push(other, history, line[1:], {MAIN: line[1]}, request=request))
         transaction.set_ref(MAIN, (Tip(line[1]),))
@@ -368,7 +368,7 @@ class Racing:
         self.ref, self.tip, self.rivals = ref, tip, list(rivals)
         self.runs = 0
 
-    def __call__(self, transaction: RepositoryTransaction) -> bytes:
+    def __call__(self, transaction: Transaction) -> bytes:
         self.runs += 1
         if self.rivals:
             self.rivals.pop(0)()
@@ -485,7 +485,7 @@ def test_deleted_meanwhile(
     rival = another(storage, clock)
     calls: list[Committed] = []
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         if not calls:
             calls.append(rival.delete(request_id(), 0, "other"))
         transaction.set_ref(MAIN, (Tip(line[1]),))

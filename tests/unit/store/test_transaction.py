@@ -20,7 +20,7 @@ from smartserver.records.system import system_of
 from smartserver.store.document import encode_value
 from smartserver.store.model import Seen
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction, merge
+from smartserver.store.transaction import Transaction, merge
 from transports.memory import MemoryTransport
 
 
@@ -32,7 +32,7 @@ def line(history: History, repository: PackRepository) -> list[bytes]:
     return line
 
 
-def begin(repository: PackRepository, *announced: Announced) -> RepositoryTransaction:
+def begin(repository: PackRepository, *announced: Announced) -> Transaction:
     return repository.begin(b"", "user", announced)
 
 
@@ -288,7 +288,7 @@ def test_entries_of_maps_changed_so_far(repository: PackRepository, line: list[b
 
 
 def test_stored_maps_and_changes_over_them(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    def first(transaction: RepositoryTransaction) -> None:
+    def first(transaction: Transaction) -> None:
         for key in (b"a", b"b", MAIN + b"\0c"):
             transaction.set_map("notes", "opaque", key, b"of " + key)
 

@@ -15,7 +15,7 @@ from smartserver.store.format import INCOMING, LOG, LOST, PACKS, TABLES
 from smartserver.store.publish.file import LockedQuarantine
 from smartserver.store.repack import AHEAD, BEHIND, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
 
@@ -156,7 +156,7 @@ def test_a_push_beside_a_repack(repository: PackRepository, history: History, cl
     assert repository.repack_if_needed()
     assert not slow.stale(repository.snapshot())
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.check_parents()
         tip = transaction.announced[-1].revision
         transaction.set_ref(MAIN, (Tip(tip),))

@@ -8,7 +8,7 @@ from verb_context import NotedContext, Project
 
 from smartserver.errors import AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository
 from smartserver.records.model import Tip
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.declare import Permission
 
@@ -57,7 +57,7 @@ def test_what_else_it_refuses(project: Project, line: list[bytes]) -> None:
         branch_create.function(project.context(), BranchCreateRequest(b"a\0b", line[1]))
     with pytest.raises(AccessDenied):
         branch_create.function(project.context(denied=[Permission.CREATE]), BranchCreateRequest(TOPIC, line[1]))
-    nothing = NotedContext(RepositoryTransaction("project", None))
+    nothing = NotedContext(Transaction("project", None))
     with pytest.raises(NoSuchRepository):
         branch_create.function(nothing, BranchCreateRequest(TOPIC, line[1]))
 

@@ -8,7 +8,7 @@ from verb_context import NotedContext, Project
 
 from smartserver.errors import AccessDenied, HeadBranch, NoSuchRepository, StaleLease
 from smartserver.records.model import Tip
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.declare import Permission
 
@@ -76,7 +76,7 @@ def test_a_repository_without_head_lets_any_branch_go() -> None:
     assert branch_delete.function(project.context(), BranchDeleteRequest(MAIN)).old == line
 
 
-def _create_without_head(transaction: RepositoryTransaction) -> None:
+def _create_without_head(transaction: Transaction) -> None:
     transaction.create(GIT, KINDS, {})
 
 
@@ -95,6 +95,6 @@ def test_every_tip_it_had_is_told(project: Project, tip: bytes) -> None:
 
 
 def test_no_repository() -> None:
-    context = NotedContext(RepositoryTransaction("project", None))
+    context = NotedContext(Transaction("project", None))
     with pytest.raises(NoSuchRepository):
         branch_delete.function(context, BranchDeleteRequest(TOPIC))

@@ -15,7 +15,7 @@ from smartserver.errors import (
     WrongMapKind,
 )
 from smartserver.records.model import Tip
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.map_update import (
@@ -44,7 +44,7 @@ def project() -> Project:
     line = project.history.line(2)
     project.push(line, {MAIN: line[1], TOPIC: line[0]})
 
-    def before(transaction: RepositoryTransaction) -> None:
+    def before(transaction: Transaction) -> None:
         transaction.set_map("tags", "ids", MAIN + b"\0v1", OLD)
         transaction.set_map("tags", "ids", TOPIC + b"\0v1", OTHER)
         transaction.set_map("config", "opaque", MAIN + b"\0", b"a = b")
@@ -200,6 +200,6 @@ def test_what_belongs_to_a_ref_goes_with_it(project: Project) -> None:
 
 
 def test_no_repository() -> None:
-    context = NotedContext(RepositoryTransaction("project", None))
+    context = NotedContext(Transaction("project", None))
     with pytest.raises(NoSuchRepository):
         update(context, EntryChange(b"k", NEW), of=None)

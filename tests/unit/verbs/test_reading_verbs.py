@@ -7,7 +7,7 @@ from builders import GIT, MAIN
 from verb_context import REPORT, NotedContext, Project
 
 from smartserver.errors import NoSuchRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_verify import VerifyRequest, VerifyResult, repository_verify
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
@@ -45,7 +45,7 @@ def test_open_says_which_branch_the_path_names(project: Project) -> None:
 
 
 def test_open_finds_nothing() -> None:
-    context = NotedContext(RepositoryTransaction("project", None), at="")
+    context = NotedContext(Transaction("project", None), at="")
     with pytest.raises(NoSuchRepository) as none:
         repository_open.function(context, OpenRequest())
     assert none.value.path == "project"

@@ -8,7 +8,7 @@ from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import NotedContext, Project
 
 from smartserver.errors import AccessDenied, LimitExceeded, WrongVcs
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 
@@ -25,7 +25,7 @@ def project() -> Project:
 
 
 def nothing() -> NotedContext:
-    return NotedContext(RepositoryTransaction("project", None))
+    return NotedContext(Transaction("project", None))
 
 
 def test_it_is_made_with_kinds_and_settings() -> None:
@@ -71,7 +71,7 @@ def test_another_vcs_or_other_kinds_are_refused(project: Project, other: dict[st
 
 
 def test_permission_is_needed_to_make_one() -> None:
-    context = NotedContext(RepositoryTransaction("project", None), denied=[Permission.CREATE])
+    context = NotedContext(Transaction("project", None), denied=[Permission.CREATE])
     with pytest.raises(AccessDenied):
         repository_create.function(context, REQUEST)
     assert not context.transaction.exists

@@ -8,7 +8,7 @@ from verb_context import NotedContext, Project
 
 from smartserver.errors import KnownRevisions, MissingParents, NoSuchRepository
 from smartserver.records.model import Announced, Parent
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_insert_pack import (
     KNOWN_AT_LEAST,
     KNOWN_SHARE,
@@ -70,7 +70,7 @@ def test_parents_must_be_there(project: Project, line: list[bytes]) -> None:
 
 def test_without_a_repository_no_parent_is_missed(project: Project, line: list[bytes]) -> None:
     """A client whose repository is gone must learn that, also from a dry run, and make it again."""
-    transaction = RepositoryTransaction("project", None, [project.history.announced(line[HELD])])
+    transaction = Transaction("project", None, [project.history.announced(line[HELD])])
     for early in (True, False):
         with pytest.raises(NoSuchRepository):
             run(NotedContext(transaction, early=early), REQUEST)
@@ -78,13 +78,13 @@ def test_without_a_repository_no_parent_is_missed(project: Project, line: list[b
 
 def test_a_parent_marked_absent_need_not_be(project: Project) -> None:
     shallow = Announced(b"\1" * 20, (Parent(b"\2" * 20, absent=True),))
-    transaction = RepositoryTransaction("project", project.repository.snapshot(), [shallow])
+    transaction = Transaction("project", project.repository.snapshot(), [shallow])
     assert run(NotedContext(transaction), REQUEST).new == 1
 
 
 def test_into_a_repository_made_with_it(line: list[bytes], project: Project) -> None:
     graph = [project.history.announced(each) for each in line[:3]]
-    transaction = RepositoryTransaction("other", None, graph)
+    transaction = Transaction("other", None, graph)
     with pytest.raises(NoSuchRepository):
         run(NotedContext(transaction, early=True), REQUEST)
     transaction.create(GIT, KINDS, SETTINGS)

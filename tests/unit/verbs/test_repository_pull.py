@@ -8,7 +8,7 @@ from verb_context import NotedContext, Project
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
 from smartserver.store.model import PullPlan
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_pull import MAX_PREFIXES, PullRequest, PullResult, repository_pull
 
 TOPIC = b"refs/heads/topic"
@@ -103,7 +103,7 @@ def test_a_setting_that_names_nothing_wants_nothing() -> None:
     assert run(context, PullRequest(refs=[b"HEAD"])) == PullResult(0, 0, b"")
 
 
-def _made(transaction: RepositoryTransaction, settings: dict[str, bytes]) -> None:
+def _made(transaction: Transaction, settings: dict[str, bytes]) -> None:
     transaction.create(GIT, KINDS, settings)
 
 
@@ -151,13 +151,13 @@ def test_refs_alone_bring_nothing(project: Tagged) -> None:
 
 
 def test_no_repository() -> None:
-    context = NotedContext(RepositoryTransaction("project", None))
+    context = NotedContext(Transaction("project", None))
     with pytest.raises(NoSuchRepository):
         run(context, PullRequest())
 
 
 def test_one_made_in_the_same_request_cannot_be_pulled() -> None:
-    context = NotedContext(RepositoryTransaction("project", None))
+    context = NotedContext(Transaction("project", None))
     context.transaction.create(GIT, KINDS, {})
     with pytest.raises(NoSuchRepository):
         run(context, PullRequest())

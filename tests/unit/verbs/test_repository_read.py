@@ -15,7 +15,7 @@ from smartserver.records.model import RefValue, Tip
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.reading import MAX_DIGITS
 from smartserver.vcs.bzr.selector import (
@@ -186,19 +186,19 @@ def test_numbers_of_a_tip_that_does_not_say_its_own(trunk: Trunk) -> None:
 def test_many_numbers_cost_no_more_than_one(trunk: Trunk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever may read may ask for 4,096 at once: each walked the whole line, and all refs."""
     walked: list[int] = []
-    looked: list[RepositoryTransaction] = []
-    first_parent, refs = Snapshot.first_parent, RepositoryTransaction.refs
+    looked: list[Transaction] = []
+    first_parent, refs = Snapshot.first_parent, Transaction.refs
 
     def noted(of: Snapshot, ordinal: int) -> int | None:
         walked.append(ordinal)
         return first_parent(of, ordinal)
 
-    def seen(of: RepositoryTransaction) -> Mapping[bytes, RefValue]:
+    def seen(of: Transaction) -> Mapping[bytes, RefValue]:
         looked.append(of)
         return refs(of)
 
     monkeypatch.setattr(Snapshot, "first_parent", noted)
-    monkeypatch.setattr(RepositoryTransaction, "refs", seen)
+    monkeypatch.setattr(Transaction, "refs", seen)
     costs = []
     for numbers in ([1], [1, 2, 3, -1, -5] * 800):
         del walked[:], looked[:]

@@ -17,7 +17,7 @@ from smartserver.errors import (
     StaleLease,
 )
 from smartserver.records.model import Tip
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.rules import Create, Rule, move
 
@@ -193,7 +193,7 @@ def test_a_ref_lies_below_another_where_no_client_keeps_them_in_files(
     assert move(other.context(), name, Tip(line[0])) is None
 
 
-def _create_other(transaction: RepositoryTransaction) -> None:
+def _create_other(transaction: Transaction) -> None:
     transaction.create(SILENT, KINDS, {})
 
 
@@ -203,7 +203,7 @@ def test_a_name_that_cannot_be(context: NotedContext, tips: list[bytes]) -> None
 
 
 def test_no_repository() -> None:
-    context = NotedContext(RepositoryTransaction("project", None))
+    context = NotedContext(Transaction("project", None))
     with pytest.raises(NoSuchRepository):
         move(context, MAIN, Tip(bytes(20)))
 

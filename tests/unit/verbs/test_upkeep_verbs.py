@@ -9,7 +9,7 @@ from verb_context import LISTED, NotedContext, Project
 
 from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository
 from smartserver.store.format import FAMILY
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_configure import MAX_SETTINGS_BYTES, ConfigureRequest, repository_configure
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
@@ -28,7 +28,7 @@ def project() -> Project:
 
 
 def nowhere() -> NotedContext:
-    return NotedContext(RepositoryTransaction("project", None))
+    return NotedContext(Transaction("project", None))
 
 
 def test_a_listing_in_parts(project: Project) -> None:
@@ -128,13 +128,13 @@ def test_settings_leave_the_root_its_room(project: Project) -> None:
 
 
 def test_settings_of_a_repository_that_is_made_and_of_one_that_is_stored(project: Project) -> None:
-    transaction = RepositoryTransaction("new", None)
+    transaction = Transaction("new", None)
     transaction.create(GIT, KINDS, {"a": b"1", "b": b"2"})
     transaction.set_setting("a", None)
     transaction.set_setting("c", b"3")
     assert transaction.settings == {"b": b"2", "c": b"3"}
 
-    def plan(transaction: RepositoryTransaction) -> bytes:
+    def plan(transaction: Transaction) -> bytes:
         transaction.set_setting("HEAD", None)
         transaction.set_setting("a", b"1")
         return b""

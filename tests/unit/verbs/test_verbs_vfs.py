@@ -11,11 +11,11 @@ from faulty_transport import FaultyTransport
 from smartserver.verbs.declare import Arguments, Context, Effect, Files, Result
 from smartserver.verbs.vfs import (
     BringRequest,
-    Done,
     GetResult,
     HasResult,
     LookRequest,
     NamesResult,
+    NoResult,
     PathRequest,
     RangeField,
     ReadvRequest,
@@ -140,7 +140,7 @@ def test_changes(storage: MemoryTransport) -> None:
         sync_dir.function(asked, PathRequest("made")),
         sync_dir.function(asked, PathRequest("")),
     ]
-    assert done == [Done()] * 9
+    assert done == [NoResult()] * 9
     left = storage.crash(Aftermath.DURABLE_ONLY)
     assert left.list_directory("") == ["empty", "made", "new"]
     assert left.get("new") == b"new 012 more 34"
@@ -160,7 +160,7 @@ def test_changes(storage: MemoryTransport) -> None:
     ],
 )
 def test_what_cannot_be_changed(
-    storage: MemoryTransport, function: Callable[[Context, Arguments], Done], arguments: Arguments
+    storage: MemoryTransport, function: Callable[[Context, Arguments], NoResult], arguments: Arguments
 ) -> None:
     with pytest.raises((FileExists, NoSuchFile)):
         function(context(storage), arguments)

@@ -9,7 +9,7 @@ from builders import History, create, push
 from smartserver.errors import AccessDenied
 from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import RepositoryTransaction
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Files, Permission, ServerFacts
 from transports.memory import MemoryTransport
 
@@ -22,7 +22,7 @@ class NotedContext:
 
     def __init__(
         self,
-        transaction: RepositoryTransaction,
+        transaction: Transaction,
         *,
         early: bool = False,
         path: str = "project",
@@ -81,7 +81,7 @@ class Project:
         self,
         revisions: Iterable[bytes],
         refs: Mapping[bytes, bytes | None] = {},
-        first: Callable[[RepositoryTransaction], None] = create,
+        first: Callable[[Transaction], None] = create,
     ) -> None:
         """Bring revisions and set refs."""
         push(self.repository, self.history, revisions, refs, first=first)

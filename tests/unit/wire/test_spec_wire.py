@@ -180,7 +180,7 @@ def test_statuses() -> None:
     [
         messages.Request,
         messages.Call,
-        messages.Known,
+        messages.KnownRoot,
         messages.Reply,
         messages.Outcome,
         messages.Failure,
