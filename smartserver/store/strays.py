@@ -23,7 +23,7 @@ from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
-from transports.base import Stat, Transport
+from transports.base import ReadFile, Stat, Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import GetStat, MakeDirectory, ReadRanges, Rename, SyncDirectory
 
@@ -159,6 +159,23 @@ def is_logged(stray: Stray, view: RootView) -> bool:
     return entry is not None and view.is_logged(entry.request)
 
 
+class _RangesFile(ReadFile):
+    """A file of which each range is read by a step of its own, on whatever store."""
+
+    def __init__(self, folder: Transport, path: str, size: int) -> None:
+        self._read = ranges_of(folder, path)
+        self._size = size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._read(offset, size)
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
 def open_pack(folder: Transport, stray: Stray) -> PackReader:
     """The pack of a stray that has one.
 
@@ -167,7 +184,7 @@ def open_pack(folder: Transport, stray: Stray) -> PackReader:
         TransportError: the store failed.
     """
     assert stray.pack is not None  # Its intent is in it.
-    return PackReader(folder.open_read(stray.pack), stray.length, stray.pack)
+    return PackReader(_RangesFile(folder, stray.pack, stray.length), stray.length, stray.pack)
 
 
 def _is_stored(folder: Transport, stray: Stray, snapshot: Snapshot) -> bool:

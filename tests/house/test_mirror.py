@@ -1,4 +1,4 @@
-"""Every module that does anything has a test file that claims it (`mirror`) and executes it, or a test with processes.
+"""Every module that does anything has a test file that claims it (`mirror`) and executes it, or a test of real tools.
 
 That a test file calls a function of each module it claims is measured while it runs: `tests/conftest.py`. The commands
 (`cli`) are left out: they are tried as a user runs them.
@@ -16,7 +16,7 @@ import pytest
 from mirror import Watch, claims, does_anything
 from sources import ROOT, parse, sources
 
-BY_PROCESSES = {
+IN_INTEROP = {
     "smartserver.plugins.breezy.branch": "test_brz_commands.py::test_push",
     "smartserver.plugins.breezy.changes": "test_brz_upkeep.py::test_a_tag",
     "smartserver.plugins.breezy.checkouts": "test_brz_light.py::test_commit",
@@ -30,9 +30,20 @@ BY_PROCESSES = {
     "smartserver.plugins.breezy.server": "test_brz_process.py::test_the_next_command_asks_anew",
     "smartserver.plugins.breezy.signatures": "test_brz_upkeep.py::test_signatures",
     "smartserver.plugins.breezy.tags": "test_brz_commands.py::test_tags_in_conflict",
+    "smartserver.plugins.breezy.tracer": "test_brz_says.py::test_each_call_is_logged",
     "smartserver.plugins.breezy.upkeep": "test_brz_upkeep.py::test_pack",
+    "smartserver.vcs.base": "test_git_objects_repository.py::test_it_is_what_the_client_expects_of_any_repository",
+    "smartserver.vcs.bzr.export": "test_brz_lossless.py::test_any_part_in_any_increments",
+    "smartserver.vcs.bzr.insert": "test_brz_lossless.py::test_any_part_in_any_increments",
+    "smartserver.vcs.bzr.plan": "test_brz_lossless.py::test_any_part_in_any_increments",
+    "smartserver.vcs.bzr.repository": "test_brz_repository.py::test_it_is_a_repository_of_the_known_kinds",
+    "smartserver.vcs.bzr.worker": "test_brz_repository.py::test_a_text_that_is_missing_here_is_named",
+    "smartserver.vcs.git.build": "test_git_objects_lossless.py::test_any_subset_in_any_increments",
+    "smartserver.vcs.git.insert": "test_git_objects_lossless.py::test_any_subset_in_any_increments",
+    "smartserver.vcs.git.read": "test_git_objects_lossless.py::test_any_subset_in_any_increments",
+    "smartserver.vcs.git.repository": "test_git_objects_repository.py::test_what_it_is",
 }
-"""Modules that only processes of brz execute, where nothing is measured, and a test in `tests/interop` of each."""
+"""Modules that only the tests with the real tools execute, where nothing is measured, and such a test of each."""
 
 
 def test_every_module_has_its_test_file() -> None:
@@ -41,18 +52,18 @@ def test_every_module_has_its_test_file() -> None:
     ]
     claimed = {module for path in tests for module in mirror.claimed_by(path)}
     found = {each.module for each in sources(*mirror.MIRRORED) if not each.is_package and does_anything(each)}
-    alone = sorted(found - claimed - BY_PROCESSES.keys())
+    alone = sorted(found - claimed - IN_INTEROP.keys())
     assert not alone, "no test file names (in its own name or docstring) and imports:\n" + "\n".join(alone)
-    twice = sorted(claimed & BY_PROCESSES.keys())
-    assert not twice, "a test file claims them, so that they need no entry in BY_PROCESSES:\n" + "\n".join(twice)
-    gone = sorted(BY_PROCESSES.keys() - found)
-    assert not gone, "BY_PROCESSES names modules that are gone:\n" + "\n".join(gone)
+    twice = sorted(claimed & IN_INTEROP.keys())
+    assert not twice, "a test file claims them, so that they need no entry in IN_INTEROP:\n" + "\n".join(twice)
+    gone = sorted(IN_INTEROP.keys() - found)
+    assert not gone, "IN_INTEROP names modules that are gone:\n" + "\n".join(gone)
 
 
-@pytest.mark.parametrize("module", BY_PROCESSES)
-def test_what_processes_execute_has_a_test(module: str) -> None:
+@pytest.mark.parametrize("module", IN_INTEROP)
+def test_what_real_tools_execute_has_a_test(module: str) -> None:
     """It is there, and its file says what it is the test of."""
-    name, _, function = BY_PROCESSES[module].partition("::")
+    name, _, function = IN_INTEROP[module].partition("::")
     test = parse(f"tests/interop/{name}", (ROOT / "tests/interop" / name).read_text())
     assert function in {node.name for node in test.tree.body if isinstance(node, ast.FunctionDef)}
     assert mirror.names_it(test, module)

@@ -58,8 +58,8 @@ class FolderPublisher(Publisher):
         return DatedQuarantine(self.above, self.path, request, self.randomness, prepare)
 
     def replace(self, steps: Sequence[Step], temporary: str, is_current: Callable[[], bool]) -> None:
-        """What the store refuses before the rename changed nothing; what it refuses there or later, neither where the
-        old root is there still; of what else fails nobody knows."""
+        """A refusal before the rename changed nothing; nor did one at the rename or later, if the old root is still
+        there. After any other failure nobody knows which root there is."""
         try:
             self.folder.perform([*steps, Rename(temporary, ROOT), SyncDirectory("")])
         except TransportFailed as wrong:

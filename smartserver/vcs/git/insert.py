@@ -263,8 +263,10 @@ def _unpack(repository: GitRepository, pack: int, check: _Check) -> None:
             except OSError:  # That folder is there: one by one, then.
                 for file in os.listdir(new):
                     os.rename(os.path.join(new, file), os.path.join(target, file))
-    finally:
         _clear(place)
+    except BaseException:  # Of an interrupt while it is cleared, too: `finally` would leave the rest.
+        _clear(place)
+        raise
 
 
 def _clear(place: str) -> None:

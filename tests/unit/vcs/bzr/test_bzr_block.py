@@ -1,5 +1,4 @@
-"""vcs.bzr.block and, of vcs.bzr.compat, what it is made with: what Breezy reads of blocks made here, compiled or not,
-is what was put there."""
+"""vcs.bzr.block: what Breezy reads of blocks made here, compiled or not, is what was put there."""
 
 import hashlib
 import importlib
