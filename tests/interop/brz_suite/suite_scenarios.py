@@ -27,7 +27,7 @@ from breezy.transport import memory
 from suite_names import SUITES
 from suite_servers import Server
 
-from smartserver.plugins.breezy import transport
+from smartserver.plugins.breezy import controldir
 from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
 from smartserver.plugins.breezy.controldir import HpssDir, HpssDirFormat
 from smartserver.plugins.breezy.inter import FetchFromServer
@@ -68,7 +68,7 @@ def cases(suite: str, server: Server, reader: Server | None) -> Iterator[Any]:
     """The cases of a suite on one side; `reader`: the same folder for those that may only read."""
     _HpssServer.server = server
     # Breezy asks whatever is registered what it has to be tried with.
-    transport.get_test_permutations = list  # type: ignore[attr-defined]
+    controldir.get_test_permutations = list  # type: ignore[attr-defined]
     FetchFromServer._get_repo_format_to_test = staticmethod(lambda: None)
     whole = TestUtil.TestLoader().loadTestsFromModuleName(f"breezy.tests.{suite}")
     ours = None if reader is None else _ours(server, reader)
