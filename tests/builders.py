@@ -14,11 +14,12 @@ from typing import Self
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.model import Announced, Kind, Parent, Record, Tip
+from smartserver.records.model import GraphNode, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import System, register
+from smartserver.store.commit import CommitOutcome
 from smartserver.store.index import record_digest
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
@@ -249,9 +250,9 @@ class History:
         """Those of `tips` that are here, and all they descend from."""
         return ancestors(tips, self.parents)
 
-    def announced(self, revision: bytes) -> Announced:
+    def announced(self, revision: bytes) -> GraphNode:
         """A revision and its parents."""
-        return Announced(revision, tuple(Parent(parent) for parent in self.parents[revision]))
+        return GraphNode(revision, tuple(Parent(parent) for parent in self.parents[revision]))
 
     def segment(self, revision: bytes) -> bytes:
         """Its segment: deltas on the versions its parents have."""
@@ -343,7 +344,7 @@ def push(
     request: bytes | None = None,
     age: int = 0,
     first: Callable[[Transaction], None] = create,
-) -> Committed:
+) -> CommitOutcome:
     """A whole push: create, bring, move refs (None removes one; not `force`: only forward)."""
     listed = list(revisions)
 

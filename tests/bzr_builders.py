@@ -14,7 +14,7 @@ from smartserver.records.system import system_of
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.vcs.bzr.selector import ChosenField, Parts, TreesField, encode
+from smartserver.vcs.bzr.selector import Parts, RevisionsField, TreesField, encode
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
@@ -187,7 +187,7 @@ def planned(
     **chosen: Any,
 ) -> ContentPlan:
     """What is sent where less than whole revisions is read: revisions unless `trees` are alone."""
-    selector = Parts(ChosenField(**chosen) if wants or trees is None else None, trees)
+    selector = Parts(RevisionsField(**chosen) if wants or trees is None else None, trees)
     plan, _ = transaction.plan_read(encode(selector), wants, haves, absent)
     assert isinstance(plan, ContentPlan)
     return plan

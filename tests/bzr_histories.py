@@ -17,7 +17,8 @@ from builders import request_id
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import Key, Parent, Record, RevisionId, Tip
 from smartserver.records.system import system_of
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.commit import CommitOutcome
+from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
@@ -266,7 +267,7 @@ def upload(repository: PackRepository, segments: Sequence[bytes]) -> Upload:
     return made
 
 
-def push(repository: PackRepository, segments: Sequence[bytes], tip: RevisionId) -> Committed:
+def push(repository: PackRepository, segments: Sequence[bytes], tip: RevisionId) -> CommitOutcome:
     """A whole push of segments to the branch at the repository's own path."""
 
     def plan(transaction: Transaction) -> bytes:

@@ -20,7 +20,7 @@ from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.check import verify_record
 from smartserver.records.content import Question, Reading, Stored
 from smartserver.records.delta import decompress
-from smartserver.records.model import Announced, Key, Kind, Parent, RevisionId
+from smartserver.records.model import GraphNode, Key, Kind, Parent, RevisionId
 from smartserver.records.segment import SegmentStream, frames
 from smartserver.records.system import References, System, register
 from smartserver.verbs.repository_list import ListRequest, RepositoryField, repository_list
@@ -91,8 +91,8 @@ class Slates:
         return self
 
     @property
-    def graph(self) -> Sequence[Announced]:
-        return [Announced(self.notes[at], self._parents(at)) for at in range(self._had, len(self.notes))]
+    def graph(self) -> Sequence[GraphNode]:
+        return [GraphNode(self.notes[at], self._parents(at)) for at in range(self._had, len(self.notes))]
 
     def _parents(self, at: int) -> tuple[Parent, ...]:
         return tuple(Parent(note) for note in self.notes[max(0, at - 1) : at])

@@ -28,7 +28,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, PushOutcome
 from smartserver.errors import NotDone, shown
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import GraphNode, Key, RevisionId
 from smartserver.server import jail
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
@@ -161,8 +161,8 @@ class StorePlan:
         self._snapshot = snapshot
         self._plan = plan
         ordinals = [ordinal for start, stop in plan.ranges for ordinal in range(start, stop)]
-        self.graph: Sequence[Announced] = [
-            Announced(snapshot.revision(ordinal), snapshot.parents(ordinal)) for ordinal in ordinals
+        self.graph: Sequence[GraphNode] = [
+            GraphNode(snapshot.revision(ordinal), snapshot.parents(ordinal)) for ordinal in ordinals
         ]
 
     def segments(self) -> Iterator[bytes]:

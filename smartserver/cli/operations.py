@@ -26,7 +26,7 @@ from smartserver.client.updates import NewRepository, Outcome, RefUpdate, Update
 from smartserver.client.url import parse
 from smartserver.errors import AccessDenied, NoSuchRepository
 from smartserver.records.delta import compress
-from smartserver.records.model import Announced, BaseTag, Entry, Key, Parent, RevisionId
+from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Parent, RevisionId
 from smartserver.records.segment import encode_segment
 from smartserver.trace.bans.operations import one_operation
 from smartserver.vcs.git.system import BLOB, COMMIT, GIT, TREE
@@ -97,8 +97,8 @@ class _Commit:
         return self
 
     @property
-    def graph(self) -> Sequence[Announced]:
-        return [Announced(self.id, self.parents)]
+    def graph(self) -> Sequence[GraphNode]:
+        return [GraphNode(self.id, self.parents)]
 
     def segments(self) -> Iterator[bytes]:
         frames = [compress(content) for _, _, content in self.objects]

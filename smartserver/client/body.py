@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.client.request import BodySource, NotOurProtocol
-from smartserver.records.model import Announced, Plan
+from smartserver.records.model import GraphNode, Plan
 from smartserver.records.segment import encode_graph
 from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -27,14 +27,14 @@ zstd by itself holds back 128 KiB, the last of which nobody worked on meanwhile.
 0.1 %."""
 
 
-Sent = Callable[[int, int, int], None]
+OnSent = Callable[[int, int, int], None]
 """Called with the bytes and the revisions sent so far, and the revisions in all."""
 
 
 class Nothing:
     """The source of a push that brings no revision, and its plan."""
 
-    graph: Sequence[Announced] = ()
+    graph: Sequence[GraphNode] = ()
 
     def plan(self, tips: object, haves: object) -> Nothing:
         """Whatever is asked for."""
@@ -70,7 +70,7 @@ class Relay(Nothing):
     """A body that comes from another server, as the source and the plan of a push; it is passed on once, as it comes,
     and nobody knows its graph."""
 
-    def __init__(self, body: Iterator[bytes], count: int, size: int, sent: Sent) -> None:
+    def __init__(self, body: Iterator[bytes], count: int, size: int, sent: OnSent) -> None:
         self.count = count
         """Segments in it."""
         self._body = body
@@ -120,7 +120,7 @@ def sending(plan: Plan, *, bulk: bool, announced: bool = True) -> tuple[RequestF
     return (form | RequestFlag.BULK, _Packed(body)) if bulk else (form, body)
 
 
-def reported(body: BodySource, total: int, sent: Sent) -> BodySource:
+def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
     """The same body; `sent` is called after each piece, and at the end with all of the `total` revisions."""
 
     def pieces() -> Iterator[tuple[bytes, int]]:

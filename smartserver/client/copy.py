@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smartserver.client.body import Relay, Sent, SourceFailed, of_source
+from smartserver.client.body import OnSent, Relay, SourceFailed, of_source
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
@@ -145,7 +145,7 @@ def copy(
     return pushed, copied.differing(target.knowledge)
 
 
-def pull(source: Side, target: Side, names: Sequence[str], sent: Sent, *, force: bool) -> tuple[PushOutcome, int]:
+def pull(source: Side, target: Side, names: Sequence[str], sent: OnSent, *, force: bool) -> tuple[PushOutcome, int]:
     """Ask one repository for what the other lacks, and put it there. `sent`: as of `RemoteRepository`.
 
     Raises:

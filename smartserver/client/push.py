@@ -38,7 +38,7 @@ from smartserver.errors import (
     NotDone,
     OutcomeUnknown,
 )
-from smartserver.records.model import Announced, Key, Plan, RevisionId, Tip
+from smartserver.records.model import GraphNode, Key, Plan, RevisionId, Tip
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -294,7 +294,7 @@ class Push:
         return PushOutcome(done, mapped, revisions + again.revisions, created or again.created)
 
 
-def _spread(graph: Sequence[Announced]) -> Iterator[Announced]:
+def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
     """Some of a graph, the newest first, each a fifth as far again from the end as the one before."""
     back = 1
     while back <= len(graph):

@@ -9,7 +9,7 @@ from typing import cast
 
 import msgspec
 
-from smartserver.client.body import Sent, unpacked
+from smartserver.client.body import OnSent, unpacked
 from smartserver.client.call import Client
 from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
@@ -70,7 +70,7 @@ class RemoteRepository:
         """Whether the server is told who asks although it is known: it can say then that there is a newer client."""
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
         """Called with what the server would have the user know, where it says something."""
-        self.sent: Sent = lambda size, done, total: None
+        self.sent: OnSent = lambda size, done, total: None
         """Called as the body of a push is sent."""
 
     # -- pull

@@ -15,7 +15,7 @@ from typing import Final, overload
 
 from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
-from smartserver.records.model import Announced, Parent, RevisionId
+from smartserver.records.model import GraphNode, Parent, RevisionId
 from smartserver.records.varint import Malformed, decode
 
 BYTES_OF_GRAPH: Final = "bytes of an announced graph"
@@ -32,7 +32,7 @@ _OUTSIDE: Final = 0xFFFFFFFE
 """An id named as a parent that is elsewhere: a revision of that id cannot follow."""
 
 
-class AnnouncedGraph(Sequence[Announced]):
+class AnnouncedGraph(Sequence[GraphNode]):
     """The revisions of a graph block, parents before children."""
 
     def __init__(self, block: bytes, charge: Callable[[int], None] = lambda steps: None) -> None:
@@ -61,19 +61,19 @@ class AnnouncedGraph(Sequence[Announced]):
         return len(self._listed)
 
     @overload
-    def __getitem__(self, place: int) -> Announced: ...
+    def __getitem__(self, place: int) -> GraphNode: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Announced]: ...
-    def __getitem__(self, place: int | slice) -> Announced | list[Announced]:
+    def __getitem__(self, place: slice) -> list[GraphNode]: ...
+    def __getitem__(self, place: int | slice) -> GraphNode | list[GraphNode]:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         number = self._listed[place]  # Raises where there is no such place.
         place %= len(self)
         named = self._parents[self._starts[place] : self._starts[place + 1]]
         parents = [Parent(self._id(parent & ~_ABSENT), parent & _ABSENT != 0) for parent in named]
-        return Announced(self._id(number), tuple(parents))
+        return GraphNode(self._id(number), tuple(parents))
 
-    def __iter__(self) -> Iterator[Announced]:
+    def __iter__(self) -> Iterator[GraphNode]:
         return map(self.__getitem__, range(len(self)))
 
     def revision(self, place: int) -> RevisionId:
@@ -182,10 +182,10 @@ class AnnouncedGraph(Sequence[Announced]):
         return at
 
 
-class AnnouncedRevisions(list[Announced]):
+class AnnouncedRevisions(list[GraphNode]):
     """The same of revisions that were not read from a block: few, or the sender's own."""
 
-    def __init__(self, revisions: Sequence[Announced]) -> None:
+    def __init__(self, revisions: Sequence[GraphNode]) -> None:
         super().__init__(revisions)
         self._places = {each.revision: place for place, each in reversed(list(enumerate(self)))}
 

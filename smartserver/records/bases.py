@@ -21,7 +21,7 @@ from smartserver.records import delta, limits
 from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
 from smartserver.records.keys import ABSENT, KeyTable
-from smartserver.records.model import Announced, BaseTag, Entry, Key, Kind, Parent, RevisionId, made
+from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
 from smartserver.records.segment import STORED, encode_segment
 
 SKIP: Final = 32
@@ -95,7 +95,7 @@ class NewRecord(NamedTuple):
     """Its place in the tree, by which siblings are found; empty: none are looked for."""
 
 
-class Repeated(NamedTuple):
+class RepeatedRecord(NamedTuple):
     """A record to send whose key was sent before in this push; its text is asked for only if it is needed."""
 
     kind: int
@@ -213,11 +213,13 @@ class SegmentWriter:
         self._ancestry = _Ancestry()
         self._reach = 0
 
-    def begin(self, graph: Iterable[Announced]) -> None:
+    def begin(self, graph: Iterable[GraphNode]) -> None:
         """Say all revisions to come, so that what is known of a revision is dropped after its last child."""
         self._ancestry.begin(graph)
 
-    def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[NewRecord | Repeated]) -> bytes:
+    def segment(
+        self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[NewRecord | RepeatedRecord]
+    ) -> bytes:
         """The whole segment of a revision that introduced `items`.
 
         Raises:
@@ -256,10 +258,10 @@ class SegmentWriter:
         return version != ABSENT and versions.was_sent(version)
 
     def _settle(
-        self, item: NewRecord | Repeated, version: int, tags: dict[Key, int]
-    ) -> tuple[NewRecord | Repeated, _Choice]:
+        self, item: NewRecord | RepeatedRecord, version: int, tags: dict[Key, int]
+    ) -> tuple[NewRecord | RepeatedRecord, _Choice]:
         """A record and how it is encoded; one that is repeated gets its text where its frame cannot be used again."""
-        if isinstance(item, Repeated):
+        if isinstance(item, RepeatedRecord):
             # A check that is not the key is made of the text.
             again = None if check_bytes(self._kinds[item.kind]) else self._again(item, version)
             if again is not None:
@@ -290,7 +292,7 @@ class SegmentWriter:
         encoding, frame = delta.compress(record.text, level=self._level)
         return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text)))
 
-    def _again(self, record: NewRecord | Repeated, version: int) -> _Choice | None:
+    def _again(self, record: NewRecord | RepeatedRecord, version: int) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
         versions = self._versions[record.kind]
         if version == ABSENT or not versions.was_sent(version):
@@ -400,7 +402,7 @@ class SegmentWriter:
             self._texts.put((kind, key), text)
         return text
 
-    def _keep(self, record: NewRecord | Repeated, version: int, choice: _Choice, ordinal: int) -> None:
+    def _keep(self, record: NewRecord | RepeatedRecord, version: int, choice: _Choice, ordinal: int) -> None:
         versions = self._versions[record.kind]
         if version == ABSENT:
             version = versions.add(record.key, choice.length, choice.base, choice.number, choice.encoding)
@@ -419,7 +421,7 @@ class SegmentWriter:
                 siblings.popitem(last=False)
 
 
-def _folder_and_extension(record: NewRecord | Repeated) -> tuple[int, bytes, bytes]:
+def _folder_and_extension(record: NewRecord | RepeatedRecord) -> tuple[int, bytes, bytes]:
     folder, _, name = record.path.rpartition(b"/")
     return record.kind, folder, name.rpartition(b".")[2]
 
@@ -435,7 +437,7 @@ class _Ancestry:
         self._is_begun = False
         self._reach: dict[int, int] = {}
 
-    def begin(self, graph: Iterable[Announced]) -> None:
+    def begin(self, graph: Iterable[GraphNode]) -> None:
         children = self._children
         for revision, parents in graph:
             self._number(revision)

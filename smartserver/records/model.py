@@ -114,7 +114,7 @@ class Segment(NamedTuple):
         return self.entries[(tag - 2) >> 1].key
 
 
-class Announced(NamedTuple):
+class GraphNode(NamedTuple):
     """A revision named in a graph announcement, before its segment comes."""
 
     revision: RevisionId
@@ -125,7 +125,7 @@ class Plan(Protocol):
     """What a push brings: the graph now, the segments when asked. An adapter makes it (`vcs`), the client reads it."""
 
     @property
-    def graph(self) -> Sequence[Announced]:
+    def graph(self) -> Sequence[GraphNode]:
         """The revisions and their parents, parents first."""
 
     def segments(self) -> Iterable[bytes]:

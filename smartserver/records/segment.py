@@ -25,7 +25,7 @@ from smartserver.records import limits
 from smartserver.records.announced import BYTES_OF_GRAPH, PARENTS_OF_GRAPH, REVISIONS_OF_GRAPH, AnnouncedGraph
 from smartserver.records.check import check_bytes
 from smartserver.records.keys import ABSENT, KeyTable
-from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, RevisionId, Segment, made
+from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, RevisionId, Segment, made
 from smartserver.records.varint import MAX_BYTES, Malformed, decode, encode
 
 Buffer = bytes | bytearray | memoryview
@@ -119,7 +119,7 @@ def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
     return decode_revision(buf, at).parents
 
 
-def decode_revision(buf: Buffer, at: int) -> Announced:
+def decode_revision(buf: Buffer, at: int) -> GraphNode:
     """The revision whose segment is at `at`, of which no more than its parents need be in `buf`.
 
     Raises:
@@ -128,7 +128,7 @@ def decode_revision(buf: Buffer, at: int) -> Announced:
     _, at = decode(buf, at)
     buf = bytes(buf)
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
-    return Announced(revision, _read_parents(buf, at, revision)[0])
+    return GraphNode(revision, _read_parents(buf, at, revision)[0])
 
 
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
@@ -146,7 +146,7 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
         at += entry.frame_length
 
 
-def encode_graph(revisions: Sequence[Announced]) -> bytes:
+def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
     """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20.
 
     Raises:

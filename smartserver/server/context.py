@@ -13,16 +13,16 @@ import msgspec
 from msgspec import Raw
 
 from smartserver.errors import AccessDenied, Cancelled, LimitExceeded, NoSuchRepository, NotDone, RequestRefused
-from smartserver.records.model import Announced
+from smartserver.records.model import GraphNode
 from smartserver.server.access import Access
 from smartserver.server.advice import of_client, of_format, of_packs
-from smartserver.server.dispatch import Refusal, RequestHeader, declared, fault
+from smartserver.server.header import Refusal, RequestHeader, declared, fault
 from smartserver.server.site import Location, Site
 from smartserver.store.allowance import Allowance
+from smartserver.store.commit import CommitOutcome
 from smartserver.store.document import Root
-from smartserver.store.model import Changes, ContentPlan, Listed, PackReport, PullPlan, Seen, VerifyReport
-from smartserver.store.repository import Committed
-from smartserver.store.states import Look
+from smartserver.store.model import Changes, ContentPlan, ListingEntry, PackReport, PullPlan, RootVersion, VerifyReport
+from smartserver.store.states import LatestRoot
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
@@ -64,11 +64,11 @@ class RequestContext:
         self.site = site
         self.location: Location | None = None
         """What `find` gave; None as long as nobody looked."""
-        self._look: Look | None = None
+        self._look: LatestRoot | None = None
         """What `find` saw of it, until that was used."""
         self.is_current = True
         """Whether what `begin` gave last is of this moment, and not merely what the client knows."""
-        self._repeated: Committed | None = None
+        self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
 
     @property
@@ -77,10 +77,10 @@ class RequestContext:
         return self.header.message.id
 
     @property
-    def known(self) -> Seen | None:
+    def known(self) -> RootVersion | None:
         """The newest root the client has seen."""
         known = self.header.message.known
-        return None if known is None else Seen(known.incarnation, known.version, known.mark)
+        return None if known is None else RootVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> Location:
         """The repository, or the place where it may be made.
@@ -115,7 +115,7 @@ class RequestContext:
                     return Location(deleted, False)
         return found
 
-    def begin(self, announced: Sequence[Announced] = ()) -> Transaction:
+    def begin(self, announced: Sequence[GraphNode] = ()) -> Transaction:
         """A view of the repository: as it was found, then as it is now."""
         repository = self.find().repository
         look, self._look = self._look, None
@@ -127,7 +127,7 @@ class RequestContext:
         age = self.header.message.age
         return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
-    def earlier(self) -> Committed | None:
+    def earlier(self) -> CommitOutcome | None:
         """What became of this request if it is repeated and was carried out before."""
         if self._repeated is None and self.header.message.age:
             self._repeated = self.find().repository.earlier(self.id, self.age())
@@ -324,7 +324,7 @@ class CallContext:
         """Remember what to send after the reply."""
         self.plan = plan
 
-    def listing(self, after: str, most: int) -> Sequence[Listed]:
+    def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
         """The repositories at or below the path."""
         return self._request.site.listing(self.path, after, most, self._request.allowance)
 

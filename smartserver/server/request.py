@@ -16,9 +16,9 @@ from typing import Protocol
 from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, error_from_wire
 from smartserver.server.access import Access
 from smartserver.server.context import RequestContext
-from smartserver.server.dispatch import RequestHeader, fault, read_header
 from smartserver.server.executor import Executor, Lane
 from smartserver.server.fair import Client
+from smartserver.server.header import RequestHeader, fault, read_header
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from smartserver.server.access import Access
-from smartserver.server.dispatch import fault
 from smartserver.server.executor import Executor
 from smartserver.server.fair import Client
+from smartserver.server.header import fault
 from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
 from smartserver.server.request import ServedRequest
 from smartserver.server.site import Site

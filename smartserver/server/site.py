@@ -19,12 +19,12 @@ from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
-from smartserver.store.creation import holds_repository
 from smartserver.store.format import FORMAT, ROOT, Discipline, is_marked, is_ours
-from smartserver.store.model import Listed, Seen
+from smartserver.store.model import ListingEntry, RootVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.root import RootView
-from smartserver.store.states import Look
+from smartserver.store.states import LatestRoot
+from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
@@ -48,7 +48,7 @@ class Location:
 
     repository: PackRepository
     exists: bool
-    look: Look | None = field(default=None, compare=False)
+    look: LatestRoot | None = field(default=None, compare=False)
     """What was seen of it; None where its root was not looked at."""
 
     @property
@@ -161,7 +161,7 @@ class Site:
         """What the calling thread has asked of the store so far."""
         return self._counted.thread_counts
 
-    def find(self, path: str, seen: Seen | None = None) -> Location:
+    def find(self, path: str, seen: RootVersion | None = None) -> Location:
         """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
         of `States.look`.
 
@@ -217,7 +217,7 @@ class Site:
         go_on: Callable[[], None] = lambda: None,
         *,
         must_be: bool = False,
-    ) -> list[Listed]:
+    ) -> list[ListingEntry]:
         """The repositories at or below a path, in the order of their paths; a path in one gives that one.
 
         `after`: only those behind this path. `go_on` is called for each folder, and ends the listing by what it raises.
@@ -231,7 +231,7 @@ class Site:
         above = self.find_above(path)
         if above.exists:
             return [self._listed(above.at)] if _is_behind(above.at, after) else []
-        found: list[Listed] = []
+        found: list[ListingEntry] = []
         looked = 0
         folders = [jail.clean(path)]
         while folders and len(found) < most:
@@ -244,7 +244,7 @@ class Site:
                 names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
             except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
                 if _is_behind(folder, after):
-                    found.append(Listed(folder, "", (), wrong.why))
+                    found.append(ListingEntry(folder, "", (), wrong.why))
                 continue
             if FORMAT in names:
                 listed = self._listed(folder)
@@ -256,16 +256,16 @@ class Site:
             folders += [each for each in below if not _order(each) < _order(after)[: each.count("/") + 1]]
         return found
 
-    def _listed(self, path: str) -> Listed:
+    def _listed(self, path: str) -> ListingEntry:
         """A repository in a listing; without VCS and problem where there is none, or no more."""
         try:
             found = self._look(path)
             if not found.exists or found.look is None or found.look.root is None:
-                return Listed(path, "", ())
+                return ListingEntry(path, "", ())
             view = RootView(found.look.root, found.repository.folder)  # Its refs are in no pack, nor in an index.
-            return Listed(path, view.root.vcs, tuple(view.refs()))
+            return ListingEntry(path, view.root.vcs, tuple(view.refs()))
         except CodedError as wrong:
-            return Listed(path, "", (), str(wrong))
+            return ListingEntry(path, "", (), str(wrong))
 
     def _names(self, folder: str) -> Sequence[str]:
         """What is in a folder; nothing where it is a file, may not be read, or leads out of the root.
@@ -322,7 +322,7 @@ class Site:
         except TransportError:
             return True
 
-    def _look(self, name: str, seen: Seen | None = None) -> Location:
+    def _look(self, name: str, seen: RootVersion | None = None) -> Location:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
         look = repository.look(seen)

@@ -17,7 +17,7 @@ import msgspec
 
 from smartserver.errors import LimitExceeded, NotDone, OutcomeUnknown, Unsupported
 from smartserver.server.context import CallContext, RequestContext
-from smartserver.server.dispatch import declared, fault, internal
+from smartserver.server.header import declared, fault, internal
 from smartserver.server.jailed import JailedTransport
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.work import Answer

@@ -15,18 +15,19 @@ import msgspec
 
 from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import Announced
+from smartserver.records.model import GraphNode
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.server.advice import faults_of, of_faults
 from smartserver.server.context import CallContext, RequestContext
-from smartserver.server.dispatch import Refusal, declared, fault, internal
 from smartserver.server.executor import Lane
+from smartserver.server.header import Refusal, declared, fault, internal
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
-from smartserver.server.words import in_words
+from smartserver.server.store_errors import in_words
+from smartserver.store.commit import CommitOutcome
 from smartserver.store.model import ContentPlan
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
@@ -191,7 +192,7 @@ class RequestWork:
         lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
         return Answer(reply, transaction.open_body(plan), lane)
 
-    def _check(self, graph: Sequence[Announced]) -> Answer:
+    def _check(self, graph: Sequence[GraphNode]) -> Answer:
         context = self._context
         transaction = context.begin(graph)
         outcomes = CallContext(context, transaction).decide()
@@ -217,7 +218,7 @@ class RequestWork:
             log.info("%s by %s: taken with faults: %s", self._header.description, user, faults_of(warnings))
         return self._committed(committed, of_faults(warnings))
 
-    def _committed(self, committed: Committed, advice: Advice | None = None) -> Answer:
+    def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> Answer:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
             gone = committed.view.root.deleted  # By this request, or since it was carried out.
@@ -323,7 +324,7 @@ class RequestBody:
         self._upload = None
         return upload
 
-    def graph(self) -> Sequence[Announced]:
+    def graph(self) -> Sequence[GraphNode]:
         """The whole body of a check.
 
         Raises:
@@ -369,7 +370,7 @@ class RequestBody:
         self,
         transaction: Transaction,
         plan: Callable[[Transaction], object],
-        graph: Sequence[Announced] = (),
+        graph: Sequence[GraphNode] = (),
     ) -> Transaction:
         """Find out whether what was asked for is allowed so far; what a client merely knows does not refuse it."""
         try:

@@ -19,7 +19,7 @@ from smartserver.store.creation import Creation
 from smartserver.store.document import empty_root
 from smartserver.store.intent import encode_intent, intent_path
 from smartserver.store.log import NewLogEntry
-from smartserver.store.model import Changes, Seen
+from smartserver.store.model import Changes, RootVersion
 from smartserver.store.root import DraftRoot, RootView, next_root, tombstone
 from smartserver.store.states import State, States
 from smartserver.store.swap import RootFile, Swap
@@ -32,7 +32,7 @@ Plan = Callable[[Transaction], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitOutcome:
     """A request that was carried out, now or before."""
 
     view: RootView
@@ -41,12 +41,12 @@ class Committed:
     swapped: bool
     """Whether this call changed the root."""
 
-    def changes_since(self, known: Seen | None) -> Changes:
+    def changes_since(self, known: RootVersion | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told."""
         return self.view.changes_since(known)
 
 
-class Planned(NamedTuple):
+class PlannedCommit(NamedTuple):
     """A change that was planned on one state, and is to be made."""
 
     transaction: Transaction
@@ -77,7 +77,7 @@ class Commit:
     def __post_init__(self) -> None:
         self._incarnation, self._place = self.file.randomness(16), Creation(self.file)
 
-    def run(self) -> Committed:
+    def run(self) -> CommitOutcome:
         """Try until it is carried out, or refused.
 
         Raises:
@@ -93,7 +93,7 @@ class Commit:
                 done = self._attempt(None)
         return done
 
-    def _attempt(self, known: State | None) -> Committed | None:
+    def _attempt(self, known: State | None) -> CommitOutcome | None:
         """Try once; None where that is to be done again. `known`: what was read before; only a change is planned on
         that, and what is refused or changes nothing is planned on what is there now."""
         state = known or self.states.read(durable=True)
@@ -103,7 +103,7 @@ class Commit:
             if known is None:
                 raise
             return None
-        if not isinstance(planned, Planned):
+        if not isinstance(planned, PlannedCommit):
             return None if known is not None else planned
         self.progress("commit", 0, 0)
         upload = self.upload
@@ -121,7 +121,7 @@ class Commit:
             if state.root != swap.current:  # All of it: a restored backup reaches a version for the second time.
                 state = self.states.open(swap.current)
                 again = self._planned(state, locked=True)
-                if not isinstance(again, Planned):
+                if not isinstance(again, PlannedCommit):
                     return again
                 planned = again
             if swap.current.deleted:
@@ -129,9 +129,9 @@ class Commit:
             view = self._swap(swap, state, planned.draft)
         if upload is not None:
             upload.leave()
-        return Committed(view, planned.outcome, swapped=True)
+        return CommitOutcome(view, planned.outcome, swapped=True)
 
-    def _planned(self, state: State, *, locked: bool = False) -> Planned | Committed | None:
+    def _planned(self, state: State, *, locked: bool = False) -> PlannedCommit | CommitOutcome | None:
         """The change on top of a state; the answer where there is none to make, or it was made before. None: the body
         must be checked again without the lock, because that may take minutes."""
         first = earlier(self.file, self.clock, state, self.request, self.age)
@@ -151,8 +151,8 @@ class Commit:
         if not transaction.changed and (upload is None or upload.entry is None):
             view = self._view(state)
             file.make_durable(view.root)
-            return Committed(view, outcome, swapped=False)
-        return Planned(transaction, outcome, self._draft(state, transaction, outcome))
+            return CommitOutcome(view, outcome, swapped=False)
+        return PlannedCommit(transaction, outcome, self._draft(state, transaction, outcome))
 
     def _draft(self, state: State, transaction: Transaction, outcome: bytes) -> DraftRoot:
         """The root after a transaction."""
@@ -186,7 +186,7 @@ class Commit:
             raise NoSuchRepository(self.file.path)
         return state.view
 
-    def _create(self, creation: Creation, planned: Planned) -> Committed | None:
+    def _create(self, creation: Creation, planned: PlannedCommit) -> CommitOutcome | None:
         """Make the repository beside its place, and give it that; None where something is there by now."""
         self._undo.callback(creation.undo)
         creation.choose()
@@ -206,7 +206,7 @@ class Commit:
         if not made:
             self._undo.push(kept)
             return None
-        return Committed(RootView(root, self.file.folder), planned.outcome, swapped=True)
+        return CommitOutcome(RootView(root, self.file.folder), planned.outcome, swapped=True)
 
     def _swap(self, swap: Swap, state: State, draft: DraftRoot) -> RootView:
         root, files = draft.finish()
@@ -220,7 +220,7 @@ class Commit:
         return RootView(root, self.file.folder, state.view)
 
 
-def earlier(file: RootFile, clock: Callable[[], float], state: State, request: bytes, age: int) -> Committed | None:
+def earlier(file: RootFile, clock: Callable[[], float], state: State, request: bytes, age: int) -> CommitOutcome | None:
     """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
 
     Raises:
@@ -232,7 +232,7 @@ def earlier(file: RootFile, clock: Callable[[], float], state: State, request: b
     found = state.view.find_request(request, in_files=age > 0)
     if found is not None:
         file.make_durable(state.view.root)
-        return Committed(state.view, found.outcomes, swapped=False)
+        return CommitOutcome(state.view, found.outcomes, swapped=False)
     if age > 0 and not state.view.log_covers(age, clock()):
         raise OutcomeUnknown("the log does not reach back to the request's first sending")
     return None

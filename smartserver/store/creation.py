@@ -51,7 +51,6 @@ from smartserver.store.surroundings import (
     places_of,
     repository_below,
 )
-from smartserver.store.surroundings import holds_repository as holds_repository
 from smartserver.store.swap import RootFile
 from transports import steps
 from transports.base import EntryKind, Transport

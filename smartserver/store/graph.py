@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
-from smartserver.records.model import Announced, RevisionId
+from smartserver.records.model import GraphNode, RevisionId
 from smartserver.store.allowance import CHECK, Charge, free
 from smartserver.store.index import OUTSIDE, Column, Index
 
@@ -104,7 +104,7 @@ class Graph:
         )
         return Graph((*self.parts, part)), missing
 
-    def with_announced(self, announced: Sequence[Announced], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
+    def with_announced(self, announced: Sequence[GraphNode], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
         """This graph and those announced revisions that are not in it, in their order; and the parents, not marked
         absent, that are neither here nor announced before their child. `charge` is told the steps as they are taken."""
         listed = announced if isinstance(announced, AnnouncedGraph) else AnnouncedRevisions(announced)

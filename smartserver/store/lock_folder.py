@@ -100,7 +100,7 @@ class Held(NamedTuple):
     """A file that the holder needs, and that was gone then."""
 
 
-class Look:
+class HolderCheck:
     """What a writer looks at once it has the lock, in one go."""
 
     def __init__(self, path: str, needed: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ class LockFolder:
         self, wait: float | Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
     ) -> Iterator[Held]:
         """Hold the lock. `first`: what is done before, whether the lock can be had or not; `wait`: seconds, at most,
-        from when that is done and the lock is refused, or what says then how many; `needed`: as of `Look`.
+        from when that is done and the lock is refused, or what says then how many; `needed`: as of `HolderCheck`.
 
         Raises:
             Locked: another writer held it all the time.
@@ -209,7 +209,7 @@ class LockFolder:
 
     def _take(
         self, nonce: str, wait: float | Callable[[], float], first: Sequence[Step], needed: Sequence[str]
-    ) -> Look:
+    ) -> HolderCheck:
         own = self._below + f"{LOCK}/{nonce}"
         inner = f"{own}/{nonce}"
         seconds = end = 0.0
@@ -218,7 +218,7 @@ class LockFolder:
         making.append(steps.Put(f"{inner}/{WHO}", content))
         pause, unexplained, missed = FIRST_PAUSE, 0, False
         while True:
-            look = Look(self._path, needed)
+            look = HolderCheck(self._path, needed)
             try:
                 self._above.perform([*making, steps.Rename(own, self._held), *look.steps])
                 return look
@@ -226,7 +226,7 @@ class LockFolder:
                 if making and isinstance(wrong, NoSuchFile | NotADirectory):
                     raise
                 names, ready = steps.ListDirectory(self._held), steps.Get(f"{inner}/{WHO}")
-                look = Look(self._path, needed)
+                look = HolderCheck(self._path, needed)
                 self._above.perform([names, ready, *look.steps])
                 there = _holding(names.result)
                 if there == nonce:  # The answer was lost, or what came after it.

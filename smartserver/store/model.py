@@ -43,7 +43,7 @@ class ContentPlan(msgspec.Struct, frozen=True):
         return self.pieces is not None
 
 
-class Seen(NamedTuple):
+class RootVersion(NamedTuple):
     """The newest root a client has seen. `mark`: of the newest entry of the log at that version; a version alone does
     not tell a root, because a backup that was put back goes on from an older one."""
 
@@ -65,7 +65,7 @@ class Changes(msgspec.Struct, frozen=True):
     settings: Mapping[str, bytes]
     """`vcs` and `settings` are empty where they did not change after `since`."""
     mark: int = 0
-    """As in `Seen`."""
+    """As in `RootVersion`."""
 
 
 class RepositoryStats(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class PackReport(msgspec.Struct, frozen=True):
     size: int
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListingEntry(msgspec.Struct, frozen=True):
     """A repository as a listing says it; `problem`: why no more can be said of it."""
 
     path: str

@@ -16,22 +16,21 @@ import msgspec
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.records.faults import SAFE, Policy
-from smartserver.records.model import Announced
+from smartserver.records.model import GraphNode
 from smartserver.store import recovery, upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.commit import Commit, Plan, earlier
-from smartserver.store.commit import Committed as Committed
+from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
 from smartserver.store.format import ROOT, Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.lock_folder import Holder
-from smartserver.store.model import Changes, PackReport, Seen, VerifyReport
+from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.remains import instead
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import Look, States
+from smartserver.store.states import LatestRoot, States
 from smartserver.store.swap import RootFile
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
@@ -131,7 +130,7 @@ class PackRepository:
             raise NoSuchRepository(self.path)
         return found
 
-    def changes_since(self, known: Seen | None) -> Changes:
+    def changes_since(self, known: RootVersion | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told.
 
         Raises:
@@ -159,7 +158,7 @@ class PackRepository:
 
     # -- changing
 
-    def look(self, seen: Seen | None = None) -> Look:
+    def look(self, seen: RootVersion | None = None) -> LatestRoot:
         """Whether it is there, as a request begins. `seen`: as of `States.look`.
 
         Raises:
@@ -172,8 +171,8 @@ class PackRepository:
         self,
         request: bytes,
         user: str,
-        announced: Sequence[Announced] = (),
-        look: Look | None = None,
+        announced: Sequence[GraphNode] = (),
+        look: LatestRoot | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
@@ -210,7 +209,7 @@ class PackRepository:
             policy=policy or self._policy,
         )
 
-    def earlier(self, request: bytes, age: int) -> Committed | None:
+    def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
         """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
 
         Raises:
@@ -228,7 +227,7 @@ class PackRepository:
         upload: Upload | None = None,
         progress: Report = unreported,
         allowance: Allowance | None = None,
-    ) -> Committed:
+    ) -> CommitOutcome:
         """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
@@ -246,7 +245,7 @@ class PackRepository:
         parts = self.file, self._states, self.clock
         return Commit(*parts, request, age, user, plan, upload, progress, allowance).run()
 
-    def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> Committed:
+    def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
         """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.
 
         Raises:

@@ -33,7 +33,7 @@ from smartserver.store.document import (
 )
 from smartserver.store.intent import NAMED, PREFIX, Intent
 from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
-from smartserver.store.model import Changes, Seen
+from smartserver.store.model import Changes, RootVersion
 from smartserver.store.tables import (
     INLINE,
     OVERHEAD,
@@ -153,7 +153,7 @@ class RootView:
         newest = next((entry for entry in reversed(self.root.log) if entry.version <= version), None)
         return self.root.log_mark if newest is None else newest.mark
 
-    def changes_since(self, known: Seen | None) -> Changes:
+    def changes_since(self, known: RootVersion | None) -> Changes:
         """What changed since the root a client knows; everything when that cannot be told."""
         root = self.root
         mark = self.mark(root.version)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
-from smartserver.store.model import Seen
+from smartserver.store.model import RootVersion
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Reopen, Snapshot
 from smartserver.store.swap import RootFile
@@ -32,14 +32,16 @@ class State:
     snapshot: Snapshot | None
     """None where there is no repository."""
 
-    def is_known(self, seen: Seen) -> bool:
+    def is_known(self, seen: RootVersion) -> bool:
         """Whether it is the one a client has seen."""
         view = self.view
-        return view is not None and seen == Seen(view.root.incarnation, view.root.version, view.mark(view.root.version))
+        return view is not None and seen == RootVersion(
+            view.root.incarnation, view.root.version, view.mark(view.root.version)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LatestRoot:
     """What was seen of a repository: its root, None where there is none."""
 
     root: Root | None
@@ -68,7 +70,7 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def look(self, seen: Seen | None = None, *, durable: bool = False) -> Look:
+    def look(self, seen: RootVersion | None = None, *, durable: bool = False) -> LatestRoot:
         """The root as it is now. `seen`: what a client knows; where reading is a trip and that was read last, it will
         do for a change, which compares it with what is there under the lock. `durable`: as of `RootFile.read`.
 
@@ -78,13 +80,13 @@ class States:
         """
         begun = self._begun
         if seen is not None and begun is not None and begun.is_known(seen):
-            return Look(begun.root, now=False)
+            return LatestRoot(begun.root, now=False)
         try:
-            return Look(self._file.read(durable=durable), now=True)
+            return LatestRoot(self._file.read(durable=durable), now=True)
         except NoSuchRepository:
-            return Look(None, now=True)
+            return LatestRoot(None, now=True)
 
-    def read(self, look: Look | None = None, *, durable: bool = False) -> State:
+    def read(self, look: LatestRoot | None = None, *, durable: bool = False) -> State:
         """The repository as it is now, or as it was looked at. `durable`: as of `RootFile.read`.
 
         Raises:

@@ -23,14 +23,14 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.content import Question
-from smartserver.records.model import Announced, Kind, RefValue, RevisionId
+from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId
 from smartserver.records.system import System, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, Moment
 from smartserver.store.document import MAP
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, Seen
+from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.tables import check_key, check_name
@@ -46,7 +46,7 @@ class Transaction:
         self,
         path: str,
         snapshot: Snapshot | None,
-        announced: Sequence[Announced] = (),
+        announced: Sequence[GraphNode] = (),
         line: str = "",
         allowance: Allowance | None = None,
         own_meta: Callable[[RevisionId], bytes | None] | None = None,
@@ -86,7 +86,7 @@ class Transaction:
         self.allowance.rests_on(self._stored.size)
         self._graph, self._missing = self._stored.with_announced(announced, self._charge)
 
-    def announcing(self, announced: Sequence[Announced]) -> Transaction:
+    def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
         return Transaction(self.path, self.snapshot, announced, self._format, self.allowance)
 
@@ -502,7 +502,7 @@ class Transaction:
             return ContentPlan(reading.pieces), reading.said
         return msgspec.structs.replace(self.plan_pull(reading.heads, haves, absent), bulk=True), reading.said
 
-    def changes_since(self, known: Seen | None) -> Changes:
+    def changes_since(self, known: RootVersion | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
 
         Raises:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from smartserver.errors import CorruptRecord, MissingParents, shown
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import MAX_TAKEN
-from smartserver.records.model import Announced, Key, RevisionId, Segment
+from smartserver.records.model import GraphNode, Key, RevisionId, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.store.creation import Creation
@@ -61,7 +61,7 @@ class Upload:
             self._kinds, graph_first=graph_first, limit=MAX_TAKEN, charge=self.allowance.charge
         )
         self._graph_first = graph_first
-        self._seen: list[Announced] = []
+        self._seen: list[GraphNode] = []
         self._segments = 0
         self._size = 0
         self._ended = False
@@ -88,7 +88,7 @@ class Upload:
         except Malformed as wrong:
             raise CorruptRecord(b"", b"", f"segment {self._segments} of the stream: {wrong}") from wrong
 
-    def graph(self) -> Sequence[Announced] | None:
+    def graph(self) -> Sequence[GraphNode] | None:
         """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
         if self._graph_first:
             return self._stream.graph()
@@ -212,7 +212,7 @@ class Upload:
 
     def _match(self, segment: Segment) -> None:
         if not self._graph_first:
-            self._seen.append(Announced(segment.revision, segment.parents))
+            self._seen.append(GraphNode(segment.revision, segment.parents))
             return
         announced = self._stream.graph()
         if announced is None or self._segments >= len(announced):

@@ -55,7 +55,7 @@ class ToolFailed(VcsError):
         return f"{self.command} failed with status {self.status}" + (f": {self.said}" if self.said else "")
 
 
-class Inserted(NamedTuple):
+class InsertReport(NamedTuple):
     """What a pull brought into the local repository."""
 
     objects: int

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
+from smartserver.store.model import ContentPlan, ListingEntry, PackReport, PullPlan, VerifyReport
 from transports.errors import CodedError
 
 if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files, none with a store.
@@ -146,7 +146,7 @@ class Context(Protocol):
             NoSuchRepository: there is none.
         """
 
-    def listing(self, after: str, most: int) -> Sequence[Listed]:
+    def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
         """The repositories at or below the request's path, by path, those after `after` and at most `most`.
 
         Raises:

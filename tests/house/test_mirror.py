@@ -22,7 +22,7 @@ IN_INTEROP = {
     "smartserver.plugins.breezy.checkouts": "test_brz_light.py::test_commit",
     "smartserver.plugins.breezy.commit": "test_brz_light.py::test_commit",
     "smartserver.plugins.breezy.copy": "test_brz_upkeep.py::test_a_branch_beside_another",
-    "smartserver.plugins.breezy.fetched": "test_brz_up_to.py::test_branch",
+    "smartserver.plugins.breezy.branch_history": "test_brz_up_to.py::test_branch",
     "smartserver.plugins.breezy.hpss_shadows": "test_brz_shadow.py::test_they_are_shown_and_removed",
     "smartserver.plugins.breezy.inter": "test_brz_commands.py::test_pull",
     "smartserver.plugins.breezy.moves": "test_brz_uncommit.py::test_of_several_revisions",

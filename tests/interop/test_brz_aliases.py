@@ -7,8 +7,8 @@ import pytest
 from breezy.branch import Branch
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy.wanted import Wanted
-from smartserver.vcs.bzr.selector import ChosenField
+from smartserver.plugins.breezy.selection import Selection
+from smartserver.vcs.bzr.selector import RevisionsField
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -82,10 +82,10 @@ def test_what_is_unread_is_read_before_another_branch_asks(edited: Users) -> Non
     """The second question would close the connection on which the answer to the first lies."""
     with in_process():
         first, second = Branch.open(edited.url()), Branch.open(edited.url())
-        first.remote.fetched.ask()
-        second.remote.read_first(Wanted(ChosenField(1)))
+        first.remote.branch_history.ask()
+        second.remote.read_first(Selection(RevisionsField(1)))
         assert first.remote.server._unread is None
-        assert first.remote.fetched.history().ghosts == set()
+        assert first.remote.branch_history.history().ghosts == set()
 
 
 def test_an_alias_that_stands_for_nothing(edited: Users) -> None:

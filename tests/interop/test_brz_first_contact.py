@@ -1,4 +1,4 @@
-"""Nothing of a repository is known here, and commands ask for what they read and no more: plugins.breezy.wanted.
+"""Nothing of a repository is known here, and commands ask for what they read and no more: plugins.breezy.selection.
 
 They say what they say of the local branch, in the round trips of `budgets.toml`."""
 

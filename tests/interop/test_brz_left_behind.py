@@ -1,4 +1,4 @@
-"""plugins.breezy.content, plugins.breezy.wanted: a lightweight checkout whose tree rests on what its branch does not
+"""plugins.breezy.content, plugins.breezy.selection: a lightweight checkout whose tree rests on what its branch does not
 reach any more: what describes it goes on, before `brz update` as after it."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Commands of brz that read less than whole revisions over hpss://: what they say is what they say of a local branch,
 in the round trips of `budgets.toml`, with an empty cache: plugins.breezy.content, plugins.breezy.stores,
-plugins.breezy.wanted."""
+plugins.breezy.selection."""
 
 from __future__ import annotations
 

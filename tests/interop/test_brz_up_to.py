@@ -1,5 +1,5 @@
-"""plugins.breezy.fetched, plugins.breezy.remote, plugins.breezy.given: of a branch only the history of the revision
-that was named is sent, in one round trip, or in two where a look at the branch must tell which it is."""
+"""plugins.breezy.branch_history, plugins.breezy.remote, plugins.breezy.given: of a branch only the history of the
+revision that was named is sent, in one round trip, or in two where a look at the branch must tell which it is."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from smartserver.records import delta
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.model import Announced, Kind, Parent
+from smartserver.records.model import GraphNode, Kind, Parent
 from smartserver.records.segment import decode_segment, frames
 from smartserver.vcs.git.system import BLOB, git_key
 
@@ -24,7 +24,7 @@ def test_every_segment_can_be_read_with_its_ancestors(seed: int, count: int, bul
     texts: dict[bytes, bytes] = {}
     trees: list[dict[bytes, bytes]] = []
     seen: list[set[bytes]] = []
-    graph: list[Announced] = []
+    graph: list[GraphNode] = []
     pushed: list[list[NewRecord]] = []
     for n in range(count):
         parents = sorted(chance.sample(range(max(0, n - 4), n), min(n, chance.choice([0, 1, 1, 1, 1, 2]))))
@@ -41,7 +41,7 @@ def test_every_segment_can_be_read_with_its_ancestors(seed: int, count: int, bul
                 items.setdefault(key, NewRecord(0, key, BLOB, text, candidates, path))
         trees.append(tree)
         seen.append(reach | set(items))
-        graph.append(Announced(b"%d" % n, tuple([Parent(b"%d" % p) for p in parents])))
+        graph.append(GraphNode(b"%d" % n, tuple([Parent(b"%d" % p) for p in parents])))
         pushed.append(list(items.values()))
 
     writer = SegmentWriter((KIND,), bulk=bulk, texts=lambda kind, key: texts[key], cache=cache)

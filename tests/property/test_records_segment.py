@@ -9,7 +9,7 @@ from smartserver.errors import LimitExceeded
 from smartserver.records import varint
 from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.limits import MAX_RECORD
-from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent
+from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent
 from smartserver.records.segment import (
     STORED,
     ZSTD,
@@ -65,7 +65,7 @@ encoded = segments().map(lambda parts: encode_segment(*parts, KINDS))
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> list[Announced]:
+def graphs(draw: st.DrawFn) -> list[GraphNode]:
     names = draw(st.lists(ids, max_size=8, unique=True))
     outside = draw(st.lists(ids.filter(lambda name: name not in names), max_size=3))
     listed = []
@@ -76,7 +76,7 @@ def graphs(draw: st.DrawFn) -> list[Announced]:
             [*near, *absent, *[Parent(name) for name in outside], *[Parent(name, True) for name in outside]]
         )
         parents = draw(st.lists(choice, max_size=4)) if near or absent or outside else []
-        listed.append(Announced(name, tuple(parents)))
+        listed.append(GraphNode(name, tuple(parents)))
     return listed
 
 
@@ -107,7 +107,7 @@ def test_segments(parts: tuple[bytes, list[Parent], list[Entry], list[bytes]], b
 
 
 @given(graphs())
-def test_graphs(graph: list[Announced]) -> None:
+def test_graphs(graph: list[GraphNode]) -> None:
     decoded = AnnouncedGraph(encode_graph(graph))
     assert list(decoded) == graph
     assert [decoded.find(each.revision) for each in graph] == list(range(len(graph)))
@@ -116,7 +116,7 @@ def test_graphs(graph: list[Announced]) -> None:
 
 @given(st.one_of(st.none(), graphs()), st.lists(encoded, max_size=4), st.data())
 def test_any_split_of_a_stream_gives_the_same(
-    graph: list[Announced] | None, whole: list[bytes], data: st.DataObject
+    graph: list[GraphNode] | None, whole: list[bytes], data: st.DataObject
 ) -> None:
     raw = (encode_graph(graph) if graph is not None else b"") + b"".join(whole)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12)))

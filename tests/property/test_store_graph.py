@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records.announced import AnnouncedGraph
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.records.segment import encode_graph
 from smartserver.store import ancestry as ancestry_module
 from smartserver.store import graph as graph_module
@@ -39,13 +39,13 @@ def ancestors_of(parents: list[list[int]]) -> list[set[int]]:
 def graph_of(parents: list[list[int]], cuts: set[int], *, read: bool = False) -> Graph:
     """A new part begins at each of `cuts`. `read`: each comes as the block of an announced graph."""
     graph = Graph()
-    step: list[Announced] = []
+    step: list[GraphNode] = []
     for number, named in enumerate([*parents, []]):
         if number in cuts or number == len(parents):
             graph, missing = graph.with_announced(AnnouncedGraph(encode_graph(step)) if read else step)
             assert not missing
             step = []
-        step.append(Announced(b"%d" % number, tuple(Parent(b"%d" % parent) for parent in named)))
+        step.append(GraphNode(b"%d" % number, tuple(Parent(b"%d" % parent) for parent in named)))
     return graph
 
 

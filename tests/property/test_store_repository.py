@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.records.model import Tip
+from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from transports.memory import Aftermath, MemoryTransport
@@ -34,7 +35,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.stored: list[bytes] = []
         """Every revision that was acknowledged."""
         self.pending: list[tuple[Upload, list[bytes], bytes]] = []
-        self.answered: list[tuple[bytes, list[bytes], dict[bytes, bytes | None], Committed]] = []
+        self.answered: list[tuple[bytes, list[bytes], dict[bytes, bytes | None], CommitOutcome]] = []
         self.files = 0
         self.open()
 
@@ -57,7 +58,9 @@ class RepositoryMachine(RuleBasedStateMachine):
             parents = [made[-1]]
         return made
 
-    def done(self, committed: Committed, revisions: list[bytes], refs: dict[bytes, bytes | None], ask: bytes) -> None:
+    def done(
+        self, committed: CommitOutcome, revisions: list[bytes], refs: dict[bytes, bytes | None], ask: bytes
+    ) -> None:
         for name, tip in refs.items():
             if tip is None:
                 self.refs.pop(name, None)

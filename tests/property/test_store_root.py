@@ -14,7 +14,7 @@ from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
 from smartserver.store.document import decode_value, empty_root, encode_root
 from smartserver.store.log import NewLogEntry
-from smartserver.store.model import Seen
+from smartserver.store.model import RootVersion
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
 from transports.memory import Aftermath, MemoryTransport
@@ -192,7 +192,7 @@ class RootMachine(RuleBasedStateMachine):
             return
         view = self.view()
         for incarnation, version, mark, refs, tags in self.history[-3:] + self.history[:2]:
-            changes = view.changes_since(Seen(incarnation, version, mark))
+            changes = view.changes_since(RootVersion(incarnation, version, mark))
             values = {name: None if value is None else decode_value(value) for name, value in changes.refs.items()}
             known: list[tuple[dict[bytes, Any], Any]] = [(refs, values), (tags, changes.maps.get("tags", {}))]
             for before, changed in known:

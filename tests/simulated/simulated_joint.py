@@ -16,7 +16,7 @@ from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.model import Announced, Key, Parent, RevisionId
+from smartserver.records.model import GraphNode, Key, Parent, RevisionId
 from smartserver.server.access import Access, invoking_user
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
@@ -189,7 +189,7 @@ class HistoryPlan:
     without: frozenset[Key] = frozenset()
 
     @property
-    def graph(self) -> Sequence[Announced]:
+    def graph(self) -> Sequence[GraphNode]:
         return [self.history.announced(each) for each in self.revisions]
 
     def segments(self) -> Iterator[bytes]:

@@ -23,7 +23,8 @@ from smartserver.client.retry import PAUSES
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import Cancelled, NotDone, OutcomeUnknown
 from smartserver.records.model import Tip
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.commit import CommitOutcome
+from smartserver.store.repository import PackRepository
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -383,7 +384,7 @@ def test_only_a_repeat_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
     ages: list[int] = []
     commit = PackRepository.commit
 
-    def noted(repository: PackRepository, request: bytes, age: int, *rest: object) -> Committed:
+    def noted(repository: PackRepository, request: bytes, age: int, *rest: object) -> CommitOutcome:
         ages.append(age)
         return commit(repository, request, age, *rest)  # type: ignore[arg-type]
 

@@ -31,7 +31,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import Announced, Key, Kind, Plan, RevisionId
+from smartserver.records.model import GraphNode, Key, Kind, Plan, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import system_of
 from smartserver.store.transaction import Transaction
@@ -359,7 +359,7 @@ class Padded:
     inner: HistoryPlan
 
     @property
-    def graph(self) -> Sequence[Announced]:
+    def graph(self) -> Sequence[GraphNode]:
         return self.inner.graph
 
     def segments(self) -> Iterator[bytes]:

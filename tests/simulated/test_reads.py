@@ -27,8 +27,8 @@ from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
-from smartserver.vcs.bzr.selector import ChosenField, Named, Parts, TreesField, decode_said, encode
 from smartserver.vcs.bzr.selector import History as Selected
+from smartserver.vcs.bzr.selector import Named, Parts, RevisionsField, TreesField, decode_answer, encode
 from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -44,9 +44,9 @@ BIG = HISTORY.commit({**HISTORY.trees[LINE[5]], b"big": b"".join(b"%d," % (n * n
 
 def read_parts(
     remote: RemoteRepository,
-    chosen: ChosenField | None = None,
+    chosen: RevisionsField | None = None,
     trees: TreesField | None = None,
-    inside: tuple[ChosenField | None, TreesField | None] | None = None,
+    inside: tuple[RevisionsField | None, TreesField | None] | None = None,
     **more: Any,
 ) -> Content:
     return remote.read(encode(Parts(chosen, trees, inside)), **more)
@@ -92,7 +92,7 @@ def expected(revision: bytes, *paths: bytes) -> dict[bytes, bytes]:
 
 def file(stage: Stage) -> None:
     content = read_parts(stage.remote(), trees=TreesField([-1], paths=[b"README"]))
-    assert decode_said(content.result.said).ids == [LINE[5]]
+    assert decode_answer(content.result.said).ids == [LINE[5]]
     assert texts(content) == expected(LINE[5], b"README")
 
 
@@ -128,20 +128,20 @@ def versions(stage: Stage) -> None:
 
 
 def newest(stage: Stage) -> None:
-    parts = list(read_parts(stage.remote(), ChosenField(limit=2, left_hand=True)).parts)
+    parts = list(read_parts(stage.remote(), RevisionsField(limit=2, left_hand=True)).parts)
     assert [part.revision for part in parts] == [LINE[5], LINE[4]]
     assert keys(parts, REVISION) == [LINE[5], LINE[4]]
 
 
 def from_to(stage: Stage) -> None:
-    chosen = ChosenField(left_hand=True, newest=4, oldest=3)
+    chosen = RevisionsField(left_hand=True, newest=4, oldest=3)
     parts = list(read_parts(stage.remote(), chosen, TreesField(each=True, changed=True)).parts)
     assert [part.revision for part in parts[:2]] == [LINE[3], LINE[2]]
     assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", LINE[number]) for number in (3, 2, 1)]
 
 
 def graph(stage: Stage) -> None:
-    parts = list(read_parts(stage.remote(), ChosenField(bare=True)).parts)
+    parts = list(read_parts(stage.remote(), RevisionsField(bare=True)).parts)
     assert {part.revision: part.parents for part in parts} == {each: HISTORY.parents[each] for each in LINE}
     assert keys(parts, REVISION) == []
 
@@ -156,7 +156,7 @@ def with_stats(stage: Stage) -> None:
 def either(stage: Stage) -> None:
     inside = (None, TreesField([-1], inner=True))
     for path, paths in (("project/trunk", []), ("project/trunk/src/a.py", [b"src/a.py"])):
-        content = read_parts(stage.remote(path), ChosenField(limit=1), inside=inside)
+        content = read_parts(stage.remote(path), RevisionsField(limit=1), inside=inside)
         assert texts(content) == expected(LINE[5], *paths)
         stage.joint.network.take() if not paths else None
 
@@ -175,7 +175,7 @@ def history_of(stage: Stage) -> None:
             stream.feed(chunk)
         came = [decode_revision(segment, 0).revision for segment in stream.segments()]
         assert came == LINE[2:number]
-        assert decode_said(came_of.result.said).ids == [LINE[number - 1]]
+        assert decode_answer(came_of.result.said).ids == [LINE[number - 1]]
         if number != 3:
             stage.joint.network.take()
 
@@ -294,5 +294,5 @@ def test_a_link_that_is_cut(attempts: int) -> None:
 
 def test_the_ref_may_be_named(stage: Stage) -> None:
     assert texts(read_parts(stage.remote("project"), trees=TreesField([-1], paths=[b"README"]), refs=[TRUNK]))
-    content = read_parts(stage.remote("project"), ChosenField(limit=1), refs=[HERE])
+    content = read_parts(stage.remote("project"), RevisionsField(limit=1), refs=[HERE])
     assert list(content.parts) == []

@@ -13,7 +13,7 @@ from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate, UpdateOutcome
-from smartserver.records.model import Announced, Key, RevisionId
+from smartserver.records.model import GraphNode, Key, RevisionId
 from smartserver.records.segment import SegmentStream
 
 NEW = NewRepository(GIT, KINDS, dict(SETTINGS))
@@ -28,7 +28,7 @@ class Planned:
         self._halfway = halfway
 
     @property
-    def graph(self) -> Sequence[Announced]:
+    def graph(self) -> Sequence[GraphNode]:
         return [self._history.announced(revision) for revision in self._revisions]
 
     def segments(self) -> Iterator[bytes]:

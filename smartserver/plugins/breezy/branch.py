@@ -24,7 +24,7 @@ from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.tags import HpssTags
-from smartserver.plugins.breezy.upkeep import Reconciled, reconcile
+from smartserver.plugins.breezy.upkeep import ReconcileReport, reconcile
 from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer, lock_of_files
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import BzrDir, RevisionNotPresent, branches_of_breezy, format_2a
@@ -249,7 +249,7 @@ class HpssBranch(Branch):
         """Nothing to be looked at here: the server checks its branches with their repository."""
         return []
 
-    def reconcile(self, thorough: bool = True) -> Reconciled:
+    def reconcile(self, thorough: bool = True) -> ReconcileReport:
         """There is nothing to reconcile where nothing is damaged."""
         return reconcile(self.remote)
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from smartserver.plugins.breezy import wanted as reads
+from smartserver.plugins.breezy import selection as reads
 from smartserver.plugins.breezy.given import Arguments, arguments, current, given, is_ours, lies_beside
-from smartserver.plugins.breezy.wanted import Wanted
+from smartserver.plugins.breezy.selection import Selection
 
 
 class Second(enum.Enum):
@@ -64,7 +64,7 @@ class Command:
 
     # -- what it reads
 
-    first: Callable[[Arguments], Wanted | None] | Wanted | None = reads.named_revisions
+    first: Callable[[Arguments], Selection | None] | Selection | None = reads.named_revisions
     """What the first request asks for, by what the command was given; None: whole revisions, or what the branch is."""
     fetches: bool = False
     """Whether what it asks for goes into a local repository, or is compared with one. Else it is read here and kept."""
@@ -229,7 +229,7 @@ def running() -> Command:
     return FETCHES if command is None else COMMANDS.get(command.name, OTHER)
 
 
-def wanted() -> Wanted | None:
+def wanted() -> Selection | None:
     """What the first request of the command that runs asks for; None: for whole revisions, or what the branch is."""
     first = running().first
     return first(arguments()) if callable(first) else first

@@ -17,7 +17,7 @@ from breezy.revision import NULL_REVISION
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import StaleLease
 from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.wanted import commit_on
+from smartserver.plugins.breezy.selection import commit_on
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import forget_pages
 from smartserver.vcs.bzr.plan import BrzPlan

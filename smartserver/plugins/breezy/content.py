@@ -16,13 +16,13 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.plugins.breezy.checkouts import pages_of
 from smartserver.plugins.breezy.given import TIP
-from smartserver.plugins.breezy.wanted import Wanted
+from smartserver.plugins.breezy.selection import Selection
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import StoreKey
 from smartserver.vcs.bzr.meta import text_meta
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
-from smartserver.vcs.bzr.selector import TAGS, ChosenField, Named, Parts, Tag, TreesField, decode_said, encode
+from smartserver.vcs.bzr.selector import TAGS, Named, Parts, RevisionsField, Tag, TreesField, decode_answer, encode
 from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 from smartserver.verbs.fields import HERE, MAX_IDS
@@ -41,7 +41,7 @@ MANY = 256
 class Content:
     """The records and parents that came so far."""
 
-    def __init__(self, remote: RemoteRepository, wanted: Wanted) -> None:
+    def __init__(self, remote: RemoteRepository, wanted: Selection) -> None:
         self.records: dict[tuple[int, Key], Record] = {}
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         self.numbers: dict[RevisionId, int] = {}
@@ -103,9 +103,9 @@ class Content:
 
     def _ask(
         self,
-        chosen: ChosenField | None,
+        chosen: RevisionsField | None,
         trees: TreesField | None,
-        inside: Wanted | None = None,
+        inside: Selection | None = None,
         haves: Sequence[RevisionId] = (),
     ) -> None:
         """Read these; `inside`: what is read instead where the path leads into the branch, and wanted then."""
@@ -121,7 +121,7 @@ class Content:
         if inside is not None and self.remote.knowledge.inner:
             self.wanted, chosen, trees = inside, inside.chosen, inside.trees
         first = self._take(content.parts, trees, chosen)
-        said = decode_said(content.result.said)
+        said = decode_answer(content.result.said)
         named: dict[RevisionId, Named] = {}
         if trees is not None:
             self._absent.update(trees.had)
@@ -140,7 +140,9 @@ class Content:
                 named[first] = newest  # With others, what comes first may be one of those.
         self._number(named)
 
-    def _take(self, parts: Iterable[Part], trees: TreesField | None, chosen: ChosenField | None) -> RevisionId | None:
+    def _take(
+        self, parts: Iterable[Part], trees: TreesField | None, chosen: RevisionsField | None
+    ) -> RevisionId | None:
         """Take in what came; the first revision of it.
 
         Raises:
@@ -165,7 +167,7 @@ class Content:
                     self.complete.add(record.key.partition(b"\0")[0])
         return first
 
-    def _end_at(self, chosen: ChosenField) -> None:
+    def _end_at(self, chosen: RevisionsField) -> None:
         """Take what is below the oldest that was chosen for as good as absent: nothing is asked of that."""
         if chosen.bare and chosen.oldest not in self.parents:
             return
@@ -225,7 +227,7 @@ class Content:
         tip = self.tip()[0]
         haves = [tip] if self._has_graph and tip is not None else []
         try:
-            self._ask(ChosenField(bare=True), None, haves=haves)
+            self._ask(RevisionsField(bare=True), None, haves=haves)
         except MissingRevision:
             if not self._beside:
                 raise
@@ -271,7 +273,7 @@ class Content:
         """Read what some revisions say of themselves; who asks again and again gets the line of first parents."""
         self._asked += 1
         if self._asked == FEW or len(revisions) > MANY:
-            self._ask(ChosenField(left_hand=len(revisions) <= MANY), None)
+            self._ask(RevisionsField(left_hand=len(revisions) <= MANY), None)
             revisions = [each for each in revisions if (REVISION, each) not in self.records]
         for part in _parts(revisions):
             self._ask(None, TreesField(list(part), paths=[], texts=False))

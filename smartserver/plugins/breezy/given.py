@@ -15,7 +15,7 @@ from breezy.errors import CommandError
 from smartserver.client.plain import plain
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.selector import Called, ChosenField, Named, Tag
+from smartserver.vcs.bzr.selector import Called, Named, RevisionsField, Tag
 from smartserver.verbs.fields import MAX_NAME
 
 Arguments = Mapping[str, Any]
@@ -28,7 +28,7 @@ LOCATIONS = (
 """Names of the arguments that may be locations."""
 
 
-def current() -> hpss.Running | None:
+def current() -> hpss.RunningCommand | None:
     """The command that runs, the innermost where one has begun another; a program that calls Breezy runs none."""
     return hpss.running[-1] if hpss.running else None
 
@@ -94,7 +94,7 @@ REVISIONS = ("revision", "change", "revision_info_list")
 class Unclear(Exception):
     """Only a look at the branch can tell which revision is meant; `look`: at what, None: at its tip and tags."""
 
-    def __init__(self, look: ChosenField | None) -> None:
+    def __init__(self, look: RevisionsField | None) -> None:
         super().__init__()
         self.look = look
 
@@ -120,8 +120,8 @@ def revision(spec: Any) -> Named | None:
         if len(named) <= MAX_NAME:
             return named
     if said.startswith("date:"):
-        raise Unclear(ChosenField(left_hand=True))
-    raise Unclear(None if said.startswith("tag:") else ChosenField(bare=True))
+        raise Unclear(RevisionsField(left_hand=True))
+    raise Unclear(None if said.startswith("tag:") else RevisionsField(bare=True))
 
 
 def one(arguments: Arguments) -> Named:
@@ -165,12 +165,12 @@ def tag_of(spec: Any) -> Tag | None:
     return Tag(tag) if 0 < len(tag) <= MAX_NAME else None
 
 
-def what_to_look_at(spec: Any) -> ChosenField | None:
+def what_to_look_at(spec: Any) -> RevisionsField | None:
     """What of a branch tells which revision it is whose history a command wants, and that `until` cannot name."""
     try:
         revision(spec)
     except Unclear as unclear:
-        return None if until(spec) is not None else unclear.look or ChosenField(bare=True)
+        return None if until(spec) is not None else unclear.look or RevisionsField(bare=True)
     return None
 
 

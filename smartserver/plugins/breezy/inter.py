@@ -38,7 +38,7 @@ class FromServer(GenericInterBranch):
 
     def pull(self, *arguments: Any, **options: Any) -> PullResult:
         """As Breezy's own."""
-        self.source.remote.fetched.is_for(self.target.repository)
+        self.source.remote.branch_history.is_for(self.target.repository)
         return super().pull(*arguments, **options)
 
     def push(self, *arguments: Any, **options: Any) -> BranchPushResult:
@@ -50,7 +50,7 @@ class FromServer(GenericInterBranch):
         self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
     ) -> FetchResult:
         """Bring the history of a revision, the tip's where none is named."""
-        self.source.remote.fetched.is_for(self.target.repository)
+        self.source.remote.branch_history.is_for(self.target.repository)
         with self.source.lock_read(), self.target.lock_write():
             wanted = self.source.last_revision() if stop_revision is None else stop_revision
             inter = InterRepository.get(self.source.repository, self.target.repository)
@@ -196,27 +196,27 @@ class FetchFromServer(InterRepository):
     def _heads(self) -> list[RevisionId]:
         """The tip, and whatever came: all of it may be in another local repository, and not in the target."""
         remote = self.source.remote
-        tip, came = remote.look().tip, remote.fetched.history().parents
+        tip, came = remote.look().tip, remote.branch_history.history().parents
         return [*came, *([] if tip is None or tip in came else [tip])]
 
     def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
         """The ancestors of `heads` that came and are not here, parents first."""
-        heads, fetched = list(heads), self.source.remote.fetched
+        heads, history = list(heads), self.source.remote.branch_history
         if self.source.remote.content is not None:  # A look at the branch has told which revision it is.
-            fetched.narrow_to(heads)
-        came = fetched.history().parents
+            history.narrow_to(heads)
+        came = history.history().parents
         with self.target.lock_read():
             elsewhere = set(heads) - came.keys() - self.target.get_parent_map(heads).keys()
-        fetched.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
+        history.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
         missing, lacking = self._compare(heads)
         if lacking:  # What is had here rests on ghosts that are none on the server, or it was thought to go elsewhere.
-            self.source.remote.fetched.ask_again(lacking, self.target)
+            self.source.remote.branch_history.ask_again(lacking, self.target)
             missing, _ = self._compare(heads)
         return missing
 
     def _compare(self, heads: list[RevisionId]) -> tuple[list[RevisionId], set[RevisionId]]:
         """The ancestors of `heads` that came and are not here, and what they rest on and is neither."""
-        history = self.source.remote.fetched.history()
+        history = self.source.remote.branch_history.history()
         came = history.reached(heads)
         with self.target.lock_read():
             here = self.target.get_parent_map(came)
@@ -255,7 +255,7 @@ class FetchFromServer(InterRepository):
                 self.target.fetch(beside, head)
             missing = self._missing(heads)
             if missing:
-                self.source.remote.fetched.insert(self.target, missing)
+                self.source.remote.branch_history.insert(self.target, missing)
             add_late(self.source.remote, self.target)
             return FetchResult(len(missing))
 

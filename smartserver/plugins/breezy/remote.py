@@ -17,17 +17,17 @@ from breezy.repository import Repository
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.errors import Unsupported, WrongVcs, shown
+from smartserver.plugins.breezy.branch_history import BranchHistory
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy.commands import Gone, Second, copies_there, running, up_to, wanted, wants_history
 from smartserver.plugins.breezy.content import Content
-from smartserver.plugins.breezy.fetched import Fetched
 from smartserver.plugins.breezy.given import TIP, arguments, current, given, is_ours, what_to_look_at
 from smartserver.plugins.breezy.place import VCS, Place, State
+from smartserver.plugins.breezy.selection import Selection, compared_branches, pulled_into
 from smartserver.plugins.breezy.server import Server
 from smartserver.plugins.breezy.shadow import Shadow, shadows
 from smartserver.plugins.breezy.transport import HpssTransport
-from smartserver.plugins.breezy.wanted import Wanted, compared_branches, pulled_into
-from smartserver.plugins.breezy_shim import Running
+from smartserver.plugins.breezy_shim import RunningCommand
 from smartserver.records.model import RevisionId, Tip
 from smartserver.vcs.bzr.selector import Named, TreesField
 from smartserver.vcs.bzr.system import INVENTORY
@@ -38,10 +38,10 @@ GONE = (
 )
 
 
-class Read:
+class CommandCache:
     """What one command has read of a server, for whoever asks again in it."""
 
-    def __init__(self, by: Running | None) -> None:
+    def __init__(self, by: RunningCommand | None) -> None:
         self.by = by
         self.contents: dict[str, Content] = {}
         """By path, where the command reads less than whole revisions."""
@@ -49,14 +49,14 @@ class Read:
         """By path, the branches of which it opens some more than once, all in one repository."""
 
 
-_read: weakref.WeakKeyDictionary[Server, Read] = weakref.WeakKeyDictionary()
+_read: weakref.WeakKeyDictionary[Server, CommandCache] = weakref.WeakKeyDictionary()
 
 
-def read_of(server: Server) -> Read:
+def read_of(server: Server) -> CommandCache:
     """What the command that runs has read there; the next one asks anew."""
     command, found = current(), _read.get(server)
     if found is None or command is None or found.by is not command:
-        found = _read[server] = Read(command)
+        found = _read[server] = CommandCache(command)
     return found
 
 
@@ -77,14 +77,14 @@ class Remote(Place):
         self._opened = transport, name
         self.content: Content | None = None
         """What was read where the command reads less than whole revisions."""
-        self.fetched = Fetched(self)
-        self.shadow = Shadow(self.fetched, None if running().fetches else shadows())
+        self.branch_history = BranchHistory(self)
+        self.shadow = Shadow(self.branch_history, None if running().fetches else shadows())
         """Whole revisions as a repository; a command that fetches keeps them elsewhere."""
 
     def for_one(self) -> Remote:
         """The same branch, as one that was not asked yet: for one revision, be it in the branch or not."""
         other = Remote(*self._opened, inside=self._may_be_inside)
-        other.shadow = Shadow(other.fetched, None)  # What is kept has what the branch reaches.
+        other.shadow = Shadow(other.branch_history, None)  # What is kept has what the branch reaches.
         return other
 
     def assume(self) -> None:
@@ -95,11 +95,11 @@ class Remote(Place):
         state = self.seen
         assert state is not None, "remembered"
         if running().removes_revisions:
-            target = self.fetched.target
+            target = self.branch_history.target
             if target is None or state.tip is None or not target.has_revision(state.tip):
                 self.seen = None
                 return
-            self.fetched.all_is_here()
+            self.branch_history.all_is_here()
         self.assumed, self.is_assumed = state, True
 
     def is_beside(self, other: Remote) -> bool:
@@ -127,11 +127,11 @@ class Remote(Place):
                 self._ask_content(asked)
             elif asked is not None or wants_history():
                 first = what_to_look_at(up_to()) if asked is None else None
-                if first is not None and self.fetched.is_alone():
-                    self._ask_content(Wanted(first))
+                if first is not None and self.branch_history.is_alone():
+                    self._ask_content(Selection(first))
                 else:
-                    is_there = self.fetched.begin(*self.shadow.haves())
-                    if not is_there and self.fetched.is_alone():
+                    is_there = self.branch_history.begin(*self.shadow.haves())
+                    if not is_there and self.branch_history.is_alone():
                         self.look_at_graph()
                 if asked is not None and self.shadow.keeps and not set(asked.ids) <= self.shadow.parents().keys():
                     self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
@@ -140,7 +140,7 @@ class Remote(Place):
         assert self.seen is not None, "asked"
         return self.seen
 
-    def _better_whole(self, asked: Wanted) -> bool:
+    def _better_whole(self, asked: Selection) -> bool:
         """Whether whole revisions are what a command reads in the end, or fewer bytes than that."""
         if makes_elsewhere(self):
             return True
@@ -157,7 +157,7 @@ class Remote(Place):
         self.learned()
         self.content = content
         if content is None:
-            self.fetched.all_is_here()
+            self.branch_history.all_is_here()
 
     def state(self) -> State:
         """What it is.
@@ -168,7 +168,7 @@ class Remote(Place):
         self.look()
         return self.there()
 
-    def _ask_content(self, asked: Wanted) -> None:
+    def _ask_content(self, asked: Selection) -> None:
         """Read what a command wants; a second branch object of the same URL has what the first one read."""
         self.content = read_of(self.server).contents.get(self.path)
         if self.content is None:
@@ -188,7 +188,7 @@ class Remote(Place):
                     trace.warning("hpss: %s", gone)
             if self.content.needs_history:
                 self.content = None
-                self.fetched.ask(*self.shadow.haves())
+                self.branch_history.ask(*self.shadow.haves())
                 return
             read_of(self.server).contents[self.path] = self.content
         else:
@@ -198,14 +198,14 @@ class Remote(Place):
 
     def look_at_graph(self) -> None:
         """Have whatever is asked of ancestry read off the ids and parents alone, once it is asked."""
-        self.content = Content(self.repository, Wanted())
+        self.content = Content(self.repository, Selection())
 
-    def read_first(self, asked: Wanted) -> None:
+    def read_first(self, asked: Selection) -> None:
         """Read this, if nobody has asked anything yet."""
         if self.seen is None:
             self._ask_content(asked)
 
-    def read_for(self, asked: Wanted) -> Content:
+    def read_for(self, asked: Selection) -> Content:
         """What was read, if that has the first inventory this wants; else it is read."""
         had = asked.trees.had[:1] if asked.trees is not None else ()
         content = self.content
@@ -222,14 +222,14 @@ class Remote(Place):
         """The numbers of revisions in the line of the tip's first parents, as far as they are known without that."""
         state = self.look()
         if self.content is None:
-            return self.fetched.numbers
+            return self.branch_history.numbers
         # What was read of a branch beside this one may number another line.
         is_own = state.tip is None or self.content.numbers.get(state.tip) == state.revno
         return self.content.numbers if is_own else {}
 
     def is_now(self, target: Repository) -> None:
         """Take what the answer to a push from `target` says for what it is."""
-        self.fetched.all_is_here(target)
+        self.branch_history.all_is_here(target)
         self.learned()
 
 
@@ -249,12 +249,12 @@ def learn_beside(remote: Remote) -> None:
     if beside is not None and second is Second.GRAPH:
         _share_graph(remote, beside)
         return
-    if beside is None or remote.fetched.target is None or second is Second.MERGED:
+    if beside is None or remote.branch_history.target is None or second is Second.MERGED:
         return
     if not beside.is_known:
-        beside.fetched.ask_anew()
+        beside.branch_history.ask_anew()
     said = _said_of(remote, beside)
-    if said is not None and remote.fetched.target.has_revision(said[1]):
+    if said is not None and remote.branch_history.target.has_revision(said[1]):
         remote.learn_from(said[0])
 
 
@@ -277,13 +277,13 @@ def _compare(remote: Remote, places: Sequence[str]) -> None:
     for each in branches:
         said = None if each is None else _said_of(each, remote)
         if each is None or said is None:
-            remote.read_for(Wanted(trees=TreesField([TIP])))
+            remote.read_for(Selection(trees=TreesField([TIP])))
             return
         if each is not remote:
             each.knowledge = each.repository.knowledge = said[0]
         tips.append(said[1])
     trees = TreesField(tips, changed=True) if len(set(tips)) > 1 else TreesField(tips[:1], texts=False)
-    content = remote.read_for(Wanted(trees=trees))
+    content = remote.read_for(Selection(trees=trees))
     for each in branches:
         if each is not None and each is not remote:
             each.learn_from(each.knowledge, content)

@@ -25,7 +25,7 @@ from smartserver.plugins.breezy.shown import repository_of
 from smartserver.plugins.breezy.signatures import Signatures, testament
 from smartserver.plugins.breezy.stores import in_memory, repository_over
 from smartserver.plugins.breezy.transport import path_of
-from smartserver.plugins.breezy.upkeep import Checked, Reconciled, pack, reconcile, verify
+from smartserver.plugins.breezy.upkeep import CheckReport, ReconcileReport, pack, reconcile, verify
 from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy, check_has
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import BzrDir, format_2a, make_graph
@@ -171,7 +171,7 @@ class HpssRepository:
     def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
         """The parents of those of `revisions` that are on either side."""
         found = self._parent_map(revisions := list(revisions))
-        if self.remote.content is None and self.remote.fetched.ask_above(set(revisions) - found.keys()):
+        if self.remote.content is None and self.remote.branch_history.ask_above(set(revisions) - found.keys()):
             found = self._parent_map(revisions)
         for lost in self._named.intersection(revisions) - found.keys():
             self.bring_unreached(lost)
@@ -200,7 +200,10 @@ class HpssRepository:
                 found[revision] = came[revision] or (NULL_REVISION,)
             else:
                 other.append(revision)
-        for local in [*([] if self.remote.fetched.target is None else [self.remote.fetched.target]), *self._beside]:
+        for local in [
+            *([] if self.remote.branch_history.target is None else [self.remote.branch_history.target]),
+            *self._beside,
+        ]:
             if other:
                 with local.lock_read():
                     found.update(local.get_parent_map(other))
@@ -302,11 +305,11 @@ class HpssRepository:
         """Have the server join its packs."""
         pack(self.remote, clean=clean_obsolete_packs)
 
-    def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> Checked:
+    def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> CheckReport:
         """Have the server read all of it, branches included."""
-        return Checked(verify(self.remote), (self.user_url, self._format) if check_repo else None)
+        return CheckReport(verify(self.remote), (self.user_url, self._format) if check_repo else None)
 
-    def reconcile(self, other: object = None, thorough: bool = False) -> Reconciled:
+    def reconcile(self, other: object = None, thorough: bool = False) -> ReconcileReport:
         """There is nothing to reconcile where nothing is damaged."""
         done = reconcile(self.remote)
         ui.ui_factory.note(NOTHING_TO_RECONCILE)
@@ -445,12 +448,12 @@ class HpssRepository:
     def bring_unreached(self, revision: RevisionId) -> None:
         """Have a revision that the branch may not reach, if the server has it."""
         self._named.discard(revision)
-        if revision != self.remote.fetched.refused and not self.has_revision(revision):
+        if revision != self.remote.branch_history.refused and not self.has_revision(revision):
             beside = HpssRepository(self.controldir, self.remote.for_one())
-            if beside.remote.fetched.ask_for(revision):
+            if beside.remote.branch_history.ask_for(revision):
                 self.rest_on(beside)
             else:
-                self.remote.fetched.refused = revision
+                self.remote.branch_history.refused = revision
 
     def _lock(self, repository: Repository) -> Repository:
         """Lock a repository as this object is."""
@@ -466,7 +469,7 @@ class HpssRepository:
         """Have the whole history come, where less of it was read or the branch is as remembered: it goes elsewhere."""
         if self.remote.content is not None or self.remote.is_assumed:
             self.remote.content = self._shadow = self._read = None
-            self.remote.fetched.ask_anew()
+            self.remote.branch_history.ask_anew()
 
     def whole(self) -> Repository:
         """The whole history that came, which is asked for where it was not yet."""

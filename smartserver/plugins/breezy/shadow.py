@@ -24,7 +24,7 @@ from breezy.transport import get_transport_from_path
 from smartserver.client.places import served_by
 from smartserver.client.shadows import SHADOW_BYTES, Place, Shadows
 from smartserver.errors import shown
-from smartserver.plugins.breezy.fetched import Fetched
+from smartserver.plugins.breezy.branch_history import BranchHistory
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.signatures import add_late
@@ -84,10 +84,10 @@ def decoding() -> Iterator[None]:
 class Shadow:
     """The whole revisions of one branch as a repository: those that came, over what earlier commands kept."""
 
-    def __init__(self, fetched: Fetched, kept: Shadows | None) -> None:
+    def __init__(self, branch_history: BranchHistory, kept: Shadows | None) -> None:
         """`kept`: where they are kept on this disk; None: in memory alone."""
-        self._fetched = fetched
-        self._place = fetched.place
+        self._branch_history = branch_history
+        self._place = branch_history.place
         self._kept = kept if kept is not None and kept.limit else None
         self._folder: Place | None = None
         self._asked: Place | None = None
@@ -176,9 +176,9 @@ class Shadow:
         """Put what came to what is kept, where that makes a whole; if it does not fit together, ask anew."""
         if self._is_settled or self._kept is None:
             return
-        if not self._fetched.has_come:
-            self._fetched.ask(*self.haves())
-        history = self._fetched.arrived()
+        if not self._branch_history.has_come:
+            self._branch_history.ask(*self.haves())
+        history = self._branch_history.arrived()
         self._is_settled = True
         self._place.there()
         if self._find() is not self._asked:  # The repository was made anew.
@@ -195,8 +195,8 @@ class Shadow:
         """Ask for everything."""
         self._leave()
         self._is_settled = self._is_mended = True
-        self._fetched.ask_anew()
-        history = self._fetched.arrived()
+        self._branch_history.ask_anew()
+        history = self._branch_history.arrived()
         try:
             self._keep(history)
         except Damaged as wrong:
@@ -217,7 +217,7 @@ class Shadow:
         if self._disk is not None:
             with decoding():
                 below = below - set(self._disk.get_parent_map(below))
-        target = self._fetched.target
+        target = self._branch_history.target
         if target is not None and below:
             with target.lock_read():
                 below = below - set(target.get_parent_map(below))
@@ -270,10 +270,10 @@ class Shadow:
     def parents(self) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
         """The parents of what came; where something is kept, of all the branch reaches."""
         if self._kept is None:
-            return self._fetched.history().parents
+            return self._branch_history.history().parents
         self._settle()
         if self._disk is None:
-            return self._fetched.arrived().parents
+            return self._branch_history.arrived().parents
         if self._parents is None:
             self._parents = self.try_twice(self._ancestry)
         return self._parents
@@ -291,7 +291,7 @@ class Shadow:
     def shows(self, revisions: Collection[RevisionId]) -> set[RevisionId]:
         """Those that the branch reaches, or the local repository has."""
         reached = self.parents().keys() & revisions
-        target = self._fetched.target
+        target = self._branch_history.target
         if target is not None and len(reached) < len(revisions):
             with target.lock_read():
                 reached = reached | set(target.get_parent_map(set(revisions) - reached))
@@ -309,21 +309,21 @@ class Shadow:
     def joined(self) -> Any:
         """What is kept, if that is whole; else what came in memory, over what is kept and the local repository."""
         if self._kept is None:
-            made = self._in_memory(self._fetched.history())
+            made = self._in_memory(self._branch_history.history())
             add_late(self._place, made)
             return made
         if self._joined is None and self._is_whole:
             self._joined = self._disk
         elif self._joined is None:
             with decoding():
-                self._joined = self._in_memory(self._fetched.arrived())
+                self._joined = self._in_memory(self._branch_history.arrived())
             self._joined.lock_read()
         return self._joined
 
     def _in_memory(self, history: History) -> Any:
         """A repository in memory of what came, over what is kept and the local repository."""
         trace.mutter("hpss: %d revisions go into a repository in memory", history.count)
-        made = in_memory(*[below for below in (self._disk, self._fetched.target) if below is not None])
+        made = in_memory(*[below for below in (self._disk, self._branch_history.target) if below is not None])
         with self._place.words():
             _insert(made, history)
         return made

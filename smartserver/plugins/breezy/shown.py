@@ -1,4 +1,4 @@
-"""`Shown`: a store of a shadow as Breezy is given it: what the branch reaches of it, and nothing that is damaged.
+"""`ShadowTexts`: a store of a shadow as Breezy is given it: what the branch reaches of it, and nothing that is damaged.
 
 Each text is read whole before it is given out, so that damage shows here, where it can be fetched again, and not where
 the text is used.
@@ -18,7 +18,7 @@ from smartserver.vcs.bzr.repository import STORES
 NAMED_BY_REVISION = ("revisions", "inventories", "signatures")
 
 
-class Shown(Texts):
+class ShadowTexts(Texts):
     """One store of a shadow: what the branch reaches of it, and where it is damaged what is fetched again."""
 
     def __init__(self, name: str, shadow: Shadow) -> None:
@@ -112,4 +112,4 @@ def repository_of(shadow: Shadow) -> Any:
     """A repository that has all the branch reaches, and shows nothing else of what is kept."""
     if not shadow.is_on_disk():
         return shadow.joined()
-    return give_stores(in_memory(), {name: Shown(name, shadow) for name in STORES.values()})
+    return give_stores(in_memory(), {name: ShadowTexts(name, shadow) for name in STORES.values()})

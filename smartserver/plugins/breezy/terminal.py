@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from breezy import trace, ui
 
-from smartserver.client.body import Sent
+from smartserver.client.body import OnSent
 from smartserver.client.places import served_by
 from smartserver.client.plain import plain
 from smartserver.plugins.breezy.commands import running
@@ -24,7 +24,7 @@ SHOWN_AFTER = 1.0
 
 
 @contextmanager
-def moving(what: str) -> Iterator[Sent]:
+def moving(what: str) -> Iterator[OnSent]:
     """A function that shows how many bytes and revisions were moved."""
     start = time.monotonic()
     bar: ui.ProgressTask | None = None

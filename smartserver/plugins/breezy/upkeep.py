@@ -28,7 +28,7 @@ def verify(place: Place) -> VerifyResult:
     return place.verified
 
 
-class Checked:
+class CheckReport:
     """The result of a check."""
 
     def __init__(self, found: VerifyResult, shown: tuple[str, object] | None) -> None:
@@ -54,7 +54,7 @@ class Checked:
         raise_damage(found)
 
 
-class Reconciled(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
+class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
     """The result of reconciling: nothing was to be done."""
 
     aborted = False
@@ -63,14 +63,14 @@ class Reconciled(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
     fixed_history = False
 
 
-def reconcile(place: Place) -> Reconciled:
+def reconcile(place: Place) -> ReconcileReport:
     """Say that there is nothing to reconcile, when that is so.
 
     Raises:
         BzrError: something is damaged.
     """
     raise_damage(verify(place))
-    return Reconciled()
+    return ReconcileReport()
 
 
 def raise_damage(found: VerifyResult) -> None:

@@ -29,7 +29,7 @@ opened: list[weakref.ref[Any]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
 
 
-class Running:
+class RunningCommand:
     """A command that runs, and what it was given, parsed: an alias's words among it, and none of them abbreviated."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Running:
         self.arguments = arguments
 
 
-running: list[Running] = []
+running: list[RunningCommand] = []
 """The commands this process runs, each begun by the one before it. A program that calls Breezy runs none."""
 
 
@@ -54,7 +54,7 @@ def _record(command: Command) -> None:
     run = command.run
 
     def recorded(*positional: object, **named: object) -> object:
-        running.append(Running(command.name(), named))
+        running.append(RunningCommand(command.name(), named))
         if named.get("create_branch") or command.name() == "clone":
             # They make a branch before they have met the URL of one.
             directory_format()

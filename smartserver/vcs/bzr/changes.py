@@ -27,14 +27,14 @@ from smartserver.vcs.bzr.pages import (
 )
 
 
-class Changed(NamedTuple):
+class KeyChanges(NamedTuple):
     """The keys that only the new page names, and those that only the old one does: of texts, or of pages."""
 
     now: frozenset[Key]
     before: frozenset[Key]
 
 
-NOTHING: Final = Changed(frozenset(), frozenset())
+NOTHING: Final = KeyChanges(frozenset(), frozenset())
 
 SEARCHED: Final = 32
 """New keys that are looked for in the rest of a leaf, a search through all of it for each. With more of them it is read
@@ -44,7 +44,7 @@ _STEPS: Final = 32
 """Items, changed ones and what follows them, after which the rest of a leaf is read and no more compared."""
 
 
-def leaf_changes(new: bytes, old: bytes) -> Changed | None:
+def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
     """What a leaf names otherwise than a leaf that has been read; None where that takes reading it whole.
 
     Raises:
@@ -69,7 +69,7 @@ def leaf_changes(new: bytes, old: bytes) -> Changed | None:
     if len(now) != count:
         raise ValueError(f"cannot be read as a leaf: {len(now)} items where there are {count}")
     one, other = frozenset(now), frozenset(before)
-    found = Changed(one - other, other - one)
+    found = KeyChanges(one - other, other - one)
     # What was among the old items that differ was nowhere else.
     added = {_file_id(key) for key in found.now} - {_file_id(key) for key in found.before}
     if len(added) > SEARCHED:
@@ -109,7 +109,7 @@ def _heads(new: bytes, old: bytes) -> tuple[LeafHead, LeafHead] | None:
     return (head, earlier) if (head.prefix, head.parts) == (earlier.prefix, earlier.parts) else None
 
 
-def node_changes(new: bytes, old: bytes) -> Changed | None:
+def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
     """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole.
 
     Raises:
@@ -129,7 +129,7 @@ def node_changes(new: bytes, old: bytes) -> Changed | None:
     behind -= behind % CHILD_BYTES
     one = frozenset(node_pages(pages[start : len(pages) - behind]))
     other = frozenset(node_pages(others[start : len(others) - behind]))
-    return Changed(one - other, other - one)
+    return KeyChanges(one - other, other - one)
 
 
 def _check_counts(head: LeafHead, earlier: LeafHead, count: int, count_before: int) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.model import Announced, Key, Parent, RevisionId, made
+from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.bzr.compat import StoreKey, read_texts
@@ -65,7 +65,7 @@ class Export:
         """Texts of candidates that are not sent."""
         self._sent: set[tuple[int, Key]] = set()
 
-    def segments(self, graph: Sequence[Announced]) -> Iterator[bytes]:
+    def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Whole segments in that order.
 
         Raises:
@@ -104,7 +104,7 @@ class Export:
             if key not in self._pages:
                 raise _missing(CHK, key)
 
-    def _trees(self, chunk: Sequence[Announced]) -> list[_Tree]:
+    def _trees(self, chunk: Sequence[GraphNode]) -> list[_Tree]:
         keys = [(each.revision,) for each in chunk]
         records = self._read(REVISION, keys)
         signatures = self._read(SIGNATURE, keys)

@@ -23,7 +23,7 @@ from smartserver.records.delta import decompress
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.vcs.base import Inserted, Progress, VcsError, WrongContent
+from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
 from smartserver.vcs.bzr.block import Place, Text, fill
 from smartserver.vcs.bzr.compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
@@ -61,7 +61,7 @@ class _Row(NamedTuple):
 
 def insert(
     repository: BrzRepository, segments: Iterable[bytes], progress: Progress = lambda done, total: None
-) -> Inserted:
+) -> InsertReport:
     """Insert whole segments, each after those of its parents; records that are here may be delta bases.
 
     The repository is locked for writing meanwhile: whoever calls holds no lock on it that is only for reading.
@@ -93,7 +93,7 @@ def insert(
                 arrived.close()
             sink.finished()
     progress(arrived.objects, arrived.objects)
-    return Inserted(arrived.objects, arrived.revisions)
+    return InsertReport(arrived.objects, arrived.revisions)
 
 
 def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[Content]]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from smartserver.errors import shown
-from smartserver.records.model import Announced, Key, Parent, RevisionId
+from smartserver.records.model import GraphNode, Key, Parent, RevisionId
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.bzr.export import Export
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -37,8 +37,8 @@ class BrzPlan:
         self._parents = graph
         self._here = here
         self._excluded = excluded
-        self.graph: Sequence[Announced] = [
-            Announced(revision, tuple([Parent(each, not self._has(each)) for each in parents]))
+        self.graph: Sequence[GraphNode] = [
+            GraphNode(revision, tuple([Parent(each, not self._has(each)) for each in parents]))
             for revision, parents in graph.items()
         ]
 

@@ -20,9 +20,9 @@ from smartserver.vcs.bzr.left_hand import LeftHand
 from smartserver.vcs.bzr.selector import (
     TAGS,
     Called,
-    ChosenField,
     History,
-    Said,
+    ReadAnswer,
+    RevisionsField,
     Tag,
     TreesField,
     decode_selector,
@@ -40,12 +40,12 @@ def read(stored: Stored, selector: bytes, question: Question) -> Reading:
     names = Names(stored, question)
     if isinstance(asked, History):
         newest = names.called(asked.newest)
-        return Reading(encode(Said([newest])), heads=[newest])
+        return Reading(encode(ReadAnswer([newest])), heads=[newest])
     chosen, trees = asked.chosen, asked.trees
     if asked.inside is not None and question.inner:
         chosen, trees = asked.inside
     if trees is None:
-        chosen, trees = chosen or ChosenField(), TreesField()
+        chosen, trees = chosen or RevisionsField(), TreesField()
     of = [names.named(each) for each in trees.revisions]
     for revision in of:
         ordinal_of(stored, revision)
@@ -53,13 +53,13 @@ def read(stored: Stored, selector: bytes, question: Question) -> Reading:
     ordinals = () if chosen is None else _chosen(stored, question, names, chosen, numbers)
     if trees.inner:
         trees = msgspec.structs.replace(trees, paths=[*(trees.paths or ()), question.inner])
-    sent = Sent(stored, ordinals, chosen or ChosenField(), trees, of)
+    sent = ChosenParts(stored, ordinals, chosen or RevisionsField(), trees, of)
     is_any = ordinals or of or trees.had or trees.files
-    return Reading(encode(Said(of, numbers)) if of or numbers else b"", pieces=sent.pieces() if is_any else None)
+    return Reading(encode(ReadAnswer(of, numbers)) if of or numbers else b"", pieces=sent.pieces() if is_any else None)
 
 
 def _chosen(
-    stored: Stored, question: Question, names: Names, chosen: ChosenField, numbers: Sequence[int]
+    stored: Stored, question: Question, names: Names, chosen: RevisionsField, numbers: Sequence[int]
 ) -> tuple[int, ...]:
     """The chosen revisions, newest first."""
     heads = question.wants if chosen.newest is None else [names.called(chosen.newest, chosen.numbers)]
@@ -165,14 +165,14 @@ class Names:
         return self.line(tip).length()
 
 
-class Sent:
+class ChosenParts:
     """What is sent of chosen revisions and of trees."""
 
     def __init__(
         self,
         stored: Stored,
         ordinals: Sequence[int],
-        chosen: ChosenField,
+        chosen: RevisionsField,
         trees: TreesField,
         of: Sequence[RevisionId],
     ) -> None:

@@ -47,7 +47,7 @@ Called = Named | Tag
 """A revision, by id, number or tag."""
 
 
-class ChosenField(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class RevisionsField(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Which of the revisions that the wants reach and the haves do not say what they are: the newest `limit` (0: all);
     with `left_hand` along first parents only. `bare`: only their ids and parents.
 
@@ -106,12 +106,12 @@ class Parts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     branch: a URL does not say where it ends.
     """
 
-    chosen: ChosenField | None = None
+    chosen: RevisionsField | None = None
     trees: TreesField | None = None
-    inside: tuple[ChosenField | None, TreesField | None] | None = None
+    inside: tuple[RevisionsField | None, TreesField | None] | None = None
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True):
+class ReadAnswer(msgspec.Struct, frozen=True, array_like=True):
     """`ids`: of `TreesField.revisions`, or of the revision whose history was asked for. `numbers`: of the revision of
     each tag of the first ref, in the order of the tags' names; 0 where its number cannot be counted along first
     parents.
@@ -122,7 +122,7 @@ class Said(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_said: Final = msgspec.msgpack.Decoder(Said)
+_said: Final = msgspec.msgpack.Decoder(ReadAnswer)
 _selectors: Final[msgspec.msgpack.Decoder[History | Parts]] = msgspec.msgpack.Decoder(History | Parts)
 
 
@@ -138,13 +138,13 @@ def decode_selector(selector: bytes) -> History | Parts:
         raise Unsupported("this selector of bzr 2a", str(wrong)) from None
 
 
-def decode_said(said: bytes) -> Said:
+def decode_answer(said: bytes) -> ReadAnswer:
     """What a server says of the parts it sends.
 
     Raises:
         WrongContent: it cannot be read.
     """
     try:
-        return _said.decode(said) if said else Said()
+        return _said.decode(said) if said else ReadAnswer()
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise WrongContent(b"", f"what the server says of it: {wrong}") from None

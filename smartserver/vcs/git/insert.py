@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from smartserver.records.keys import KeyTable
 from smartserver.records.segment import decode_segment
-from smartserver.vcs.base import Inserted, Progress, WrongContent
+from smartserver.vcs.base import InsertReport, Progress, WrongContent
 from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.git.build import PackBuilder, unnamed_file
 from smartserver.vcs.git.objects import METAS, end
@@ -78,7 +78,7 @@ class Inserter:
         if not hasattr(os, "fork"):
             self._jobs = 1
 
-    def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> Inserted:
+    def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> InsertReport:
         """Insert whole segments, each after those of its parents; objects that are here may be delta bases.
 
         Raises:
@@ -99,7 +99,7 @@ class Inserter:
         finally:
             os.close(spool)
 
-    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress) -> Inserted:
+    def _insert(self, segments: Iterable[bytes], spool: int, folder: str, progress: Progress) -> InsertReport:
         reading = _Reading(self._repository, spool)
         waiting: list[Row] = []
         work = 0
@@ -117,7 +117,7 @@ class Inserter:
                         waiting = []
                 progress(reading.objects, 0)
             if not reading.objects:
-                return Inserted(0, reading.revisions)
+                return InsertReport(0, reading.revisions)
             if builder is None:
                 builder = PackBuilder(self._repository, spool, folder, reading.keys, jobs=1)
                 builder.add(waiting)
@@ -126,7 +126,7 @@ class Inserter:
             if builder is not None:
                 builder.abandon()
         progress(reading.objects, reading.objects)
-        return Inserted(reading.objects, reading.revisions)
+        return InsertReport(reading.objects, reading.revisions)
 
     def _store(self, builder: PackBuilder, folder: str, reading: _Reading) -> None:
         """Make the objects part of the repository."""

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import IO, NamedTuple, overload
 
 from smartserver.records.keys import ABSENT, KeyTable
-from smartserver.records.model import Announced, Key, Parent, RevisionId, made
+from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
 from smartserver.vcs.base import CannotSend, ToolFailed
 from smartserver.vcs.git.format import FILE, FOLDER, LINK, canonical_mode, entry_type
 from smartserver.vcs.git.objects import (
@@ -103,7 +103,7 @@ class Revisions(Sequence[Revision]):
         return self._root(at) if at != ABSENT and self._types[at] == COMMIT else None
 
 
-class _Graph(Sequence[Announced]):
+class _Graph(Sequence[GraphNode]):
     """Revisions as they are announced."""
 
     def __init__(self, revisions: Revisions) -> None:
@@ -113,20 +113,20 @@ class _Graph(Sequence[Announced]):
         return len(self._revisions)
 
     @overload
-    def __getitem__(self, at: int) -> Announced: ...
+    def __getitem__(self, at: int) -> GraphNode: ...
     @overload
     def __getitem__(self, at: slice) -> _Graph: ...
-    def __getitem__(self, at: int | slice) -> Announced | _Graph:
+    def __getitem__(self, at: int | slice) -> GraphNode | _Graph:
         if isinstance(at, slice):
             return _Graph(self._revisions[at])
         return _announced(self._revisions[at])
 
-    def __iter__(self) -> Iterator[Announced]:
+    def __iter__(self) -> Iterator[GraphNode]:
         return map(_announced, self._revisions)
 
 
-def _announced(revision: Revision) -> Announced:
-    return made(Announced, (revision.id, parents_of(revision)))
+def _announced(revision: Revision) -> GraphNode:
+    return made(GraphNode, (revision.id, parents_of(revision)))
 
 
 class Introduced(NamedTuple):
@@ -273,7 +273,7 @@ def _excluded(keys: Iterable[RevisionId]) -> bytes:
     return b"".join([b"^" + hexlify(key) + b"\n" for key in keys])
 
 
-def graph_of(plan: Revisions) -> Sequence[Announced]:
+def graph_of(plan: Revisions) -> Sequence[GraphNode]:
     """The revisions as they are announced."""
     return _Graph(plan)
 

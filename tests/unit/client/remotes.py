@@ -11,7 +11,7 @@ from scripted import Answering, ScriptedMedium, Server, done, refused
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository
-from smartserver.records.model import Announced, Key, Parent, RevisionId
+from smartserver.records.model import GraphNode, Key, Parent, RevisionId
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
@@ -33,8 +33,8 @@ class Planned:
     without: frozenset[Key] = frozenset()
 
     @property
-    def graph(self) -> Sequence[Announced]:
-        return [Announced(each, (Parent(OLD),)) for each in self.revisions]
+    def graph(self) -> Sequence[GraphNode]:
+        return [GraphNode(each, (Parent(OLD),)) for each in self.revisions]
 
     def segments(self) -> Iterable[bytes]:
         return [b"segment of " + each + b"".join(sorted(self.without)) for each in self.revisions]

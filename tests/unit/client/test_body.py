@@ -10,12 +10,12 @@ import pytest
 from smartserver.client.body import PIECE, Nothing, announcing, reported, sending, unpacked
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
-from smartserver.records.model import Announced, Key, Plan
+from smartserver.records.model import GraphNode, Key, Plan
 from smartserver.records.segment import encode_graph
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
 
-GRAPH = [Announced(b"%020d" % number, ()) for number in range(3)]
+GRAPH = [GraphNode(b"%020d" % number, ()) for number in range(3)]
 NOISE = random.Random(0)
 
 LITTLE = 80 * 1024
@@ -26,7 +26,7 @@ class Made:
     """A plan of given segments, which counts how often they were made."""
 
     def __init__(self, segments: Sequence[bytes]) -> None:
-        self.graph: Sequence[Announced] = GRAPH
+        self.graph: Sequence[GraphNode] = GRAPH
         self.made = 0
         self._segments = segments
 

@@ -13,7 +13,7 @@ from smartserver.plugins import breezy_shim as hpss
 @contextmanager
 def running(command: str, **arguments: object) -> Iterator[None]:
     """While this lasts the command runs, begun by the one before, if any."""
-    hpss.running.append(hpss.Running(command, arguments))
+    hpss.running.append(hpss.RunningCommand(command, arguments))
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from typing import cast
 
 from git_local import FakeLocal
 
-from smartserver.client.body import Sent
+from smartserver.client.body import OnSent
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import PullAnswer, RemoteRepository
@@ -43,7 +43,7 @@ class FakeRemote:
         self.knowledge = Knowledge(None, "hpss://h:1/x")
         self.asked: list[object] = []
         self.pushed: list[RefUpdate] = []
-        self.sent: Sent = lambda size, done, total: None
+        self.sent: OnSent = lambda size, done, total: None
         self._refs = refs
         self._vcs = vcs
         self._pull = pull or PullAnswer(PullResult(), iter(()))

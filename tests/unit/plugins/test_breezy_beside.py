@@ -11,9 +11,9 @@ from brz_running import running
 
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy.remote import learn_beside, read_of
+from smartserver.plugins.breezy.selection import Selection
 from smartserver.plugins.breezy.server import Server
 from smartserver.plugins.breezy.transport import HpssTransport
-from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.model import Tip
 
 ROOT = "hpss://beside.example.org/"
@@ -61,13 +61,13 @@ class Branch:
         self.knowledge = Known(REFS, path=self.path)
 
     @property
-    def fetched(self) -> Branch:
+    def branch_history(self) -> Branch:
         return self
 
     def ask_anew(self) -> None:
         self.asked.append("everything")
 
-    def read_first(self, asked: Wanted) -> None:
+    def read_first(self, asked: Selection) -> None:
         self.asked.append(asked)
         self.content = "content"
 
@@ -195,7 +195,7 @@ def test_a_checkout_is_told_of_its_branch_by_the_one_that_is_pulled(
         learn_beside(remote)  # type: ignore[arg-type]
         assert beside(remote).keys() == {"p/new"}
         (asked,) = beside(remote)["p/new"].asked
-        assert isinstance(asked, Wanted)
+        assert isinstance(asked, Selection)
         assert (asked.ids, asked.trees is not None and asked.trees.had) == ([b"one"], [b"one"])
         assert remote.learned == [("p/trunk", "content")]
 

@@ -11,11 +11,11 @@ from bzr_samples import FIRST, SECOND, SECOND_PARENTS
 
 from smartserver.client.content import Part
 from smartserver.plugins.breezy.content import Content
+from smartserver.plugins.breezy.selection import Selection
 from smartserver.plugins.breezy.stores import Store
-from smartserver.plugins.breezy.wanted import Wanted
 from smartserver.records.model import Parent, Record
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.bzr.selector import ChosenField
+from smartserver.vcs.bzr.selector import RevisionsField
 from smartserver.vcs.bzr.system import INVENTORY, REVISION, SIGNATURE
 from smartserver.verbs.repository_read import ReadResult
 
@@ -27,7 +27,7 @@ def read(*parts: Part) -> Content:
     knowledge = SimpleNamespace(inner="", branch=b".", named=b".", ref=lambda name: None)
     answer = SimpleNamespace(stats=None, parts=parts, result=ReadResult())
     remote: Any = SimpleNamespace(knowledge=knowledge, read=lambda *arguments, **options: answer)
-    content = Content(remote, Wanted(ChosenField()))
+    content = Content(remote, Selection(RevisionsField()))
     content.begin()
     return content
 

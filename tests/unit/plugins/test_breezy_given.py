@@ -8,10 +8,10 @@ from brz_running import running, specs
 
 from smartserver.plugins.breezy.commands import COMMANDS, up_to
 from smartserver.plugins.breezy.given import ids_given, one, until, what_to_look_at
-from smartserver.vcs.bzr.selector import Called, ChosenField, Tag
+from smartserver.vcs.bzr.selector import Called, RevisionsField, Tag
 from smartserver.verbs.fields import MAX_NAME
 
-BARE = ChosenField(bare=True)
+BARE = RevisionsField(bare=True)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
         ("before:tag:v1", BARE),
         ("ancestor:../other", BARE),
         ("mainline:1.2.3", BARE),
-        ("date:yesterday", ChosenField(left_hand=True)),
+        ("date:yesterday", RevisionsField(left_hand=True)),
         ("yesterday", BARE),
         ("5", None),
         ("revid:joe@example.org-1", None),
@@ -76,7 +76,7 @@ def test_history_is_brought_up_to_one_revision_or_all_of_it() -> None:
         ("", None),
     ],
 )
-def test_what_is_looked_at_to_find_the_revision(said: str, expected: ChosenField | None) -> None:
+def test_what_is_looked_at_to_find_the_revision(said: str, expected: RevisionsField | None) -> None:
     for command in (name for name, row in COMMANDS.items() if row.up_to_one):
         with running(command, revision=specs(said)):
             assert what_to_look_at(up_to()) == expected

@@ -11,17 +11,17 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.errors import CorruptRecord
 from smartserver.plugins.breezy.history import History
 from smartserver.records.bases import NewRecord, SegmentWriter
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 
 KINDS = system_of("bzr 2a").kinds
 
 GRAPH = [
-    Announced(b"one", ()),
-    Announced(b"two", (Parent(b"one"),)),
-    Announced(b"side", (Parent(b"one"), Parent(b"ghost", True))),
-    Announced(b"three", (Parent(b"two"), Parent(b"side"))),
+    GraphNode(b"one", ()),
+    GraphNode(b"two", (Parent(b"one"),)),
+    GraphNode(b"side", (Parent(b"one"), Parent(b"ghost", True))),
+    GraphNode(b"three", (Parent(b"two"), Parent(b"side"))),
 ]
 
 
@@ -59,7 +59,7 @@ def test_ghosts() -> None:
     assert came.ghosts == {b"ghost"}
     assert not came.ends_at_ghost(b"three")
     assert not came.ends_at_ghost(b"not here")
-    lone = Announced(b"lone", (Parent(b"ghost", True), Parent(b"one")))
+    lone = GraphNode(b"lone", (Parent(b"ghost", True), Parent(b"one")))
     writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
     writer.begin([lone])
     came = history(writer.segment(*lone, [NewRecord(0, b"lone", b"", b"text", ())]), 1)
@@ -69,7 +69,7 @@ def test_ghosts() -> None:
 def test_a_parent_that_comes_later_is_refused() -> None:
     """Who goes from parent to parent would never come to an end."""
     body = b""
-    for each in (Announced(b"a", (Parent(b"b"),)), Announced(b"b", (Parent(b"a"),))):
+    for each in (GraphNode(b"a", (Parent(b"b"),)), GraphNode(b"b", (Parent(b"a"),))):
         writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
         writer.begin([each])
         body += writer.segment(*each, [NewRecord(0, each.revision, b"", b"text", ())])

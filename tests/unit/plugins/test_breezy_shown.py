@@ -12,7 +12,7 @@ import pytest
 from breezy.errors import BzrError, NotWriteLocked, ObjectNotLocked, ShortReadvError
 
 from smartserver.plugins.breezy.shadow import LONGEST, Damaged, decoding
-from smartserver.plugins.breezy.shown import Shown
+from smartserver.plugins.breezy.shown import ShadowTexts
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import ChunkedContentFactory, StoreKey
 
@@ -90,7 +90,7 @@ class Kept:
 
 
 def texts(kept: Kept) -> list[StoreKey]:
-    store = Shown("texts", kept)  # type: ignore[arg-type]
+    store = ShadowTexts("texts", kept)  # type: ignore[arg-type]
     return [each.key for each in store.get_record_stream([ONE, TWO], "unordered", True)]
 
 

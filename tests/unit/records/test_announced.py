@@ -8,13 +8,13 @@ import pytest
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits, varint
 from smartserver.records.announced import CHARGED, AnnouncedGraph, AnnouncedRevisions
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.records.segment import encode_graph
 
 
-def line(count: int) -> list[Announced]:
+def line(count: int) -> list[GraphNode]:
     ids = [b"%020d" % number for number in range(count)]
-    return [Announced(each, (Parent(ids[at - 1]),) if at else ()) for at, each in enumerate(ids)]
+    return [GraphNode(each, (Parent(ids[at - 1]),) if at else ()) for at, each in enumerate(ids)]
 
 
 def block(count: int, body: bytes) -> bytes:
@@ -26,10 +26,10 @@ def test_every_revision_is_found_by_place_and_by_id() -> None:
     chance = random.Random(5)
     ids = [chance.randbytes(chance.randrange(1, 200)) for _ in range(3000)]
     ids = list(dict.fromkeys(ids))
-    revisions: list[Announced] = []
+    revisions: list[GraphNode] = []
     for at, each in enumerate(ids):
         parents = [Parent(ids[chance.randrange(at)]) for _ in range(min(at, 2))]
-        revisions.append(Announced(each, (*parents, Parent(b"outside%d" % (at % 7)), Parent(b"ghost", True))))
+        revisions.append(GraphNode(each, (*parents, Parent(b"outside%d" % (at % 7)), Parent(b"ghost", True))))
     graph = AnnouncedGraph(encode_graph(revisions))
     assert len(graph) == len(ids)
     assert list(graph) == revisions
@@ -43,7 +43,10 @@ def test_every_revision_is_found_by_place_and_by_id() -> None:
 
 
 def test_an_absent_parent_may_be_listed_later() -> None:
-    revisions = [Announced(b"a", (Parent(b"b", True),)), Announced(b"b", (Parent(b"b2", True), Parent(b"a")))]
+    revisions = [
+        GraphNode(b"a", (Parent(b"b", True),)),
+        GraphNode(b"b", (Parent(b"b2", True), Parent(b"a"))),
+    ]
     assert list(AnnouncedGraph(encode_graph(revisions))) == revisions
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from smartserver.records import bases, delta, limits
-from smartserver.records.bases import Candidate, NewRecord, Repeated, SegmentWriter, skip_distance
+from smartserver.records.bases import Candidate, NewRecord, RepeatedRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
-from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, Segment
+from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, Segment
 from smartserver.records.segment import STORED, ZSTD, decode_segment, frames
 
 TEXT = Kind("text", "sha1-key", True)
@@ -416,7 +416,10 @@ def test_a_repeated_record_makes_the_same_segments(kind: int) -> None:
 
     records = [record(old, kind=kind, path=b"a/b"), record(new, old, kind=kind, path=b"a/b")]
     made = []
-    for again in (records, [Repeated(each.kind, each.key, each.meta, each.candidates, each.path) for each in records]):
+    for again in (
+        records,
+        [RepeatedRecord(each.kind, each.key, each.meta, each.candidates, each.path) for each in records],
+    ):
         asked.clear()
         writer = SegmentWriter(KINDS, bulk=True, texts=text_of, cache=0)
         for revision, parents, item in ((b"a0", (), records[0]), (b"a1", (Parent(b"a0"),), records[1])):
@@ -433,7 +436,7 @@ def test_a_repeated_record_whose_base_is_not_here_is_encoded_anew() -> None:
     push = Push(bulk=True)
     push.send(b"a0", [], record(old))
     push.send(b"a1", [b"a0"], record(new, old))
-    whole = push.writer.segment(b"b0", [], [Repeated(0, key_of(new), b"")])
+    whole = push.writer.segment(b"b0", [], [RepeatedRecord(0, key_of(new), b"")])
     (entry,) = decode_segment(whole, 0, KINDS).entries
     assert (entry.base, entry.length) == (BaseTag.NONE, len(new))
 
@@ -503,7 +506,7 @@ def test_five_newest_siblings_are_probed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_push_that_was_announced_makes_the_same_segments() -> None:
     texts = [edited(prose(1), n) for n in range(40)]
-    graph = [Announced(b"r%d" % n, (Parent(b"r%d" % (n - 1)),) if n else ()) for n in range(40)]
+    graph = [GraphNode(b"r%d" % n, (Parent(b"r%d" % (n - 1)),) if n else ()) for n in range(40)]
     whole = []
     for announced in (False, True):
         writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: b"")

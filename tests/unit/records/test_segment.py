@@ -10,7 +10,7 @@ import pytest
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits, varint
 from smartserver.records.announced import AnnouncedGraph
-from smartserver.records.model import Announced, BaseTag, Entry, Kind, Parent, Segment
+from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, Segment
 from smartserver.records.segment import (
     STORED,
     ZSTD,
@@ -222,10 +222,10 @@ def test_writer_refuses_what_no_reader_takes() -> None:
 # ---- graphs
 
 GRAPH = [
-    Announced(P, ()),
-    Announced(Q, (Parent(P), Parent(b"out"))),
-    Announced(R, (Parent(Q), Parent(P), Parent(b"ghost", True))),
-    Announced(T, (Parent(R, True),)),
+    GraphNode(P, ()),
+    GraphNode(Q, (Parent(P), Parent(b"out"))),
+    GraphNode(R, (Parent(Q), Parent(P), Parent(b"ghost", True))),
+    GraphNode(T, (Parent(R, True),)),
 ]
 GRAPH_BYTES = (
     b"\x7e\x04"
@@ -245,19 +245,19 @@ def test_graph_layout() -> None:
 
 def test_graph_of_a_line_costs_23_bytes_a_revision() -> None:
     ids = [b"%020d" % n for n in range(1000)]
-    line = [Announced(key, (Parent(before),) if before else ()) for before, key in zip([b"", *ids], ids, strict=False)]
+    line = [GraphNode(key, (Parent(before),) if before else ()) for before, key in zip([b"", *ids], ids, strict=False)]
     assert len(encode_graph(line)) < 23 * 1000 + 8
 
 
 @pytest.mark.parametrize(
     ("graph", "why"),
     [
-        ([Announced(P, ()), Announced(P, ())], "listed twice"),
-        ([Announced(P, (Parent(Q),)), Announced(Q, ())], "after its child"),
-        ([Announced(P, (Parent(P),))], "its own parent"),
+        ([GraphNode(P, ()), GraphNode(P, ())], "listed twice"),
+        ([GraphNode(P, (Parent(Q),)), GraphNode(Q, ())], "after its child"),
+        ([GraphNode(P, (Parent(P),))], "its own parent"),
     ],
 )
-def test_graph_is_in_order(graph: list[Announced], why: str) -> None:
+def test_graph_is_in_order(graph: list[GraphNode], why: str) -> None:
     with pytest.raises(Malformed, match=why):
         AnnouncedGraph(encode_graph(graph))
 

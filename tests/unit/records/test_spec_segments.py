@@ -8,7 +8,7 @@ from pathlib import Path
 from smartserver.records import delta
 from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.check import verify_record
-from smartserver.records.model import Announced, BaseTag, Kind, Parent
+from smartserver.records.model import BaseTag, GraphNode, Kind, Parent
 from smartserver.records.segment import decode_segment, encode_graph, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.vcs.git.system import git_key
@@ -64,8 +64,8 @@ def test_its_frames_hold_what_its_keys_say() -> None:
 def test_the_graph_is_read_and_written() -> None:
     graph = AnnouncedGraph(block(GRAPH))
     assert list(graph) == [
-        Announced(b"r1", (Parent(b"r0"),)),
-        Announced(b"r2", (Parent(b"r1"),)),
-        Announced(b"r3", (Parent(b"r2"), Parent(b"r1"), Parent(b"gh", True))),
+        GraphNode(b"r1", (Parent(b"r0"),)),
+        GraphNode(b"r2", (Parent(b"r1"),)),
+        GraphNode(b"r3", (Parent(b"r2"), Parent(b"r1"), Parent(b"gh", True))),
     ]
     assert encode_graph(graph) == block(GRAPH)

@@ -1,4 +1,4 @@
-"""server.context, server.dispatch: a path that leads below a repository names a branch in it."""
+"""server.context, server.header: a path that leads below a repository names a branch in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from session_calls import done, refused
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.system import System
-from smartserver.server import dispatch
+from smartserver.server import header as headers
 from smartserver.server.access import Access
 from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -208,7 +208,7 @@ def test_a_server_that_does_not_know_the_flag_does_nothing(
         BODY = 4
         GRAPH_FIRST = 8
 
-    monkeypatch.setattr(dispatch, "RequestFlag", Older)
+    monkeypatch.setattr(headers, "RequestFlag", Older)
     before = served.refs()
     error = refused(dialog.ask(at("project", here(line[2]))))
     assert error.code == "unsupported"

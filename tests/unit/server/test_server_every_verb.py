@@ -1,4 +1,4 @@
-"""server.dispatch: what holds for each verb because it is declared; whoever adds one adds an example here, no test."""
+"""server.header: what holds for each verb because it is declared; whoever adds one adds an example here, no test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bzr_builders import BzrHistory
 from dialogs import CREATE, Dialog, Served, message
 
 from smartserver.errors import MissingReference
-from smartserver.server import dispatch
+from smartserver.server import header as headers
 from smartserver.server.access import Access, Anonymous, anonymous, invoking_user
 from smartserver.vcs.bzr.selector import Parts, encode
 from smartserver.verbs.all import every_verb
@@ -172,7 +172,7 @@ def test_an_old_server_refuses_it_whole(
     if verb.effect is Effect.MUTATE:
         first = Call(other.name, msgspec.Raw(msgspec.msgpack.encode(CASES[other.name].arguments(line))))
         request = msgspec.structs.replace(request, calls=[first, *request.calls])
-    monkeypatch.setattr(dispatch, "VERBS", known)
+    monkeypatch.setattr(headers, "VERBS", known)
     before = state(served)
     answer = ask(Dialog(served.site), verb, request, served, line)
     assert isinstance(answer, Failure)
@@ -228,7 +228,7 @@ def test_an_error_it_does_not_declare_is_internal(
     if MissingReference in verb.errors:
         return
     changed = {**VERBS, verb.name: msgspec.structs.replace(verb, function=wrong)}
-    monkeypatch.setattr(dispatch, "VERBS", changed)
+    monkeypatch.setattr(headers, "VERBS", changed)
     before = state(served)
     dialog = Dialog(served.site)
     answer = ask(dialog, verb, use(verb, line), served, line)

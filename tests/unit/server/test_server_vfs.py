@@ -10,7 +10,7 @@ import pytest
 from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
 
 from smartserver.errors import Cancelled
-from smartserver.server import dispatch
+from smartserver.server import header as headers
 from smartserver.server.access import Access, Anonymous, anonymous
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
@@ -350,13 +350,13 @@ def test_reads_from_this_machine_and_from_elsewhere(served: Served) -> None:
         assert "from this machine only" in said
 
 
-def work_of(served: Served, prepared: dispatch.RequestHeader) -> VfsWork:
+def work_of(served: Served, prepared: headers.RequestHeader) -> VfsWork:
     context = RequestContext(served.site, Dialog(served.site).session.access, prepared, lambda *_: None)
     return VfsWork(context, served.site.open_files)
 
 
 def test_a_cancelled_request_begins_no_call(served: Served) -> None:
-    prepared = dispatch.check_header(message(PUT, path="files"))
+    prepared = headers.check_header(message(PUT, path="files"))
     work = work_of(served, prepared)
     work._context.allowance.cancelled = True
     with pytest.raises(Cancelled):
@@ -370,9 +370,9 @@ def test_one_that_is_cancelled_half_way_says_how_far_it_came(served: Served, mon
         return vfs.put.function(context, request)
 
     changed = {**VERBS, "put": msgspec.structs.replace(vfs.put, function=cancelling)}
-    monkeypatch.setattr(dispatch, "VERBS", changed)
+    monkeypatch.setattr(headers, "VERBS", changed)
     calls: list[AnyCall] = [PUT, (vfs.delete, PathRequest("new"))]
-    prepared = dispatch.check_header(message(*calls, path="files"))
+    prepared = headers.check_header(message(*calls, path="files"))
     work = work_of(served, prepared)
     answer = work.answer().message
     assert isinstance(answer, ReplyMessage)
@@ -416,7 +416,7 @@ def test_a_bug_in_a_call_ends_the_request_there(
     def wrong(context: Context, request: LookRequest) -> GetResult:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(dispatch, "VERBS", {**VERBS, "get": msgspec.structs.replace(vfs.get, function=wrong)})
+    monkeypatch.setattr(headers, "VERBS", {**VERBS, "get": msgspec.structs.replace(vfs.get, function=wrong)})
     assert codes(ask(dialog, PUT, GET, PUT)) == ["done", "internal", "not-done"]
     assert "a bug" in caplog.text
 

@@ -12,7 +12,7 @@ from smartserver.errors import CorruptFile
 from smartserver.server import upkeep
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import state_of
-from smartserver.server.dispatch import check_header
+from smartserver.server.header import check_header
 from smartserver.server.upkeep import tidy
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.repack import MOST_PACKS

@@ -12,7 +12,7 @@ from smartserver.records.segment import encode_graph
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import RequestContext
-from smartserver.server.dispatch import Refusal, check_header
+from smartserver.server.header import Refusal, check_header
 from smartserver.server.work import RequestBody
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag

@@ -9,7 +9,7 @@ from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry, Root, empty_root
 from smartserver.store.log import NewLogEntry
-from smartserver.store.model import Seen
+from smartserver.store.model import RootVersion
 from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import RootFile
 from transports.base import Transport
@@ -35,9 +35,9 @@ def request(number: int) -> bytes:
     return number.to_bytes(16, "little")
 
 
-def seen(view: RootView, version: int) -> Seen:
+def seen(view: RootView, version: int) -> RootVersion:
     """What a client knows that was told that version."""
-    return Seen(b"i" * 16, version, view.mark(version))
+    return RootVersion(b"i" * 16, version, view.mark(version))
 
 
 def entry(number: int, outcomes: bytes = b"ok") -> NewLogEntry:

@@ -12,7 +12,7 @@ from faulty_transport import FaultyTransport
 
 from smartserver.errors import MissingParents
 from smartserver.records.model import Tip
-from smartserver.store.commit import Committed
+from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import LOST, PACKS, ROOT, Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.store.swap import RootFile, Swap
@@ -52,7 +52,7 @@ def put_back(storage: MemoryTransport, root: bytes) -> None:
     storage.rename("p/root.backup", f"p/{ROOT}")
 
 
-def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | None = None) -> Committed:
+def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | None = None) -> CommitOutcome:
     def plan(transaction: Transaction) -> bytes:
         for name, tip in refs.items():
             transaction.set_ref(name, (Tip(tip),))

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from smartserver.errors import Cancelled, LimitExceeded
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.store import ancestry as ancestry_module
 from smartserver.store.allowance import STEPS, Allowance
 from smartserver.store.ancestry import Ancestry
@@ -41,7 +41,7 @@ def graph_of(parents: list[list[int]], parts: int = 1) -> Graph:
     for start in range(0, len(parents), size):
         chunk = range(start, min(start + size, len(parents)))
         graph, missing = graph.with_announced(
-            [Announced(name(ordinal), tuple(Parent(name(parent)) for parent in parents[ordinal])) for ordinal in chunk]
+            [GraphNode(name(ordinal), tuple(Parent(name(parent)) for parent in parents[ordinal])) for ordinal in chunk]
         )
         assert missing == []
     return graph

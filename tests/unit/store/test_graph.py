@@ -7,17 +7,17 @@ import pytest
 from pack_samples import stored
 
 from smartserver.errors import Cancelled
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.store import graph as graph_module
 from smartserver.store.allowance import CHECK, Allowance
 from smartserver.store.graph import BLOCK, Graph
 from smartserver.store.snapshot import Snapshot
 
 
-def announced(parents: Mapping[bytes, Sequence[bytes]]) -> list[Announced]:
+def announced(parents: Mapping[bytes, Sequence[bytes]]) -> list[GraphNode]:
     """Revisions with their parents; one in upper case is absent."""
     return [
-        Announced(revision, tuple(Parent(parent.lower(), parent != parent.lower()) for parent in named))
+        GraphNode(revision, tuple(Parent(parent.lower(), parent != parent.lower()) for parent in named))
         for revision, named in parents.items()
     ]
 
@@ -260,7 +260,7 @@ def test_a_part_is_taken_over_only_where_it_lies_as_it_lay() -> None:
 def test_a_walk_charges_its_steps_and_ends_where_that_raises() -> None:
     count = 30_000
     graph, _ = Graph().with_announced(
-        [Announced(b"%d" % n, (Parent(b"%d" % (n - 1)),) if n else ()) for n in range(count)]
+        [GraphNode(b"%d" % n, (Parent(b"%d" % (n - 1)),) if n else ()) for n in range(count)]
     )
     steps: list[int] = []
     assert len(graph.missing([count - 1], [], charge=steps.append)) == count

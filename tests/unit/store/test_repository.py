@@ -32,10 +32,11 @@ from smartserver.errors import (
 )
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
+from smartserver.store.commit import CommitOutcome
 from smartserver.store.document import encode_value
 from smartserver.store.format import INCOMING, PACKS, ROOT
-from smartserver.store.model import PackReport, Seen
-from smartserver.store.repository import Committed, PackRepository
+from smartserver.store.model import PackReport, RootVersion
+from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.decorators.counted import CountedTransport
 from transports.memory import MemoryTransport
@@ -265,7 +266,7 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
 def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     first = push(repository, history, line[:1], {MAIN: line[0]}).changes_since(None)
-    known = Seen(first.incarnation, first.version, first.mark)
+    known = RootVersion(first.incarnation, first.version, first.mark)
     committed = push(repository, history, line[1:], {SIDE: line[2]})
     assert dict(committed.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
     assert dict(repository.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
@@ -343,7 +344,7 @@ def test_a_repeat_that_lost_the_race_to_its_first_sending(
     request = request_id()
     other = another(storage, clock)
     body = history.body(line[1:])
-    calls: list[Committed] = []
+    calls: list[CommitOutcome] = []
 
     def plan(transaction: Transaction) -> bytes:
         if not calls:
@@ -483,7 +484,7 @@ def test_deleted_meanwhile(
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
     rival = another(storage, clock)
-    calls: list[Committed] = []
+    calls: list[CommitOutcome] = []
 
     def plan(transaction: Transaction) -> bytes:
         if not calls:

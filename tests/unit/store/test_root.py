@@ -11,7 +11,7 @@ from smartserver.records.model import RefValue, Tip, encode_ref
 from smartserver.store import root as root_module
 from smartserver.store.document import MAX_ROOT, REFS, Dropped, Root, empty_root, encode_root, encode_value
 from smartserver.store.log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
-from smartserver.store.model import Seen
+from smartserver.store.model import RootVersion
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
 from smartserver.store.tables import LEAST_ENTRY, OVERHEAD, Table
@@ -151,7 +151,12 @@ def test_a_value_that_is_none_is_found_by_verifying() -> None:
 
 def test_everything_for_those_who_know_nothing() -> None:
     view = first()
-    for known in (None, Seen(b"j" * 16, 1, view.mark(1)), Seen(b"i" * 16, 2, view.mark(1)), Seen(b"i" * 16, 1, 7)):
+    for known in (
+        None,
+        RootVersion(b"j" * 16, 1, view.mark(1)),
+        RootVersion(b"i" * 16, 2, view.mark(1)),
+        RootVersion(b"i" * 16, 1, 7),
+    ):
         changes = view.changes_since(known)
         assert (changes.incarnation, changes.version, changes.since) == (b"i" * 16, 1, None)
         assert dict(changes.refs) == told({MAIN: tip(1)})
@@ -159,7 +164,7 @@ def test_everything_for_those_who_know_nothing() -> None:
 
 
 def test_nothing_for_those_who_know_it_all() -> None:
-    changes = first().changes_since(Seen(b"i" * 16, 1, 0))
+    changes = first().changes_since(RootVersion(b"i" * 16, 1, 0))
     assert (changes.since, changes.refs, changes.maps, changes.vcs, changes.settings) == (1, {}, {}, "", {})
 
 

@@ -15,10 +15,10 @@ from smartserver.errors import (
     WrongMapKind,
     WrongVcs,
 )
-from smartserver.records.model import Announced, Kind, Parent, Tip
+from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import system_of
 from smartserver.store.document import encode_value
-from smartserver.store.model import Seen
+from smartserver.store.model import RootVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction, merge
 from transports.memory import MemoryTransport
@@ -32,7 +32,7 @@ def line(history: History, repository: PackRepository) -> list[bytes]:
     return line
 
 
-def begin(repository: PackRepository, *announced: Announced) -> Transaction:
+def begin(repository: PackRepository, *announced: GraphNode) -> Transaction:
     return repository.begin(b"", "user", announced)
 
 
@@ -157,7 +157,7 @@ def test_ancestry_of_what_is_not_there(repository: PackRepository, line: list[by
 
 
 def test_an_absent_edge_is_cut(repository: PackRepository, line: list[bytes]) -> None:
-    cut = Announced(b"child", (Parent(line[3], absent=True), Parent(line[0])))
+    cut = GraphNode(b"child", (Parent(line[3], absent=True), Parent(line[0])))
     transaction = begin(repository, cut)
     transaction.check_parents()
     assert transaction.is_ancestor(line[0], b"child")
@@ -168,8 +168,8 @@ def test_missing_parents_are_all_named(repository: PackRepository, history: Hist
     transaction = begin(
         repository,
         history.announced(line[5]),
-        Announced(b"ghostly", (Parent(b"not here", absent=True),)),
-        Announced(b"merge", (Parent(b"x"), Parent(line[5]), Parent(b"y"))),
+        GraphNode(b"ghostly", (Parent(b"not here", absent=True),)),
+        GraphNode(b"merge", (Parent(b"x"), Parent(line[5]), Parent(b"y"))),
     )
     with pytest.raises(MissingParents) as caught:
         transaction.check_parents()
@@ -177,7 +177,7 @@ def test_missing_parents_are_all_named(repository: PackRepository, history: Hist
 
 
 def test_a_parent_announced_after_its_child_is_missing(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository, Announced(b"child", (Parent(b"late"),)), Announced(b"late", ()))
+    transaction = begin(repository, GraphNode(b"child", (Parent(b"late"),)), GraphNode(b"late", ()))
     with pytest.raises(MissingParents):
         transaction.check_parents()
 
@@ -222,7 +222,10 @@ def test_the_body_of_a_pull(repository: PackRepository, history: History, line: 
 def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
     changes = begin(repository).changes_since(None)
     assert dict(changes.refs) == {MAIN: encode_value((Tip(line[3]),))}
-    assert dict(begin(repository).changes_since(Seen(changes.incarnation, changes.version, changes.mark)).refs) == {}
+    assert (
+        dict(begin(repository).changes_since(RootVersion(changes.incarnation, changes.version, changes.mark)).refs)
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -327,7 +330,7 @@ def test_maps_of_no_repository_and_of_one_that_is_made(repository: PackRepositor
 def test_what_a_client_is_told_of_maps(repository: PackRepository, history: History, line: list[bytes]) -> None:
     before = begin(repository).changes_since(None)
     push(repository, history, [], first=lambda made: made.set_map("tags", "ids", MAIN + b"\0v1", b"one"))
-    seen = Seen(before.incarnation, before.version, before.mark)
+    seen = RootVersion(before.incarnation, before.version, before.mark)
     assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": b"one"}}
     push(repository, history, [], first=lambda made: made.remove_entries(MAIN))
     assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": None}}

@@ -7,7 +7,7 @@ from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import NotedContext, Project
 
 from smartserver.errors import KnownRevisions, MissingParents, NoSuchRepository
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_insert_pack import (
     KNOWN_AT_LEAST,
@@ -77,7 +77,7 @@ def test_without_a_repository_no_parent_is_missed(project: Project, line: list[b
 
 
 def test_a_parent_marked_absent_need_not_be(project: Project) -> None:
-    shallow = Announced(b"\1" * 20, (Parent(b"\2" * 20, absent=True),))
+    shallow = GraphNode(b"\1" * 20, (Parent(b"\2" * 20, absent=True),))
     transaction = Transaction("project", project.repository.snapshot(), [shallow])
     assert run(NotedContext(transaction), REQUEST).new == 1
 

@@ -20,13 +20,13 @@ from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.reading import MAX_DIGITS
 from smartserver.vcs.bzr.selector import (
     Called,
-    ChosenField,
     History,
     Parts,
-    Said,
+    ReadAnswer,
+    RevisionsField,
     Tag,
     TreesField,
-    decode_said,
+    decode_answer,
     encode,
 )
 from smartserver.vcs.bzr.system import TEXT
@@ -39,9 +39,9 @@ Pieces = list[tuple[int, list[tuple[int, bytes]]]]
 
 
 def asking(
-    chosen: ChosenField | None = None,
+    chosen: RevisionsField | None = None,
     trees: TreesField | None = None,
-    inside: tuple[ChosenField | None, TreesField | None] | None = None,
+    inside: tuple[RevisionsField | None, TreesField | None] | None = None,
     **more: Any,
 ) -> ReadRequest:
     return ReadRequest(encode(Parts(chosen, trees, inside)), **more)
@@ -51,12 +51,12 @@ def history(newest: Called, **more: Any) -> ReadRequest:
     return ReadRequest(encode(History(newest)), **more)
 
 
-def sent(result: ReadResult, context: NotedContext) -> tuple[Said, Pieces]:
+def sent(result: ReadResult, context: NotedContext) -> tuple[ReadAnswer, Pieces]:
     """What is said, and what is sent."""
     (plan,) = context.plans
     assert isinstance(plan, ContentPlan)
     assert result.segments == 0
-    return decode_said(result.said), [(ordinal, list(places)) for ordinal, places in plan.pieces or ()]
+    return decode_answer(result.said), [(ordinal, list(places)) for ordinal, places in plan.pieces or ()]
 
 
 class Trunk:
@@ -77,18 +77,18 @@ class Trunk:
     def context(self, inner: str = "") -> NotedContext:
         return NotedContext(self.repository.begin(b"", "user"), inner=inner)
 
-    def asked(self, request: ReadRequest, inner: str = "") -> tuple[Said, Pieces]:
+    def asked(self, request: ReadRequest, inner: str = "") -> tuple[ReadAnswer, Pieces]:
         context = self.context(inner)
         return sent(run(context, request), context)
 
-    def chosen(self, chosen: ChosenField | None = None, refs: list[bytes] | None = None, **more: Any) -> list[bytes]:
+    def chosen(self, chosen: RevisionsField | None = None, refs: list[bytes] | None = None, **more: Any) -> list[bytes]:
         said, pieces = self.asked(asking(chosen, refs=refs or [TRUNK], **more))
-        assert said == Said()
+        assert said == ReadAnswer()
         return [self.repository.snapshot().revision(ordinal) for ordinal, _ in pieces]
 
     def tree(self, trees: TreesField, ref: bytes = TRUNK, **more: Any) -> list[bytes]:
         said, pieces = self.asked(asking(None, trees, refs=[ref], **more))
-        assert said == Said(said.ids)
+        assert said == ReadAnswer(said.ids)
         snapshot = self.repository.snapshot()
         assert [snapshot.revision(ordinal) for ordinal, _ in pieces] == list(dict.fromkeys(said.ids))
         return said.ids
@@ -114,22 +114,22 @@ def test_all_revisions_where_nothing_is_said(trunk: Trunk) -> None:
 
 def test_chosen_revisions(trunk: Trunk) -> None:
     line = trunk.line
-    assert trunk.chosen(ChosenField(limit=2, left_hand=True)) == [line[4], line[3]]
-    assert trunk.chosen(ChosenField(left_hand=True, newest=3, oldest=2)) == [line[2], line[1]]
-    assert trunk.chosen(ChosenField(left_hand=True, newest=line[2], oldest=line[1])) == [line[2], line[1]]
-    assert trunk.chosen(ChosenField(left_hand=True, newest=-2, oldest=-3)) == [line[3], line[2]]
-    assert trunk.chosen(ChosenField(left_hand=True, oldest=1)) == line[::-1]
-    assert trunk.chosen(ChosenField(left_hand=True, oldest=4), haves=[line[3]]) == [line[4]]
-    assert set(trunk.chosen(ChosenField(oldest=5))) == {line[4], trunk.side}
-    assert trunk.chosen(ChosenField(newest=1, oldest=5)) == []
-    _, pieces = trunk.asked(asking(ChosenField(bare=True, ends=2), refs=[TRUNK]))
+    assert trunk.chosen(RevisionsField(limit=2, left_hand=True)) == [line[4], line[3]]
+    assert trunk.chosen(RevisionsField(left_hand=True, newest=3, oldest=2)) == [line[2], line[1]]
+    assert trunk.chosen(RevisionsField(left_hand=True, newest=line[2], oldest=line[1])) == [line[2], line[1]]
+    assert trunk.chosen(RevisionsField(left_hand=True, newest=-2, oldest=-3)) == [line[3], line[2]]
+    assert trunk.chosen(RevisionsField(left_hand=True, oldest=1)) == line[::-1]
+    assert trunk.chosen(RevisionsField(left_hand=True, oldest=4), haves=[line[3]]) == [line[4]]
+    assert set(trunk.chosen(RevisionsField(oldest=5))) == {line[4], trunk.side}
+    assert trunk.chosen(RevisionsField(newest=1, oldest=5)) == []
+    _, pieces = trunk.asked(asking(RevisionsField(bare=True, ends=2), refs=[TRUNK]))
     assert [bool(places) for _, places in pieces] == [True, True, False, False, True, True]
 
 
 def test_numbers_of_what_has_tags(trunk: Trunk) -> None:
     """In the order of the tags' names, those of the first ref alone; the graph comes where counting is not enough."""
 
-    def asked(chosen: ChosenField, refs: list[bytes], **tags: bytes) -> tuple[list[int], int]:
+    def asked(chosen: RevisionsField, refs: list[bytes], **tags: bytes) -> tuple[list[int], int]:
         context = trunk.context()
         for name, revision in tags.items():
             context.transaction.set_map("tags", "ids", TRUNK + b"\0" + name.encode(), revision)
@@ -137,16 +137,16 @@ def test_numbers_of_what_has_tags(trunk: Trunk) -> None:
         return said.numbers, len(pieces)
 
     line = trunk.line
-    graph = ChosenField(bare=True, numbers=True)
+    graph = RevisionsField(bare=True, numbers=True)
     assert asked(graph, [TRUNK], b=line[0], a=line[4], c=line[0]) == ([5, 1, 1], 0)
     assert asked(graph, [TRUNK]) == ([], 0)
     assert asked(graph, [TRUNK], b=line[2], a=trunk.side) == ([0, 3], 6)
     assert asked(graph, [TRUNK], b=line[2], a=b"ghost") == ([0, 3], 6)
     assert asked(graph, [b"none"], a=line[0]) == ([], 0)
-    assert asked(ChosenField(bare=True), [TRUNK], a=line[0]) == ([], 6)
+    assert asked(RevisionsField(bare=True), [TRUNK], a=line[0]) == ([], 6)
     # One that is named comes besides, if it is there.
-    assert asked(ChosenField(1, newest=Tag(b"a"), numbers=True), [TRUNK], a=line[3]) == ([4], 1)
-    assert asked(ChosenField(1, newest=Tag(b"none"), numbers=True), [TRUNK], a=line[3]) == ([4], 0)
+    assert asked(RevisionsField(1, newest=Tag(b"a"), numbers=True), [TRUNK], a=line[3]) == ([4], 1)
+    assert asked(RevisionsField(1, newest=Tag(b"none"), numbers=True), [TRUNK], a=line[3]) == ([4], 0)
 
 
 def test_no_number_is_below_one(trunk: Trunk) -> None:
@@ -154,8 +154,8 @@ def test_no_number_is_below_one(trunk: Trunk) -> None:
     context = trunk.context()
     context.transaction.set_ref(b"few", (Tip(trunk.line[4], b"2"),))
     context.transaction.set_map("tags", "ids", b"few\0a", trunk.line[0])
-    result = run(context, asking(ChosenField(bare=True, numbers=True), refs=[b"few"]))
-    assert decode_said(result.said).numbers == [0]
+    result = run(context, asking(RevisionsField(bare=True, numbers=True), refs=[b"few"]))
+    assert decode_answer(result.said).numbers == [0]
 
 
 @pytest.mark.parametrize(
@@ -223,15 +223,15 @@ def test_which_trees(trunk: Trunk) -> None:
 
 
 def test_trees_bring_revisions_only_where_those_are_chosen(trunk: Trunk) -> None:
-    said, pieces = trunk.asked(asking(ChosenField(1), TreesField(each=True), refs=[TRUNK]))
+    said, pieces = trunk.asked(asking(RevisionsField(1), TreesField(each=True), refs=[TRUNK]))
     tip, before = [trunk.repository.snapshot().ordinal(each) for each in (trunk.line[4], trunk.line[3])]
     assert [ordinal for ordinal, _ in pieces] == [tip, tip, before]
-    assert said == Said()
+    assert said == ReadAnswer()
 
 
 def test_what_is_asked_instead_inside_a_branch(trunk: Trunk) -> None:
-    inside = (ChosenField(bare=True), TreesField([-1], inner=True, versions=True))
-    request = asking(ChosenField(1), inside=inside, refs=[TRUNK])
+    inside = (RevisionsField(bare=True), TreesField([-1], inner=True, versions=True))
+    request = asking(RevisionsField(1), inside=inside, refs=[TRUNK])
     said, pieces = trunk.asked(request)
     assert (len(pieces), said.ids) == (1, [])
     said, pieces = trunk.asked(request, "src")
@@ -249,7 +249,7 @@ def test_the_history_of_one_revision_by_what_it_is_called(trunk: Trunk, newest: 
     result = run(context, history(newest or two, refs=[TRUNK], haves=[trunk.line[0]]))
     (plan,) = context.plans
     assert isinstance(plan, PullPlan)
-    assert (decode_said(result.said), result.segments, plan.bulk) == (Said([two]), 1, True)
+    assert (decode_answer(result.said), result.segments, plan.bulk) == (ReadAnswer([two]), 1, True)
     snapshot = trunk.repository.snapshot()
     assert [snapshot.revision(each) for low, high in plan.ranges for each in range(low, high)] == [two]
 
@@ -257,8 +257,8 @@ def test_the_history_of_one_revision_by_what_it_is_called(trunk: Trunk, newest: 
 def test_what_a_tag_names_of_other_things(trunk: Trunk) -> None:
     context = trunk.context()
     context.transaction.set_map("tags", "ids", TRUNK + b"\0v2", trunk.line[1])
-    said, pieces = sent(run(context, asking(ChosenField(newest=Tag(b"v2")), refs=[TRUNK])), context)
-    assert (len(pieces), said) == (2, Said())
+    said, pieces = sent(run(context, asking(RevisionsField(newest=Tag(b"v2")), refs=[TRUNK])), context)
+    assert (len(pieces), said) == (2, ReadAnswer())
     for refs in ([b"other"], [], None):  # A tag is one branch's.
         with pytest.raises(NoSuchPart, match="no tag named 'v2'"):
             run(context, history(Tag(b"v2"), refs=refs))
@@ -272,11 +272,11 @@ def test_what_a_tag_names_of_other_things(trunk: Trunk) -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        asking(ids=[b"unknown"], chosen=ChosenField(), trees=TreesField()),
+        asking(ids=[b"unknown"], chosen=RevisionsField(), trees=TreesField()),
         asking(trees=TreesField([b"unknown"])),
         asking(trees=TreesField([b"ghost"])),
-        asking(chosen=ChosenField(newest=b"unknown")),
-        asking(chosen=ChosenField(oldest=b"ghost")),
+        asking(chosen=RevisionsField(newest=b"unknown")),
+        asking(chosen=RevisionsField(oldest=b"ghost")),
         asking(ids=[b"unknown"]),
     ],
 )
@@ -314,4 +314,4 @@ def test_of_a_system_without_selectors_nothing_is_read() -> None:
 
 def test_what_a_server_says_may_be_nonsense() -> None:
     with pytest.raises(WrongContent, match="what the server says"):
-        decode_said(b"nonsense")
+        decode_answer(b"nonsense")

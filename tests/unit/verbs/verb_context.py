@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from builders import History, create, push
 
 from smartserver.errors import AccessDenied
-from smartserver.store.model import ContentPlan, Listed, PackReport, PullPlan, VerifyReport
+from smartserver.store.model import ContentPlan, ListingEntry, PackReport, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Files, Permission, ServerFacts
 from transports.memory import MemoryTransport
 
-LISTED = [Listed("a", "git sha1", (b"refs/heads/main",)), Listed("b", "", (), "damaged")]
+LISTED = [ListingEntry("a", "git sha1", (b"refs/heads/main",)), ListingEntry("b", "", (), "damaged")]
 REPORT = VerifyReport(1, 2, 3, 4, ("a line",), 5)
 
 
@@ -65,7 +65,7 @@ class NotedContext:
     def pack(self) -> PackReport:
         return PackReport(5, 1, 1000)
 
-    def listing(self, after: str, most: int) -> Sequence[Listed]:
+    def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
         self.listed.append((after, most))
         return LISTED[:most]
 

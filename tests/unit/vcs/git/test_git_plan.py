@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from smartserver.records.model import Announced, Parent
+from smartserver.records.model import GraphNode, Parent
 from smartserver.vcs.git.objects import BLOB, COMMIT, TAG
 from smartserver.vcs.git.plan import Revision, Revisions, graph_of
 
@@ -47,7 +47,7 @@ def test_revisions_are_given_back(width: int) -> None:
     assert not plan.has(key("outside", width))
     graph = graph_of(plan)
     assert list(graph) == [graph[n] for n in range(4)] == list(graph[:2]) + list(graph[2:])
-    assert graph[1] == Announced(key("b", width), (Parent(key("a", width)), Parent(key("outside", width))))
+    assert graph[1] == GraphNode(key("b", width), (Parent(key("a", width)), Parent(key("outside", width))))
 
 
 def test_memory_of_a_plan() -> None:

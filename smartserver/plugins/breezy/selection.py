@@ -14,10 +14,10 @@ from typing import Any
 from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
 from smartserver.plugins.breezy.given import TIP, Arguments, Unclear, is_ours, lies_beside, one, revision, tag_of
 from smartserver.records.model import Key, RevisionId
-from smartserver.vcs.bzr.selector import ChosenField, Named, TreesField
+from smartserver.vcs.bzr.selector import Named, RevisionsField, TreesField
 from smartserver.verbs.fields import MAX_IDS
 
-NUMBERED = ChosenField(bare=True, numbers=True)
+NUMBERED = RevisionsField(bare=True, numbers=True)
 """The numbers of what has a tag; the whole graph where that takes more than counting first parents."""
 
 FIRST_BATCH = 9
@@ -29,13 +29,13 @@ MERGED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Selection:
     """The arguments of a read; `later`: what is read of trees that are asked for later, if not as `trees` says."""
 
-    chosen: ChosenField | None = None
+    chosen: RevisionsField | None = None
     trees: TreesField | None = None
     later: TreesField | None = None
-    inside: Wanted | None = None
+    inside: Selection | None = None
     """Instead, where the URL leads into the branch."""
     stats: bool = False
     """Whether the repository's are read, too."""
@@ -52,49 +52,49 @@ class Wanted:
         return self.chosen is not None and not self.chosen.limit and self.chosen.oldest is None
 
 
-GRAPH = Wanted(ChosenField(bare=True))
+GRAPH = Selection(RevisionsField(bare=True))
 """The ids and parents of all revisions."""
 
-MAINLINE = Wanted(ChosenField(left_hand=True, bare=True))
+MAINLINE = Selection(RevisionsField(left_hand=True, bare=True))
 """The ids in the line of first parents."""
 
-ALL_MESSAGES = Wanted(ChosenField())
+ALL_MESSAGES = Selection(RevisionsField())
 """What all revisions say of themselves."""
 
 
-def copied_revision(arguments: Arguments) -> Wanted | None:
+def copied_revision(arguments: Arguments) -> Selection | None:
     """Of a branch that is made from one beside it: what an older revision says, where that is what becomes its tip."""
     return named_revisions(arguments) if lies_beside(arguments) and arguments.get("revision") else None
 
 
-def named_revisions(arguments: Arguments) -> Wanted:
+def named_revisions(arguments: Arguments) -> Selection:
     """What the revisions that are named say of themselves."""
     given = [arguments.get(name) or [] for name in ("revision", "revision_info_list", "revno")]
     return _said_by([each for part in given for each in ([part] if isinstance(part, str) else part)])
 
 
-def revision_number(arguments: Arguments) -> Wanted:
+def revision_number(arguments: Arguments) -> Selection:
     """The same, and the number of one that is named by its id, which only the graph says."""
     asked = named_revisions(arguments)
     by_id = asked.trees is not None and any(isinstance(each, bytes) for each in asked.trees.revisions)
-    return Wanted(ChosenField(bare=True), later=asked.later) if by_id else asked
+    return Selection(RevisionsField(bare=True), later=asked.later) if by_id else asked
 
 
-def _said_by(specs: Sequence[object]) -> Wanted:
+def _said_by(specs: Sequence[object]) -> Selection:
     try:
         named = list(dict.fromkeys([TIP if (found := revision(each)) is None else found for each in specs]))
     except Unclear as unclear:
-        return Wanted(unclear.look or NUMBERED, later=TreesField())
-    return Wanted(trees=TreesField(named, paths=[], texts=False) if named else None, later=TreesField())
+        return Selection(unclear.look or NUMBERED, later=TreesField())
+    return Selection(trees=TreesField(named, paths=[], texts=False) if named else None, later=TreesField())
 
 
-def _trees(revisions: Callable[[], Sequence[Named]], always: Sequence[Named] = (), **options: Any) -> Wanted:
+def _trees(revisions: Callable[[], Sequence[Named]], always: Sequence[Named] = (), **options: Any) -> Selection:
     """Trees, those of `revisions` at once where that can be told, those that are `always` read in any case."""
     try:
-        return Wanted(trees=TreesField(list(revisions()), **options))
+        return Selection(trees=TreesField(list(revisions()), **options))
     except Unclear as unclear:
         later = TreesField(list(always), **options)
-        return Wanted(unclear.look, later if always else None, later)
+        return Selection(unclear.look, later if always else None, later)
 
 
 def _places(path: str | None, directory: object = None) -> dict[str, Any]:
@@ -136,14 +136,14 @@ def _checkout_root(path: str) -> str | None:
     return root
 
 
-def file_text(arguments: Arguments) -> Wanted:
+def file_text(arguments: Arguments) -> Selection:
     """A file of a revision."""
     # It looks the file up in the newest tree first: it may have been moved since.
     places = _places(arguments["filename"], arguments.get("directory"))
     return _trees(lambda: list(dict.fromkeys([TIP, one(arguments)])), [TIP], **places)
 
 
-def file_names(arguments: Arguments) -> Wanted:
+def file_names(arguments: Arguments) -> Selection:
     """The names in a tree."""
     path = arguments.get("path")
     directory = arguments.get("directory")
@@ -153,13 +153,13 @@ def file_names(arguments: Arguments) -> Wanted:
     return _trees(lambda: [one(arguments)], texts=False, **places)
 
 
-def whole_tree(arguments: Arguments) -> Wanted:
+def whole_tree(arguments: Arguments) -> Selection:
     """A tree with all its texts."""
     # When a file was changed is what the revision that did says.
     return _trees(lambda: [one(arguments)], inner=True, bringers=bool(arguments.get("per_file_timestamps")))
 
 
-def file_versions(arguments: Arguments) -> Wanted:
+def file_versions(arguments: Arguments) -> Selection:
     """All texts of a file, and the numbers of the revisions that brought them."""
     places = _places(arguments["filename"], arguments.get("directory"))
     # In a checkout it is what the tree rests on that lines are from, be that in the branch or not any more.
@@ -168,24 +168,24 @@ def file_versions(arguments: Arguments) -> Wanted:
     basis = [] if checkout is None else checkout.parents()
     asked = _trees(lambda: [one(arguments), *basis], versions=True, **places)
     # The numbers it shows are those of the whole history.
-    return Wanted(ChosenField(bare=True), asked.trees, asked.later, ids=basis)
+    return Selection(RevisionsField(bare=True), asked.trees, asked.later, ids=basis)
 
 
-def described_revision(arguments: Arguments) -> Wanted | None:
+def described_revision(arguments: Arguments) -> Selection | None:
     """In a lightweight checkout: what its tree rests on, and the number of that; else what a revision says."""
     checkout = checkout_of(arguments.get("location") or ".")
     history = arguments.get("all") or arguments.get("include_history")
     if checkout is None or arguments.get("revision") or not checkout.parents():
         said = _said_by(arguments.get("revision") or [TIP])
-        return Wanted(ChosenField(), later=said.later) if history else said
+        return Selection(RevisionsField(), later=said.later) if history else said
     basis = checkout.parents()[:1]
-    return Wanted(ChosenField(bare=not history), TreesField([*basis], paths=[], texts=False), ids=basis)
+    return Selection(RevisionsField(bare=not history), TreesField([*basis], paths=[], texts=False), ids=basis)
 
 
-def two_trees(arguments: Arguments) -> Wanted | None:
+def two_trees(arguments: Arguments) -> Selection | None:
     """What differs between two trees."""
     if arguments.get("old") or arguments.get("new"):
-        return Wanted(trees=TreesField([TIP])) if len(compared_branches(arguments)) == 2 else None
+        return Selection(trees=TreesField([TIP])) if len(compared_branches(arguments)) == 2 else None
     given = arguments.get("revision") or []
     files = arguments.get("file_list") or []
     if not given:
@@ -208,22 +208,22 @@ def compared_branches(arguments: Arguments) -> list[str]:
     return [each for each in places if isinstance(each, str) and is_ours(each)]
 
 
-def new_tree(arguments: Arguments) -> Wanted | None:
+def new_tree(arguments: Arguments) -> Selection | None:
     """The tree of a new lightweight checkout."""
     return _trees(lambda: [one(arguments)]) if arguments.get("lightweight") else None
 
 
-def _compared(paths: Sequence[str]) -> Wanted | None:
+def _compared(paths: Sequence[str]) -> Selection | None:
     """In a lightweight checkout: what the files that were changed were before."""
     checkout = checkout_of(paths[0] if paths else ".")
-    return None if checkout is None else Wanted(trees=TreesField(files=_texts(checkout), texts=False))
+    return None if checkout is None else Selection(trees=TreesField(files=_texts(checkout), texts=False))
 
 
 def _texts(checkout: Checkout) -> list[Key]:
     return checkout.changed()[:MAX_IDS]
 
 
-def reverted_files(arguments: Arguments) -> Wanted | None:
+def reverted_files(arguments: Arguments) -> Selection | None:
     """In a lightweight checkout: a tree, less what it has; else what the files that were changed were before."""
     files = arguments.get("file_list") or []
     if not arguments.get("revision"):
@@ -232,12 +232,12 @@ def reverted_files(arguments: Arguments) -> Wanted | None:
     return None if checkout is None else _moved(checkout, arguments)
 
 
-def _moved(checkout: Checkout, arguments: Arguments) -> Wanted:
+def _moved(checkout: Checkout, arguments: Arguments) -> Selection:
     """A tree in which a lightweight checkout's is to be, less what this one has."""
     return _trees(lambda: [one(arguments)], had=checkout.parents(), files=_texts(checkout))
 
 
-def newer_tree(arguments: Arguments) -> Wanted | None:
+def newer_tree(arguments: Arguments) -> Selection | None:
     """In a lightweight checkout: what is new since its tree was made."""
     checkout = checkout_of(arguments.get("dir") or ".")
     if checkout is None or not checkout.parents():
@@ -246,28 +246,28 @@ def newer_tree(arguments: Arguments) -> Wanted | None:
     if asked.trees is None:
         return replace(asked, ids=checkout.parents()[:1])
     # What is merged with what is read off the graph between the two.
-    chosen = ChosenField(bare=True, newest=asked.trees.revisions[0], oldest=checkout.parents()[0])
-    return Wanted(chosen, asked.trees, ends=True)
+    chosen = RevisionsField(bare=True, newest=asked.trees.revisions[0], oldest=checkout.parents()[0])
+    return Selection(chosen, asked.trees, ends=True)
 
 
-def pulled_into(checkout: Checkout, arguments: Arguments) -> Wanted:
+def pulled_into(checkout: Checkout, arguments: Arguments) -> Selection:
     """What a lightweight checkout is to be that something beside its branch is pulled into."""
     asked = _moved(checkout, arguments)
     if asked.trees is None or not checkout.parents():
         return asked
     # What each side has alone: so it shows whether they have diverged.
     basis = checkout.parents()[0]
-    chosen = ChosenField(bare=not arguments.get("verbose"), oldest=basis)
-    return Wanted(chosen, asked.trees, ends=True, ids=[basis])
+    chosen = RevisionsField(bare=not arguments.get("verbose"), oldest=basis)
+    return Selection(chosen, asked.trees, ends=True, ids=[basis])
 
 
-def switched_tree(arguments: Arguments) -> Wanted | None:
+def switched_tree(arguments: Arguments) -> Selection | None:
     """In a lightweight checkout: the tree of another branch, less what it has."""
     checkout = open_checkout(arguments.get("directory") or ".")
     return None if checkout is None else _moved(checkout, arguments)
 
 
-def tree_basis(arguments: Arguments) -> Wanted | None:
+def tree_basis(arguments: Arguments) -> Selection | None:
     """In a lightweight checkout: what its tree is based on."""
     checkout = checkout_of((arguments.get("selected_list") or ["."])[0])
     if checkout is None:
@@ -276,21 +276,21 @@ def tree_basis(arguments: Arguments) -> Wanted | None:
     return commit_on(checkout.parents(), checkout.ghosts(), files)
 
 
-def commit_on(parents: Sequence[RevisionId], ghosts: Sequence[RevisionId] = (), files: Sequence[Key] = ()) -> Wanted:
+def commit_on(parents: Sequence[RevisionId], ghosts: Sequence[RevisionId] = (), files: Sequence[Key] = ()) -> Selection:
     """What a commit reads of its parents; where they are several, their history says which texts come from which."""
-    chosen = ChosenField(bare=True) if len(parents) > 1 else None
+    chosen = RevisionsField(bare=True) if len(parents) > 1 else None
     trees = TreesField(texts=False, had=[*parents, *ghosts], files=list(files))
-    return Wanted(chosen, trees, ids=parents[1:])
+    return Selection(chosen, trees, ids=parents[1:])
 
 
-def branch_stats(arguments: Arguments) -> Wanted:
+def branch_stats(arguments: Arguments) -> Selection:
     """What the branch is; on request its first revision, its last one, and what the repository consists of."""
     if not arguments.get("verbose"):
-        return Wanted()
-    return Wanted(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
+        return Selection()
+    return Selection(trees=TreesField([TIP, 1], paths=[], texts=False), stats=True)
 
 
-def removed_revisions(arguments: Arguments) -> Wanted | None:
+def removed_revisions(arguments: Arguments) -> Selection | None:
     """What is removed, and what is the tip then; that one's tree, where there is a lightweight checkout."""
     location = arguments.get("location") or "."
     checkout = None if is_ours(location) else checkout_of(location)
@@ -302,42 +302,42 @@ def removed_revisions(arguments: Arguments) -> Wanted | None:
     if not isinstance(kept, int) or (checkout is None and not is_ours(location)):
         return None
     if kept == TIP:
-        return Wanted(ChosenField(1))
+        return Selection(RevisionsField(1))
     if checkout is None:
         trees, merged = TreesField([kept], paths=[], texts=False), []
     else:
         trees, merged = TreesField([kept], had=checkout.parents(), texts=False), checkout.parents()[1:]
     # Revisions that are merged in the tree stay, and so do their tags.
-    return Wanted(ChosenField(oldest=kept + 1), trees, ends=True, ids=merged)
+    return Selection(RevisionsField(oldest=kept + 1), trees, ends=True, ids=merged)
 
 
-def tree_status(arguments: Arguments) -> Wanted | None:
+def tree_status(arguments: Arguments) -> Selection | None:
     """Of a lightweight checkout the tree itself says nearly all; but whether what it rests on is there still."""
     checkout = checkout_of((arguments.get("file_list") or ["."])[0])
     if checkout is None or arguments.get("revision"):
         return None
     basis = checkout.parents()[:1]
-    return Wanted(trees=TreesField(texts=False, had=basis) if basis else None, later=TreesField([], texts=False))
+    return Selection(trees=TreesField(texts=False, had=basis) if basis else None, later=TreesField([], texts=False))
 
 
-def tag_numbers(arguments: Arguments) -> Wanted:
+def tag_numbers(arguments: Arguments) -> Selection:
     """The numbers of the revisions that have a tag."""
     # With each goes its revision's number.
-    return Wanted(ChosenField(bare=True) if arguments.get("revision") else NUMBERED)
+    return Selection(RevisionsField(bare=True) if arguments.get("revision") else NUMBERED)
 
 
-def testament(arguments: Arguments) -> Wanted:
+def testament(arguments: Arguments) -> Selection:
     """What a revision says of itself, and the names and sums of its tree."""
     asked = _trees(lambda: [one(arguments)], texts=False)
     if asked.trees is None:
         return asked
-    return Wanted(ChosenField(1, newest=asked.trees.revisions[0]), asked.trees)
+    return Selection(RevisionsField(1, newest=asked.trees.revisions[0]), asked.trees)
 
 
-def ancestry(arguments: Arguments) -> Wanted:
+def ancestry(arguments: Arguments) -> Selection:
     """The whole graph, with that below what the tree of a lightweight checkout rests on, be it in the branch or not."""
     checkout = checkout_of(arguments.get("location") or ".")
-    return Wanted(ChosenField(bare=True), ids=() if checkout is None else checkout.parents()[:1])
+    return Selection(RevisionsField(bare=True), ids=() if checkout is None else checkout.parents()[:1])
 
 
 _LOG_FILTERS = (
@@ -347,7 +347,7 @@ _LOG_FILTERS = (
 """With these `brz log` reads more revisions than it shows."""
 
 
-def logged_revisions(arguments: Arguments) -> Wanted | None:
+def logged_revisions(arguments: Arguments) -> Selection | None:
     """What a log says of the revisions it shows."""
     files = arguments.get("file_list") or []
     given = arguments.get("revision") or arguments.get("change") or []
@@ -360,9 +360,9 @@ def logged_revisions(arguments: Arguments) -> Wanted | None:
         ends = [revision(spec) for spec in given]
     except Unclear as unclear:
         if merged or len(given) > 1:  # It shows several, and looks at others.
-            return Wanted(ChosenField(left_hand=not merged), later=each)
+            return Selection(RevisionsField(left_hand=not merged), later=each)
         tag = tag_of(given[0])
-        return Wanted(ChosenField(1, newest=tag, numbers=True) if tag else unclear.look, later=each)
+        return Selection(RevisionsField(1, newest=tag, numbers=True) if tag else unclear.look, later=each)
     newest, oldest = (ends[-1], ends[0]) if ends else (None, None)
     if files and not given and not is_ours(files[0]) and _is_folder(files[0]):
         return None  # Each tree is compared with the one before: that takes the whole history.
@@ -370,19 +370,21 @@ def logged_revisions(arguments: Arguments) -> Wanted | None:
     place = {"inner": True} if not files or is_ours(files[0]) else {"paths": [_in_checkout(files[0])]}
     ends_at = dict.fromkeys([TIP, TIP if newest is None else newest])
     if given:  # Of a range it compares each tree with the one before.
-        inside = Wanted(ChosenField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False))
+        inside = Selection(
+            RevisionsField(0, True, False, newest, oldest), TreesField(list(ends_at), each=True, texts=False)
+        )
     elif each is not None:  # What each revision changed is compared with the file.
-        inside = Wanted(trees=TreesField([TIP], paths=[], texts=False), history=True)
+        inside = Selection(trees=TreesField([TIP], paths=[], texts=False), history=True)
     else:
-        inside = Wanted(ChosenField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
+        inside = Selection(RevisionsField(bare=True, merges=True), TreesField(list(ends_at), versions=True, **place))
     if place.get("paths", [b""]) != [b""]:
         return None if inside.history else inside
     limit = 0 if given or any(arguments.get(name) for name in _LOG_FILTERS) else arguments.get("limit") or 0
     if not (merged or arguments.get("forward")):
-        return Wanted(ChosenField(batched(limit), True, False, newest, oldest), each, inside=inside)
+        return Selection(RevisionsField(batched(limit), True, False, newest, oldest), each, inside=inside)
     # It goes through the whole graph, and says what few revisions say. Merged ones lie among others.
     few = batched(limit) * (MERGED if merged else 1) if each is None else 0
-    return Wanted(ChosenField(0, not merged, few > 0, newest, oldest, ends=few), each, inside=inside)
+    return Selection(RevisionsField(0, not merged, few > 0, newest, oldest, ends=few), each, inside=inside)
 
 
 def batched(limit: int) -> int:

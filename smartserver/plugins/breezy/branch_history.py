@@ -1,4 +1,4 @@
-"""`Fetched`: the history of a branch on a server, asked for as it is wanted, less what is here of it already.
+"""`BranchHistory`: the history of a branch on a server, asked for as it is wanted, less what is here of it already.
 
 What is here: what the local repository holds that it is for, or what earlier commands kept (`shadow`).
 """
@@ -17,13 +17,13 @@ from smartserver.plugins.breezy.place import KINDS, Place
 from smartserver.plugins.breezy.target import is_usable, likely_target, local_tips
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
-from smartserver.vcs.bzr.selector import Called, decode_said, encode
+from smartserver.vcs.bzr.selector import Called, decode_answer, encode
 from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.verbs.fields import HERE, MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 
-class Fetched:
+class BranchHistory:
     """What came of one branch's history."""
 
     def __init__(self, place: Place) -> None:
@@ -193,5 +193,5 @@ class Fetched:
             pulled = repository.pull(haves, [HERE], absent=absent, bulk=True)
             return pulled.result.segments, pulled.body
         read = repository.read(encode(Selected(self._until)), haves=haves, absent=absent)
-        self._newest = next(iter(decode_said(read.result.said).ids), b"")
+        self._newest = next(iter(decode_answer(read.result.said).ids), b"")
         return read.result.segments, read.segments

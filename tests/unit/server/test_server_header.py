@@ -1,4 +1,4 @@
-"""server.dispatch, server.context: a request is understood whole before anything is done; each call has its verdict."""
+"""server.header, server.context: a request is understood whole before anything is done; each call has its verdict."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from smartserver.errors import (
     NoSuchRepository,
     Unsupported,
 )
-from smartserver.server import dispatch
+from smartserver.server import header as headers
 from smartserver.server.access import Access, invoking_user
 from smartserver.server.context import CallContext, NoRepository, RequestContext
-from smartserver.server.dispatch import (
+from smartserver.server.header import (
     Refusal,
     RequestHeader,
     UndeclaredError,
@@ -83,7 +83,7 @@ def test_what_a_request_is() -> None:
 
 def test_no_call_and_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "without calls" in refusal(message())
-    monkeypatch.setattr(dispatch, "MAX_CALLS", 3)
+    monkeypatch.setattr(headers, "MAX_CALLS", 3)
     check_header(message(PING, PING, PING))
     with pytest.raises(LimitExceeded) as caught:
         check_header(message(PING, PING, PING, PING))

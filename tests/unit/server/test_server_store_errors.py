@@ -1,4 +1,4 @@
-"""server.words: what a client is told of an error of the store, and what is logged of it."""
+"""server.store_errors: what a client is told of an error of the store, and what is logged of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dialogs import PATH, Dialog, Served, message
 from smartserver.errors import Banned, CorruptFile, NoSuchRepository, error_from_wire
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.site import Location, Site
-from smartserver.server.words import GONE, in_words
+from smartserver.server.store_errors import GONE, in_words
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
