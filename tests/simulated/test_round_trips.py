@@ -9,42 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History
-from bzr_builders import KINDS as BZR_KINDS
-from bzr_builders import BzrHistory
+from builders import MAIN, History
 from simulated_joint import NEW, HistorySource, Joint
+from verb_examples import EXAMPLES, served_examples
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
-from smartserver.client.content import read_content
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.server.context import state_of
-from smartserver.vcs.bzr.selector import Parts, encode
-from smartserver.verbs import vfs
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
-from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
-from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.map_update import EntryChange, EntryOutcome, MapKind, MapUpdateRequest, Verdict, map_update
-from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
-from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
-from smartserver.verbs.repository_list import ListRequest, repository_list
-from smartserver.verbs.repository_open import OpenRequest, repository_open
-from smartserver.verbs.repository_pack import PackRequest, repository_pack
-from smartserver.verbs.repository_pull import PullRequest, repository_pull
-from smartserver.verbs.repository_read import ReadRequest, repository_read
-from smartserver.verbs.repository_stats import StatsRequest, repository_stats
-from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
+from smartserver.verbs.declare import VERBS, Body
 from smartserver.verbs.rules import Rule
-from smartserver.verbs.server_info import InfoRequest, server_info
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.messages import RequestFlag, State
 
@@ -92,146 +72,47 @@ def stage(network: SimulatedNetwork) -> Iterator[Stage]:
         yield stage
 
 
-def files() -> dict[str, Callable[[Stage], None]]:
-    """A use of each file-level verb."""
-
-    def use(verb: AnyVerb, arguments: Arguments) -> Callable[[Stage], None]:
-        def call(stage: Stage) -> None:
-            stage.joint.site.allows_vfs = True
-            if not stage.joint.storage.exists("files"):
-                stage.joint.storage.make_directory("files")
-                stage.joint.storage.make_directory("files/empty")
-                stage.joint.storage.put("files/file", [b"content"])
-            stage.client.call(verb, arguments, "files")
-
-        return call
-
-    calls: list[tuple[AnyVerb, Arguments]] = [
-        (vfs.has, vfs.PathRequest("file")),
-        (vfs.get, vfs.LookRequest("file")),
-        (vfs.readv, vfs.ReadvRequest("file", [vfs.RangeField(1, 2), vfs.RangeField(0, 9)])),
-        (vfs.put, vfs.BringRequest("new", b"content")),
-        (vfs.append, vfs.BringRequest("file", b"content")),
-        (vfs.mkdir, vfs.PathRequest("new")),
-        (vfs.rmdir, vfs.PathRequest("empty")),
-        (vfs.delete, vfs.PathRequest("file")),
-        (vfs.rename, vfs.RenameRequest("file", "new")),
-        (vfs.list_dir, vfs.LookRequest("")),
-        (vfs.stat, vfs.LookRequest("file")),
-        (vfs.sync_dir, vfs.PathRequest("")),
-    ]
-    return {verb.name: use(verb, arguments) for verb, arguments in calls}
-
-
-def verbs() -> dict[str, Callable[[Stage], None]]:
-    """A use of each verb, by its name."""
-
-    def create(stage: Stage) -> None:
-        kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
-        assert stage.client.call(repository_create, CreateRequest(GIT, kinds, SETTINGS), "another").created
-
-    def insert(stage: Stage) -> None:
-        segment = stage.history.segment(stage.line[10])
-        calls: list[tuple[AnyVerb, Arguments]] = [
-            (repository_insert_pack, InsertPackRequest()),
-            (branch_set_last_revision, SetLastRevisionRequest(MAIN, stage.line[10])),
-        ]
-        answer = stage.client.request(Outgoing(PATH, calls, RequestFlag.BODY, body=lambda: [(segment, 1)]))
-        assert [type(result).__name__ for result in answer.results] == ["InsertPackResult", "SetLastRevisionResult"]
-
-    def pull(stage: Stage) -> None:
-        answer = stage.client.request(Outgoing(PATH, [(repository_pull, PullRequest(haves=[stage.line[3]]))]))
-        assert b"".join(answer.body) == b"".join(map(stage.history.segment, stage.line[4:10]))
-
-    def read(stage: Stage) -> None:
-        history = BzrHistory()
-        line = history.line(2)
-        history.push(stage.joint.site.find("trees").repository, line, {})
-        request = ReadRequest(encode(Parts()), ids=line[:1])
-        answer = stage.client.request(Outgoing("trees", [(repository_read, request)]))
-        assert [part.revision for part in read_content(answer.body, BZR_KINDS)] == line[:1]
-
-    return {
-        "Branch.create": lambda stage: _true(
-            stage.client.call(branch_create, BranchCreateRequest(TOPIC, stage.line[4]), PATH).created
-        ),
-        "Branch.delete": lambda stage: _true(
-            stage.client.call(branch_delete, BranchDeleteRequest(b"refs/heads/absent"), PATH).old == []
-        ),
-        "Branch.set_last_revision": lambda stage: _true(
-            stage.client.call(
-                branch_set_last_revision, SetLastRevisionRequest(MAIN, stage.line[2], Rule.FORCE), PATH
-            ).old
-            == [stage.line[9]]
-        ),
-        "Map.update": lambda stage: _true(
-            stage.client.call(
-                map_update, MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", stage.line[0])], MAIN), PATH
-            ).entries
-            == [EntryOutcome(Verdict.DONE)]
-        ),
-        "Repository.configure": lambda stage: _true(
-            stage.client.call(repository_configure, ConfigureRequest({"HEAD": TOPIC}), PATH).old == SETTINGS
-        ),
-        "Repository.create": create,
-        "Repository.delete": lambda stage: _true(
-            stage.client.call(repository_delete, DeleteRequest(), PATH) is not None and not stage.joint.refs()
-        ),
-        "Repository.insert_pack": insert,
-        "Repository.list": lambda stage: _true(
-            [each.path for each in stage.client.call(repository_list, ListRequest()).repositories] == [PATH]
-        ),
-        "Repository.open": lambda stage: _true(
-            stage.client.call(repository_open, OpenRequest(), PATH + "/below/it").rest == "below/it"
-        ),
-        "Repository.pack": lambda stage: _true(stage.client.call(repository_pack, PackRequest(), PATH).after == 1),
-        "Repository.pull": pull,
-        "Repository.read": read,
-        "Repository.stats": lambda stage: _true(
-            stage.client.call(repository_stats, StatsRequest(), PATH).revisions == 10
-        ),
-        "Repository.verify": lambda stage: _true(
-            stage.client.call(repository_verify, VerifyRequest(), PATH).problems == []
-        ),
-        "Server.info": lambda stage: _true("Server.info" in stage.client.call(server_info, InfoRequest()).capabilities),
-        "Server.ping": lambda stage: _true(stage.client.call(server_ping, PingRequest()) is not None),
-        **files(),
-    }
-
-
-def _true(condition: bool) -> None:
-    assert condition
-
-
-VERB_CASES = verbs()
-
-
 def marked(names: Iterable[str]) -> list[object]:
     """A case for each name, under its budget."""
     return [pytest.param(name, marks=pytest.mark.max_round_trips(name)) for name in names]
 
 
-def test_every_verb_has_a_budget_and_a_case() -> None:
-    declared = [verb.name for verb in every_verb()]
-    assert sorted(BUDGETS["verbs"]) == declared
-    assert sorted(VERB_CASES) == declared
+def test_every_verb_has_a_budget() -> None:
+    assert sorted(BUDGETS["verbs"]) == [verb.name for verb in every_verb()]
     assert set(BUDGETS["verbs"].values()) == {1}
 
 
-@pytest.mark.parametrize("name", marked(sorted(VERB_CASES)))
-def test_verb_on_a_held_connection(stage: Stage, name: str) -> None:
-    VERB_CASES[name](stage)
-    counts = stage.network.counts()
+def use(network: SimulatedNetwork, name: str, *, held: bool) -> None:
+    """Use the example of a verb, on a connection that is held or on a fresh one."""
+    served, line = served_examples()
+    segment, verb, example = served.history.segment(line[3]), VERBS[name], EXAMPLES[name]
+    joint = Joint(network, served.transport)
+    joint.site.allows_vfs = True
+    up = verb.body is Body.UP
+    flags = RequestFlag.BODY if up else RequestFlag.NONE
+    calls = [(verb, example.arguments(line))]
+    with joint.client() as client:
+        if held:
+            client.call(server_ping, PingRequest())
+            network.take()
+        answer = client.request(Outgoing(example.path, calls, flags, body=(lambda: [(segment, 1)]) if up else None))
+        for _ in answer.body:
+            pass
+        assert isinstance(answer.results[0], verb.result_type)
+
+
+@pytest.mark.parametrize("name", marked(sorted(EXAMPLES)))
+def test_verb_on_a_held_connection(network: SimulatedNetwork, name: str) -> None:
+    use(network, name, held=True)
+    counts = network.counts()
     assert counts.application_rounds == counts.rounds
 
 
-@pytest.mark.parametrize("name", sorted(VERB_CASES))
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
 @pytest.mark.max_round_trips(2)
-def test_verb_on_a_fresh_connection(stage: Stage, name: str) -> None:
-    stage.client.close()
-    stage.network.take()
-    VERB_CASES[name](stage)
-    assert stage.network.counts().handshake_rounds == 1
+def test_verb_on_a_fresh_connection(network: SimulatedNetwork, name: str) -> None:
+    use(network, name, held=False)
+    assert network.counts().handshake_rounds == 1
 
 
 # -- operations

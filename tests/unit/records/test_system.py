@@ -83,4 +83,4 @@ def test_looking_for_one_that_is_registered_loads_no_other(module: str, vcs: str
 def test_all_are_found_without_being_imported() -> None:
     script = "from smartserver.records.system import every_system; print(*sorted(every_system()), sep=', ')"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout == "bzr 2a, git sha1, git sha256\n"
+    assert {"bzr 2a", "git sha1", "git sha256"} <= set(run.stdout.strip().split(", "))

@@ -1,91 +1,18 @@
-"""server.header: what holds for each verb because it is declared; whoever adds one adds an example here, no test."""
+"""server.header: what holds for each verb because it is declared. A new one needs an example in `verb_examples`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
-from builders import MAIN
-from bzr_builders import BzrHistory
-from dialogs import CREATE, Dialog, Served, message
+from dialogs import Dialog, Served, message
+from verb_examples import EXAMPLES, served_examples
 
 from smartserver.errors import MissingReference
 from smartserver.server import header as headers
 from smartserver.server.access import Access, Anonymous, anonymous, invoking_user
-from smartserver.vcs.bzr.selector import Parts, encode
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.branch_create import BranchCreateRequest
-from smartserver.verbs.branch_delete import BranchDeleteRequest
-from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission
-from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
-from smartserver.verbs.repository_configure import ConfigureRequest
-from smartserver.verbs.repository_delete import DeleteRequest
-from smartserver.verbs.repository_insert_pack import InsertPackRequest
-from smartserver.verbs.repository_list import ListRequest
-from smartserver.verbs.repository_open import OpenRequest
-from smartserver.verbs.repository_pack import PackRequest
-from smartserver.verbs.repository_pull import PullRequest
-from smartserver.verbs.repository_read import ReadRequest
-from smartserver.verbs.repository_stats import StatsRequest
-from smartserver.verbs.repository_verify import VerifyRequest
-from smartserver.verbs.rules import Rule
-from smartserver.verbs.server_info import InfoRequest
-from smartserver.verbs.server_ping import PingRequest
-from smartserver.verbs.vfs import BringRequest, LookRequest, PathRequest, RangeField, ReadvRequest, RenameRequest
 from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag, named
-
-R, W, C, F, D = Permission.READ, Permission.WRITE, Permission.CREATE, Permission.FORCE, Permission.DELETE
-V = Permission.VFS
-TOPIC = b"refs/heads/topic"
-
-
-Example = Callable[[list[bytes]], Arguments]
-
-
-class Case:
-    """A use of a verb that changes something if the verb may, and what a user must have for it."""
-
-    def __init__(
-        self, arguments: Callable[[list[bytes]], Arguments], *needs: Permission, path: str = "project"
-    ) -> None:
-        self.arguments = arguments
-        self.needs = frozenset(needs)
-        self.path = path
-
-
-CASES = {
-    "Branch.create": Case(lambda line: BranchCreateRequest(b"refs/heads/new", line[1]), R, W, C),
-    "Branch.delete": Case(lambda line: BranchDeleteRequest(TOPIC), R, W, D),
-    "Branch.set_last_revision": Case(lambda line: SetLastRevisionRequest(MAIN, line[0], Rule.FORCE), R, W, F),
-    "Map.update": Case(lambda line: MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", line[0])], MAIN), R, W),
-    "Repository.configure": Case(lambda line: ConfigureRequest({"description": b"x"}), R, W, F),
-    "Repository.create": Case(lambda line: CREATE, R, W, C, path="another"),
-    "Repository.delete": Case(lambda line: DeleteRequest(), R, W, D),
-    "Repository.insert_pack": Case(lambda line: InsertPackRequest(), R, W),
-    "Repository.list": Case(lambda line: ListRequest(refs=True), R),
-    "Repository.open": Case(lambda line: OpenRequest(), R, path="project/below"),
-    "Repository.pack": Case(lambda line: PackRequest(), R, W),
-    "Repository.pull": Case(lambda line: PullRequest(), R),
-    "Repository.read": Case(lambda line: ReadRequest(encode(Parts())), R, path="trees"),
-    "Repository.stats": Case(lambda line: StatsRequest(), R),
-    "Repository.verify": Case(lambda line: VerifyRequest(), R),
-    "Server.info": Case(lambda line: InfoRequest(), R),
-    "Server.ping": Case(lambda line: PingRequest(), R),
-    "append": Case(lambda line: BringRequest("file", b"more"), R, W, V, path="files"),
-    "delete": Case(lambda line: PathRequest("file"), R, W, V, path="files"),
-    "get": Case(lambda line: LookRequest("file"), R, V, path="files"),
-    "has": Case(lambda line: PathRequest("file"), R, V, path="files"),
-    "list_dir": Case(lambda line: LookRequest(""), R, V, path="files"),
-    "mkdir": Case(lambda line: PathRequest("new"), R, W, V, path="files"),
-    "put": Case(lambda line: BringRequest("new", b"content"), R, W, V, path="files"),
-    "readv": Case(lambda line: ReadvRequest("file", [RangeField(2, 2)]), R, V, path="files"),
-    "rename": Case(lambda line: RenameRequest("file", "new"), R, W, V, path="files"),
-    "rmdir": Case(lambda line: PathRequest("empty"), R, W, V, path="files"),
-    "stat": Case(lambda line: LookRequest("file"), R, V, path="files"),
-    "sync_dir": Case(lambda line: PathRequest(""), R, W, V, path="files"),
-}
 
 USERS = {
     "the invoking user": invoking_user("joe"),
@@ -99,16 +26,7 @@ USERS = {
 
 @pytest.fixture
 def served() -> Served:
-    served = Served()
-    line = served.history.line(4)
-    served.push(line[:3], {MAIN: line[2], TOPIC: line[1]})
-    history = BzrHistory()
-    history.push(served.repository("trees"), history.line(1), {})
-    served.site.allows_vfs = True
-    served.transport.make_directory("files")
-    served.transport.make_directory("files/empty")
-    served.transport.put("files/file", [b"content"])
-    return served
+    return served_examples()[0]
 
 
 @pytest.fixture(params=[verb.name for verb in every_verb()])
@@ -118,9 +36,9 @@ def verb(request: pytest.FixtureRequest) -> AnyVerb:
 
 def use(verb: AnyVerb, line: list[bytes]) -> Request:
     """The request of a verb's example."""
-    case = CASES[verb.name]
+    example = EXAMPLES[verb.name]
     flags = RequestFlag.BODY if verb.body is Body.UP else RequestFlag.NONE
-    return message((verb, case.arguments(line)), path=case.path, flags=flags)
+    return message((verb, example.arguments(line)), path=example.path, flags=flags)
 
 
 def ask(dialog: Dialog, verb: AnyVerb, request: Request, served: Served, line: list[bytes]) -> Reply | Failure:
@@ -136,7 +54,7 @@ def state(served: Served) -> tuple[list[str], dict[bytes, bytes], bytes, bytes]:
 
 
 def test_every_verb_has_an_example() -> None:
-    assert sorted(CASES) == [verb.name for verb in every_verb()]
+    assert sorted(EXAMPLES) == [verb.name for verb in every_verb()]
 
 
 def test_it_is_carried_out(served: Served, line: list[bytes], verb: AnyVerb) -> None:
@@ -170,7 +88,7 @@ def test_an_old_server_refuses_it_whole(
     request = use(verb, line)
     other = VERBS["Branch.set_last_revision" if verb.name != "Branch.set_last_revision" else "Branch.create"]
     if verb.effect is Effect.MUTATE:
-        first = Call(other.name, msgspec.Raw(msgspec.msgpack.encode(CASES[other.name].arguments(line))))
+        first = Call(other.name, msgspec.Raw(msgspec.msgpack.encode(EXAMPLES[other.name].arguments(line))))
         request = msgspec.structs.replace(request, calls=[first, *request.calls])
     monkeypatch.setattr(headers, "VERBS", known)
     before = state(served)
@@ -197,7 +115,7 @@ def test_it_is_refused_with_arguments_of_other_types(
 @pytest.mark.parametrize("user", sorted(USERS))
 def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: str) -> None:
     access = USERS[user]
-    allowed = CASES[verb.name].needs <= access.permissions
+    allowed = EXAMPLES[verb.name].needs <= access.permissions
     before = state(served)
     answer = ask(Dialog(served.site, access), verb, use(verb, line), served, line)
     if allowed:
@@ -210,12 +128,12 @@ def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: 
 
 
 def test_each_permission_it_needs_is_asked_for(served: Served, line: list[bytes], verb: AnyVerb) -> None:
-    for missing in CASES[verb.name].needs:
+    for missing in EXAMPLES[verb.name].needs:
         access = Access("joe", frozenset(Permission) - {missing}, "the test says so")
         answer = ask(Dialog(served.site, access), verb, use(verb, line), served, line)
         assert isinstance(answer, Failure), missing
         assert answer.fault.code == "access-denied"
-    only = Access("joe", CASES[verb.name].needs, "the test says so")
+    only = Access("joe", EXAMPLES[verb.name].needs, "the test says so")
     assert isinstance(ask(Dialog(served.site, only), verb, use(verb, line), served, line), Reply)
 
 
