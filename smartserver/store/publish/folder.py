@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -133,7 +134,8 @@ class HeldFile(WriteFile):
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()
         """All of it, while it is in memory."""
-        self._quarantine = quarantine
+        # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
+        self._quarantine: Quarantine = weakref.proxy(quarantine)
         self._above = quarantine.above
         self.most = far.AT_ONCE if far.is_far(self._above) else 0
         """Bytes that are held in memory at most."""
