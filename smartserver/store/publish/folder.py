@@ -43,7 +43,7 @@ class FolderPublisher(Publisher):
     def hold(
         self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
     ) -> AbstractContextManager[Held]:
-        # Who has something to bring first, which can take long, waits for nobody and keeps nobody until it is done.
+        # With steps to do first, which can take long, it neither waits nor holds up another thread until they are done.
         return self._lock.hold(wait if first else wait(), first, needed)
 
     def bring(self, steps: Sequence[Step]) -> Sequence[Step]:
