@@ -225,7 +225,7 @@ class Creation:
     def hold_place(self, vcs: str, kinds: Sequence[Kind]) -> None:
         """`prepare`, and where there is no root put an empty tombstone, durably: only then may there be packs.
 
-        Who finds a root, be it a tombstone, has waited for the one who wrote it to sync it.
+        A creation that finds a root, even a tombstone, holds the lock: the writer of that root has synced it.
 
         Raises:
             NestedRepository, InvalidPath: as `prepare`.
@@ -236,7 +236,7 @@ class Creation:
         for _ in range(TRIES):
             self._prepare_in_place()
             with contextlib.suppress(NoSuchFile, NotADirectory), self._file.locked() as held:
-                self._make_folders()  # Who gave up a creation of it took them away meanwhile.
+                self._make_folders()  # A creation that gave up may have removed them meanwhile.
                 self._file.begin(held, vcs, kinds)
                 self._made.clear()
                 return

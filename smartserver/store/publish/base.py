@@ -22,7 +22,7 @@ Kept = TypeVar("Kept")
 
 
 class Publisher(abc.ABC):
-    """What one discipline does for one repository. Every method raises TransportError where the store failed."""
+    """The steps of one discipline for one repository. Every method raises TransportError where the store failed."""
 
     def __init__(self, above: Transport, path: str, randomness: Callable[[int], bytes]) -> None:
         """`path`: the repository's, below `above`."""
