@@ -1,6 +1,6 @@
 """The bodies of pushes and answers: segments as they lie or as one bulk stream, cut where a sender looks for a refusal.
 
-A body is made anew for each sending. It comes in pieces: some bytes, and how many segments end in them.
+Each sending makes the body again. It comes in pieces: some bytes, and how many segments end in them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Body:
-    """The body of a push, made anew for each sending; what was gathered to measure it is used once."""
+    """The body of a push, made again for each sending; what was gathered to measure it is used once."""
 
     def __init__(self, plan: Plan, first: Iterable[bytes], *, whole: bool) -> None:
         self._plan = plan

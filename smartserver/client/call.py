@@ -25,7 +25,7 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 
 class Client:
-    """Sends requests over one connection, which it opens when it first needs it and opens anew when it breaks."""
+    """Sends requests over one connection, which it opens when it first needs it and again when it breaks."""
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ class Knowledge:
         self.branch = b""
         """The ref that `.` was in the last answer that said so; empty before."""
         self.inner = ""
-        """What of the path leads into that branch, a file or a folder."""
+        """The part of the path below the branch: a file or a folder."""
         self._saved = KnowledgeFile(url)
         self.is_old = False
         """Whether the file it was read from is more than a day old; the next answer makes it new."""

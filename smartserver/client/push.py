@@ -214,7 +214,7 @@ class Push:
         """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
         error, known, new = refusal.error, self._remote.knowledge, self._request.new
         if new is not None and self._creating is None and known.vcs and known.vcs != new.vcs:
-            # It was made anew, for another system: whatever the body met there, making it is refused by that name.
+            # It was recreated, for another system: whatever the body met there, making it is refused by that name.
             self._creating = new
         elif isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
@@ -227,7 +227,7 @@ class Push:
             known.forget()
             self._haves, self._creating = [], new
         elif is_first and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
-            # The remote was made anew or restored: only what it says it has now counts. Where that is what it was taken
+            # The remote was recreated or restored: only what it says it has now counts. Where that is what it was taken
             # to have, the same plan would be refused once more.
             before, self._haves = set(self._haves), [tip.id for value in known.refs().values() for tip in value]
             return before != set(self._haves)
@@ -269,7 +269,7 @@ class Push:
         revisions, created = brought(answer.results)
         if not lacking or len(lacking) + len(later) == len(updates) + len(maps):
             return PushOutcome(done, mapped, revisions, created)
-        # Made anew, and something could be done there all the same: what is known now plans the rest.
+        # Recreated, and something could be done there all the same: what is known now plans the rest.
         rest = msgspec.structs.replace(
             self._request,
             updates=[updates[number] for number in lacking],

@@ -12,7 +12,7 @@ from smartserver.wire.messages import Advice, Counters, KnownRoot, RequestFlag, 
 from transports.errors import CodedError
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
-"""Makes the body anew for each sending: pieces, and how many segments end in each."""
+"""Makes the body again for each sending: pieces, and how many segments end in each."""
 
 ProgressReport = Callable[[str, int, int], None]
 """Called with the phase, how much is done, and of how much (0: unknown)."""

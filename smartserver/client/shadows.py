@@ -1,7 +1,7 @@
 """Where shadows lie: copies of repositories on servers, kept to be read. What they take is bounded.
 
 The rule of this file: a shadow may be gone at any time, and that is no loss; what is there was made whole before it got
-its name. There is a folder for each, named after its repository's URL and incarnation: one made anew never meets what
+its name. There is a folder for each, named after its repository's URL and incarnation: a recreated one never meets what
 was copied of the one before. A lock says that it is in use, another that it is written to; both end with the process.
 """
 

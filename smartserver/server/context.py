@@ -157,7 +157,7 @@ class RequestContext:
         return [of_format(self.find().repository.format()), of_packs(root)]
 
     def capabilities(self) -> list[str]:
-        """Sent to whoever seems not to have met this repository yet."""
+        """Sent to a client that seems not to have met this repository yet."""
         return [] if self.known is not None else list(self.site.facts.capabilities)
 
     def state_after(self, error: CodedError) -> State | None:
@@ -221,7 +221,7 @@ class CallContext:
 
     @property
     def inner(self) -> str:
-        """What of the path leads into that branch."""
+        """The part of the path below the branch."""
         return self._named()[1]
 
     @property

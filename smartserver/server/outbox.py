@@ -1,5 +1,5 @@
-"""What a connection has to send: a carrier is handed a slice at a time, and no more while it has enough. And how much
-of that its peer has not taken yet, as far as this machine can tell."""
+"""The bytes a connection has to send. The carrier gets a slice at a time, and none while it has enough.
+`unacknowledged` says how many of them the peer has not taken yet, as far as this machine can tell."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Session:
     def refuse(self, why: CodedError) -> None:
         """Say that this connection is one too many, and answer its first request with that.
 
-        GOAWAY tells whoever has not asked yet; to whoever has, an ERROR says for certain that nothing was done.
+        A client without a request gets the GOAWAY; a client with one gets an ERROR, which says that nothing was done.
         """
         self._refusal = why
         self.send(events.GoAway(str(why).encode()[:MAX_REASON]))

@@ -103,7 +103,7 @@ class Sessions:
         self._counted: set[OpenConnection] = set()
         """Those of which there may be only so many: neither refused nor let go."""
         self._none_before = 0.0
-        """When to look again for somebody to let go: whoever was idle at the last look was not so for long enough."""
+        """When to search again for a connection to evict: at the last search none had been idle for long enough."""
         self._refusal_lines = _RareLines(clock)
         self._eviction_lines = _RareLines(clock)
         self._empty: defer.Deferred[None] | None = None
@@ -122,10 +122,12 @@ class Sessions:
         return wrong
 
     def _make_room(self) -> bool:
-        """Let go of whoever is idle the longest, if anybody is: who has only to close first, then who never asked.
+        """Evict the connection that was idle the longest; whether there was one. Connections that only have to close
+        come first, then those that never sent a request.
 
-        It counts no more from now on, though it may be open for `farewell`. A full server is asked for room by
-        everybody who comes, and to look at all takes a while: having found nobody it refuses without a look.
+        It counts no more from now on, though it may stay open for `farewell`. A full server searches for every new
+        connection, and a search takes a while. After one that found none, it refuses without a search until one can
+        have been idle for long enough.
         """
         now = self.clock.seconds()
         if now < self._none_before:

@@ -1,4 +1,4 @@
-"""`BulkReader`: segments as they lie, in one bulk stream (`records.bulk`); nothing of them is encoded anew."""
+"""`BulkReader`: segments as they lie, in one bulk stream (`records.bulk`); none of them is encoded again."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Commit:
     """Of a repository that it makes."""
     _place: Creation = field(init=False)
     _undo: contextlib.ExitStack = field(init=False, default_factory=contextlib.ExitStack)
-    """What takes away what was written, as long as surely no root names it."""
+    """Deletes what was written, as long as surely no root names it."""
 
     def __post_init__(self) -> None:
         self._incarnation, self._place = self.file.randomness(16), Creation(self.file)

@@ -3,7 +3,7 @@
 What is there already is never written over. A `folder` repository is made beside its place, whole, and renamed to it:
 who looks sees nothing or all of it. Where the store's own folder is the place, or a folder is there already, and of a
 `file` repository, a tombstone holds the place first. No pack, table or log file is ever there without a root: so what a
-creation leaves that is cut short may be made anew, and what a repository leaves that lost its root may not.
+creation leaves that is cut short may be made again, and what a repository leaves that lost its root may not.
 
 No repository lies inside another. Two creations at once, of `a` and of `a/b`, may be in two processes or on two ways to
 the store, so no lock in memory helps. The rule is: each first leaves a trace, then looks for the other one.
@@ -66,7 +66,7 @@ from transports.errors import (
 from transports.steps import Step
 
 TRIES = 8
-"""Times a creation begins anew because one that was given up took its folders away."""
+"""Times a creation begins again because one that was given up took its folders away."""
 BESIDE_KEPT = 24 * 3600
 """Seconds what was made beside a place and not renamed to it is kept: its maker may be at it."""
 
@@ -225,7 +225,7 @@ class Creation:
     def hold_place(self, vcs: str, kinds: Sequence[Kind]) -> None:
         """`prepare`, and where there is no root put an empty tombstone, durably: only then may there be packs.
 
-        Who finds a root, be it a tombstone, has waited for the one who wrote it to sync it.
+        A creation that finds a root, even a tombstone, holds the lock: the writer of that root has synced it.
 
         Raises:
             NestedRepository, InvalidPath: as `prepare`.
@@ -236,7 +236,7 @@ class Creation:
         for _ in range(TRIES):
             self._prepare_in_place()
             with contextlib.suppress(NoSuchFile, NotADirectory), self._file.locked() as held:
-                self._make_folders()  # Who gave up a creation of it took them away meanwhile.
+                self._make_folders()  # A creation that gave up may have removed them meanwhile.
                 self._file.begin(held, vcs, kinds)
                 self._made.clear()
                 return

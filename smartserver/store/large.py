@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 
 LARGE = 32 << 20
 """Bytes of a record's text and its base's over which it is decoded while no other such one is. The largest takes 1 s,
-and 16 s where it must be encoded anew."""
+and 16 s where it must be encoded again."""
 
 _turn = threading.Lock()
-"""Had by whoever decodes a large record."""
+"""Held while a large record is decoded."""
 _NOBODY = contextlib.nullcontext()
 
 

@@ -254,7 +254,7 @@ def damage(wrong: CorruptFile | TransportError) -> str:
 
     Raises:
         TransportFailed: it is about no file but the store, which cannot be reached.
-        PermissionDenied: whoever looks may not, which says nothing of the file.
+        PermissionDenied: this process may not read it, which says nothing of the file.
     """
     if isinstance(wrong, PermissionDenied) or (isinstance(wrong, TransportFailed) and not wrong.path):
         raise wrong

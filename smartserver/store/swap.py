@@ -67,9 +67,9 @@ class RootFile:
         }
         self._format: Format | None = None
         self._turn = threading.Lock()
-        """Had before the lock is waited for: a thread of this process is told at once that another has let go."""
+        """Taken before the repository's lock: a thread of this process learns at once that another has released it."""
         self._stuck_until = 0.0
-        """Until then nobody waits for the lock again: somebody did, in vain."""
+        """Until then no thread waits for the lock: one did, in vain."""
         self.durable: Root | None = None
         """The last root that is known to survive a loss of power."""
         self._decoded: tuple[bytes, Root] | None = None
@@ -116,7 +116,7 @@ class RootFile:
             TransportError: the store failed; there is no repository, as before.
         """
         if self._find() is not None:
-            self.folder.sync_directory("")  # Whoever put it there may have died before he did.
+            self.folder.sync_directory("")  # Its writer may have crashed before it did.
             return
         if self.format() is None:
             self._put(held, FORMAT, self.new.line())
@@ -346,7 +346,7 @@ class Swap:
         leave: Callable[[], None],
     ) -> None:
         """As `replace`, where `root` names a new pack: `undo`, which deletes it, is done only where surely nothing
-        changed, and else `leave`, which lets go of it.
+        changed, and else `leave`, which keeps it.
 
         Raises:
             RootMoved, LimitExceeded, OutcomeUnknown, TransportError: as `replace`.

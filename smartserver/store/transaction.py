@@ -488,7 +488,7 @@ class Transaction:
     ) -> tuple[PullPlan | ContentPlan, bytes]:
         """What a selector asks for, and what the system says of it. Whole revisions travel as a bulk stream, too.
 
-        `ref`: the first that was named. `inner`: what of the path leads into a branch.
+        `ref`: the first that was named. `inner`: the part of the path below the branch.
 
         Raises:
             LimitExceeded, MissingRevision, NoSuchPart, Unsupported: as `records.system.System.read`.

@@ -136,7 +136,7 @@ class Upload:
         return self._intake.meets(snapshot, count)
 
     def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
-        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved anew.
+        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again.
 
         Raises:
             MissingParents: what was left out, because it was stored, is not any more.

@@ -109,7 +109,7 @@ class Context(Protocol):
 
     @property
     def inner(self) -> str:
-        """What of the path leads into that branch; empty in a request that changes something."""
+        """The part of the path below the branch; empty in a request that changes something."""
 
     @property
     def files(self) -> Files:

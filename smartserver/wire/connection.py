@@ -45,9 +45,7 @@ def _read_message(kind: type[events.Request | events.Reply], body: bool, frame: 
 
 READERS: dict[FrameType, Callable[[Frame], events.Event]] = {
     FrameType.REQUEST: partial(_read_message, events.Request, False),
-    FrameType.REQUEST_WITH_BODY: lambda frame: events.Request(
-        frame.id, bytes(frame.payload), True, _is_continued(frame)
-    ),
+    FrameType.REQUEST_WITH_BODY: partial(_read_message, events.Request, True),
     FrameType.BODY: lambda frame: events.Body(frame.id, bytes(frame.payload)),
     FrameType.END: lambda frame: events.End(frame.id, *END_PAYLOAD.unpack(frame.payload)),
     FrameType.REPLY: partial(_read_message, events.Reply, False),

@@ -22,7 +22,7 @@ Kept = TypeVar("Kept")
 
 
 class Publisher(abc.ABC):
-    """What one discipline does for one repository. Every method raises TransportError where the store failed."""
+    """The steps of one discipline for one repository. Every method raises TransportError where the store failed."""
 
     def __init__(self, above: Transport, path: str, randomness: Callable[[int], bytes]) -> None:
         """`path`: the repository's, below `above`."""
@@ -46,15 +46,15 @@ class Publisher(abc.ABC):
 
     @abc.abstractmethod
     def bring(self, steps: Sequence[Step]) -> Sequence[Step]:
-        """Do what is to be done before the lock is taken; the steps that `hold` does in the same trip are given."""
+        """Do steps before the lock is taken; gives those that are left to `hold`, which does them in its own trip."""
 
     @abc.abstractmethod
     def sync_with_read(self) -> Sequence[Step]:
-        """What makes a root durable in the trip that reads it; nothing where that is better done when it is needed."""
+        """Steps that make a root durable in the trip that reads it; none where `make_durable` does that when needed."""
 
     @abc.abstractmethod
     def begun(self, state: Kept) -> Kept | None:
-        """What a request read first, if its commit may plan on that; None where it is as well to read again."""
+        """The state that a request read first, if its commit may plan on it; None where reading again costs no trip."""
 
     @abc.abstractmethod
     def quarantine(self, request: bytes, prepare: Callable[[], str] | None = None) -> Quarantine:
@@ -88,10 +88,10 @@ class Publisher(abc.ABC):
 
     @abc.abstractmethod
     def break_lock(self, holder: Holder) -> None:
-        """Take the lock from who has it, dead or alive; a live one will change nothing any more.
+        """Break the lock of a holder, dead or alive; a live one will change nothing any more.
 
         Raises:
-            NoSuchFile: that one does not have it.
+            NoSuchFile: `holder` does not hold it.
             Unsupported: the lock ends with its holder.
         """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -42,7 +43,7 @@ class FolderPublisher(Publisher):
     def hold(
         self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
     ) -> AbstractContextManager[Held]:
-        # Who has something to bring first, which can take long, waits for nobody and keeps nobody until it is done.
+        # With steps to do first, which can take long, it neither waits nor holds up another thread until they are done.
         return self._lock.hold(wait if first else wait(), first, needed)
 
     def bring(self, steps: Sequence[Step]) -> Sequence[Step]:
@@ -133,7 +134,8 @@ class HeldFile(WriteFile):
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()
         """All of it, while it is in memory."""
-        self._quarantine = quarantine
+        # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
+        self._quarantine: Quarantine = weakref.proxy(quarantine)
         self._above = quarantine.above
         self.most = far.AT_ONCE if far.is_far(self._above) else 0
         """Bytes that are held in memory at most."""

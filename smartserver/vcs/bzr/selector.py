@@ -134,7 +134,7 @@ def decode_selector(selector: bytes) -> History | Parts:
     """
     try:
         return _selectors.decode(selector)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
         raise Unsupported("this selector of bzr 2a", str(wrong)) from None
 
 
@@ -146,5 +146,5 @@ def decode_answer(said: bytes) -> ReadAnswer:
     """
     try:
         return _said.decode(said) if said else ReadAnswer()
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
         raise WrongContent(b"", f"what the server says of it: {wrong}") from None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from builders import KINDS, History, Lockless, Repeatable
 from drafts import add, written
@@ -91,3 +94,17 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
     far.discard()
     assert folder.list_directory(PACKS) == []
     assert len(folder.list_directory(INCOMING)) == 1
+
+
+def test_a_pack_in_memory_is_freed_without_a_garbage_collection(folder: MemoryTransport) -> None:
+    """Up to 8 MiB for each push."""
+    gc.disable()
+    try:
+        far = DatedQuarantine(Lockless(folder), "", b"request", Repeatable())
+        draft = written(Lockless(folder), far)
+        held = weakref.ref(draft._file)
+        far.discard()
+        del draft, far
+        assert held() is None
+    finally:
+        gc.enable()

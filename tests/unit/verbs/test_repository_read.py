@@ -312,6 +312,8 @@ def test_of_a_system_without_selectors_nothing_is_read() -> None:
         run(project.context(), asking())
 
 
-def test_what_a_server_says_may_be_nonsense() -> None:
+@pytest.mark.parametrize("said", [b"nonsense", b"\x93\x90\x90" + b"\x91" * 200_000 + b"\xc0"])
+def test_what_a_server_says_may_be_nonsense(said: bytes) -> None:
+    """Also what is nested so deep that no decoder follows, in a field that is not known here."""
     with pytest.raises(WrongContent, match="what the server says"):
-        decode_answer(b"nonsense")
+        decode_answer(said)
