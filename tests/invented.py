@@ -18,7 +18,7 @@ from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchPart
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.check import verify_record
-from smartserver.records.content import Question, Reading, Stored
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.delta import decompress
 from smartserver.records.model import GraphNode, Key, Kind, Parent, RevisionId
 from smartserver.records.segment import SegmentStream, frames
@@ -54,7 +54,7 @@ class Slate(System):
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         return ((PAGE, None, [word[5:].encode() for word in text.decode().split() if word.startswith("page=")]),)
 
-    def read(self, stored: Stored, selector: bytes, question: Question) -> Reading:
+    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """The page of that number of each note that is wanted, with the note; says how many have one."""
         found = []
         for note in question.wants:
@@ -62,7 +62,7 @@ class Slate(System):
             if ordinal is None or page is None:
                 raise NoSuchPart(f"no page {selector.decode()}")
             found.append((ordinal, [(NOTE, note), (PAGE, selector)]))
-        return Reading(b"%d" % len(found), pieces=iter(found))
+        return ReadPlan(b"%d" % len(found), pieces=iter(found))
 
 
 SLATE: Final = Slate()

@@ -16,7 +16,7 @@ from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import LinkCost, measured
 from smartserver.cli.session import observers_for
-from smartserver.client.body import Nothing
+from smartserver.client.body import EmptyBody
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
@@ -169,7 +169,7 @@ class Operations:
         yield self._measure("diverged push, refused", self._push_diverged)
         if refused is None:
             with one_operation():
-                self._update(RefUpdate(BRANCH, None), Nothing(), Outcome.DONE)
+                self._update(RefUpdate(BRANCH, None), EmptyBody(), Outcome.DONE)
 
     def _begin(self) -> None:
         """Push to a repository that may have to be made, on top of what an earlier run had to leave there."""
@@ -209,13 +209,13 @@ class Operations:
         self._update(RefUpdate(BRANCH, commit.id), commit, Outcome.DONE)
 
     def _push_nothing(self) -> None:
-        self._update(RefUpdate(BRANCH, self._commits.tip), Nothing(), Outcome.UNCHANGED)
+        self._update(RefUpdate(BRANCH, self._commits.tip), EmptyBody(), Outcome.UNCHANGED)
 
     def _push_topic(self) -> None:
-        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), Nothing(), Outcome.DONE)
+        self._update(RefUpdate(TOPIC, self._commits.tip, Rule.FORCE), EmptyBody(), Outcome.DONE)
 
     def _delete_topic(self) -> None:
-        self._update(RefUpdate(TOPIC, None), Nothing(), Outcome.DONE)
+        self._update(RefUpdate(TOPIC, None), EmptyBody(), Outcome.DONE)
 
     def _push_diverged(self) -> None:
         other = Commits().next()
@@ -229,7 +229,7 @@ class Operations:
         pulled = self._remote.pull(refs=[BRANCH], haves=[self._commits.tip])
         self._expect(not list(pulled.body), "fetch nothing")
 
-    def _update(self, update: RefUpdate, source: _Commit | Nothing, expected: Outcome) -> UpdateOutcome:
+    def _update(self, update: RefUpdate, source: _Commit | EmptyBody, expected: Outcome) -> UpdateOutcome:
         new = NewRepository(VCS, KINDS, {"HEAD": b"refs/heads/main"})
         done = self._remote.push(PushRequest([update], source, new)).refs[0]
         self._expect(done.outcome is expected, f"{update.ref.decode()}: {done.outcome.value}, {done.error}")

@@ -162,7 +162,7 @@ def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepo
     except CommandError as wrong:
         if isinstance(wrong.__cause__, NoSuchRepository):
             with one_line(path, above(path)):
-                found = repository.instead()
+                found = repository.describe_place()
             raise CommandError(
                 f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
             ) from None

@@ -35,7 +35,7 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
         raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
     # Loaded late, as in `push`.
     from smartserver.cli.copying import between, on_terminal, report, repository_at
-    from smartserver.client.copy import Side, pull
+    from smartserver.client.copy import CopyEndpoint, pull
 
     with (
         one_line(target),
@@ -44,5 +44,5 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
         repository_at(source, flags) as there,
         between(source, target),
     ):
-        done = pull(Side(source, there), Side(target, here), refs, on_terminal("pull"), force=force)
+        done = pull(CopyEndpoint(source, there), CopyEndpoint(target, here), refs, on_terminal("pull"), force=force)
     report(*done)

@@ -31,12 +31,12 @@ OnSent = Callable[[int, int, int], None]
 """Called with the bytes and the revisions sent so far, and the revisions in all."""
 
 
-class Nothing:
+class EmptyBody:
     """The source of a push that brings no revision, and its plan."""
 
     graph: Sequence[GraphNode] = ()
 
-    def plan(self, tips: object, haves: object) -> Nothing:
+    def plan(self, tips: object, haves: object) -> EmptyBody:
         """Whatever is asked for."""
         return self
 
@@ -44,7 +44,7 @@ class Nothing:
         """None."""
         return ()
 
-    def without_bases(self, keys: object) -> Nothing:
+    def without_bases(self, keys: object) -> EmptyBody:
         """The same."""
         return self
 
@@ -66,7 +66,7 @@ def of_source() -> Iterator[None]:
         raise SourceFailed(wrong) from wrong
 
 
-class Relay(Nothing):
+class Relay(EmptyBody):
     """A body that comes from another server, as the source and the plan of a push; it is passed on once, as it comes,
     and nobody knows its graph."""
 
@@ -117,7 +117,7 @@ def sending(plan: Plan, *, bulk: bool, announced: bool = True) -> tuple[RequestF
         return (RequestFlag.NONE, _Body(plan, first, whole=True)) if packed is None else (RequestFlag.BULK, packed)
     form = RequestFlag.GRAPH_FIRST if announced else RequestFlag.NONE
     body = _Body(plan, itertools.chain(first, rest), whole=not announced)
-    return (form | RequestFlag.BULK, _Packed(body)) if bulk else (form, body)
+    return (form | RequestFlag.BULK, _BulkBody(body)) if bulk else (form, body)
 
 
 def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
@@ -179,7 +179,7 @@ class _Body:
             yield from _pieces(pending)
 
 
-class _Packed:
+class _BulkBody:
     """The same body as a bulk stream."""
 
     def __init__(self, body: _Body) -> None:

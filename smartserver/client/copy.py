@@ -120,7 +120,7 @@ def of_remote(known: Knowledge) -> CopySource:
 
 
 @dataclass(frozen=True)
-class Side:
+class CopyEndpoint:
     """One of the two repositories, and what the user calls it."""
 
     place: str
@@ -145,7 +145,9 @@ def copy(
     return pushed, copied.differing(target.knowledge)
 
 
-def pull(source: Side, target: Side, names: Sequence[str], sent: OnSent, *, force: bool) -> tuple[PushOutcome, int]:
+def pull(
+    source: CopyEndpoint, target: CopyEndpoint, names: Sequence[str], sent: OnSent, *, force: bool
+) -> tuple[PushOutcome, int]:
     """Ask one repository for what the other lacks, and put it there. `sent`: as of `RemoteRepository`.
 
     Raises:

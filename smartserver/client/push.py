@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from smartserver.client.body import Nothing, Relay, announcing, reported, sending
+from smartserver.client.body import EmptyBody, Relay, announcing, reported, sending
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
@@ -71,7 +71,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     """What a push is to do."""
 
     updates: Sequence[RefUpdate]
-    source: PushSource = Nothing()
+    source: PushSource = EmptyBody()
     new: NewRepository | None = None
     """As what the repository is made where there is none; None: it is not."""
     maps: Sequence[MapUpdateRequest] = ()

@@ -44,7 +44,7 @@ class Call:
     content: bytes = b""
 
 
-class Unsent(Protocol):
+class UnsentFile(Protocol):
     """A file of which something was not sent."""
 
     path: str
@@ -64,7 +64,7 @@ class VfsLink:
         self._of: VfsLink | None = None
         self.mutex = threading.RLock()
         """Held while something is asked, and while a new file is written to."""
-        self.unsent: weakref.WeakSet[Unsent] = weakref.WeakSet()
+        self.unsent: weakref.WeakSet[UnsentFile] = weakref.WeakSet()
         """New files of which something was not sent."""
         weakref.finalize(self, client.close)
 

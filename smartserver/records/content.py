@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId
 
 
-class Stored(Protocol):
+class RepositoryView(Protocol):
     """A repository at one moment. Revisions have ordinals; a revision's is higher than those of its parents.
 
     Besides what is said here, any method may raise what ends the request, or says that the repository is damaged.
@@ -33,13 +33,13 @@ class Stored(Protocol):
         """The first parent of a revision; None where it has none, or that is not stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
-        """What `wants` reach and `haves` do not, ascending. `absent`: as in `Question`."""
+        """What `wants` reach and `haves` do not, ascending. `absent`: as in `ReadScope`."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
 
 
-class Question(NamedTuple):
+class ReadScope(NamedTuple):
     """What a reader asks, beside the selector."""
 
     wants: Sequence[RevisionId] = ()
@@ -52,7 +52,7 @@ class Question(NamedTuple):
     """What of the request's path leads into a branch."""
 
 
-class Reading(NamedTuple):
+class ReadPlan(NamedTuple):
     """The answer of a system."""
 
     said: bytes = b""

@@ -18,7 +18,7 @@ from smartserver.records.check import KEYS, check_bytes
 from smartserver.records.model import Key, Kind, RevisionId
 
 if TYPE_CHECKING:
-    from smartserver.records.content import Question, Reading, Stored
+    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
     from smartserver.records.faults import FaultChecker
 
 ALL: Final = "smartserver.vcs.all"
@@ -135,7 +135,7 @@ class System:
 
         return FaultChecker()
 
-    def read(self, stored: Stored, selector: bytes, question: Question) -> Reading:
+    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """What `Repository.read` sends. The selector is this system's own: nothing else reads it.
 
         Raises:

@@ -16,8 +16,8 @@ from smartserver.errors import AccessDenied, Cancelled, LimitExceeded, NoSuchRep
 from smartserver.records.model import GraphNode
 from smartserver.server.access import Access
 from smartserver.server.advice import of_client, of_format, of_packs
-from smartserver.server.header import Refusal, RequestHeader, declared, fault
-from smartserver.server.site import Location, Site
+from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
+from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.document import Root
@@ -62,7 +62,7 @@ class RequestContext:
         self.allowance = Allowance()
         """What the request may still cost; cancelled when the client wants no more, or is gone."""
         self.site = site
-        self.location: Location | None = None
+        self.location: RepositoryLocation | None = None
         """What `find` gave; None as long as nobody looked."""
         self._look: LatestRoot | None = None
         """What `find` saw of it, until that was used."""
@@ -82,7 +82,7 @@ class RequestContext:
         known = self.header.message.known
         return None if known is None else RootVersion(known.incarnation, known.version, known.mark)
 
-    def find(self) -> Location:
+    def find(self) -> RepositoryLocation:
         """The repository, or the place where it may be made.
 
         Raises:
@@ -95,7 +95,7 @@ class RequestContext:
             self._look = self.location.look
         return self.location
 
-    def _find(self, path: str) -> Location:
+    def _find(self, path: str) -> RepositoryLocation:
         if self.header.flags & RequestFlag.BELOW:
             return self._find_below(path)
         if all(verb.finds_above for verb, _ in self.header.calls):
@@ -103,7 +103,7 @@ class RequestContext:
         changes = self.header.mutates and not self.header.flags & RequestFlag.CHECK_ONLY
         return self.site.find(path, self.known if changes else None)
 
-    def _find_below(self, path: str) -> Location:
+    def _find_below(self, path: str) -> RepositoryLocation:
         """The repository a path leads to or below. A repeat finds one that was deleted, too, if it was carried out
         there: it must not make another at the end of its path.
         """
@@ -112,7 +112,7 @@ class RequestContext:
             for deleted in self.site.deleted_above(path):
                 self._repeated = deleted.earlier(self.id, self.age())
                 if self._repeated is not None:
-                    return Location(deleted, False)
+                    return RepositoryLocation(deleted, False)
         return found
 
     def begin(self, announced: Sequence[GraphNode] = ()) -> Transaction:
@@ -249,7 +249,7 @@ class CallContext:
             except CodedError as error:
                 checked = declared(verb, error)
                 if not verb.own_verdict or isinstance(error, Cancelled):
-                    raise Refusal(checked) from error
+                    raise RequestFailure(checked) from error
                 refusals.append(checked)
                 outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
             else:
@@ -258,14 +258,16 @@ class CallContext:
                 try:
                     self.gather(len(encoded))
                 except LimitExceeded as error:
-                    raise Refusal(error) from error
+                    raise RequestFailure(error) from error
                 outcomes.append(Outcome(Status.DONE, msgspec.Raw(encoded)))
             judged += verb.own_verdict
         if refusals and (header.flags & RequestFlag.ATOMIC or len(refusals) == judged):
             if len(header.calls) == 1:
-                raise Refusal(refusals[0])
+                raise RequestFailure(refusals[0])
             undone = Outcome(Status.NOT_DONE, fault=fault(NotDone()))
-            raise Refusal(RequestRefused(), [each if each.status == Status.REFUSED else undone for each in outcomes])
+            raise RequestFailure(
+                RequestRefused(), [each if each.status == Status.REFUSED else undone for each in outcomes]
+            )
         return outcomes
 
     def run(self, verb: AnyVerb, arguments: Arguments) -> Result:

@@ -83,7 +83,7 @@ class RequestHeader:
         return f"{shown} on {path!r}" if path else shown
 
 
-class Refusal(Exception):
+class RequestFailure(Exception):
     """Nothing changes: the fault of the whole request, and the outcome of each call where they differ."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:

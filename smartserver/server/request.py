@@ -23,7 +23,7 @@ from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
 from smartserver.server.vfs import VfsWork
-from smartserver.server.work import Answer, RequestWork, Step, Work
+from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, named
@@ -96,7 +96,7 @@ class ServedRequest:
         """None until it is decoded."""
         self._ended = False
         """Whether its body is whole."""
-        self._answer: Answer | None = None
+        self._answer: ServedAnswer | None = None
         """The answer whose body is to be sent."""
         self._reading = False
         """Whether a piece of that is on its way."""
@@ -227,7 +227,7 @@ class ServedRequest:
         if step.size:
             self._session.backlog(-step.size)
             self._progress.checked(step.size)
-        if isinstance(result, Answer):
+        if isinstance(result, ServedAnswer):
             self._reply(result)
         elif isinstance(result, InternalError):
             self._refuse(result)
@@ -239,9 +239,9 @@ class ServedRequest:
     # -- answering
 
     def _refuse(self, error: CodedError) -> None:
-        self._reply(self._work.encoded(Answer(Failure(fault(error)))))
+        self._reply(self._work.encoded(ServedAnswer(Failure(fault(error)))))
 
-    def _reply(self, answer: Answer) -> None:
+    def _reply(self, answer: ServedAnswer) -> None:
         if self._work.is_over:
             return
         if isinstance(answer.message, Failure):

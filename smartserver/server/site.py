@@ -43,7 +43,7 @@ MAX_FOLDERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class RepositoryLocation:
     """A repository by path, or the place where one may be made."""
 
     repository: PackRepository
@@ -161,7 +161,7 @@ class Site:
         """What the calling thread has asked of the store so far."""
         return self._counted.thread_counts
 
-    def find(self, path: str, seen: RootVersion | None = None) -> Location:
+    def find(self, path: str, seen: RootVersion | None = None) -> RepositoryLocation:
         """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
         of `States.look`.
 
@@ -175,23 +175,23 @@ class Site:
             self._check_around(path, name)
         return found
 
-    def find_above(self, path: str) -> Location:
+    def find_above(self, path: str) -> RepositoryLocation:
         """The longest prefix of a path that is a repository; where none is, the path itself.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
         """
         name = self._inside(path, jail.clean(path))
-        return self._first(jail.prefixes(name)) or Location(self._repository(name), False)
+        return self._first(jail.prefixes(name)) or RepositoryLocation(self._repository(name), False)
 
-    def find_below(self, path: str) -> Location:
+    def find_below(self, path: str) -> RepositoryLocation:
         """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
 
         Raises:
             InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
         """
         place = self._inside(path, jail.place(path))
-        return self._first(jail.prefixes(place)) or Location(self._repository(jail.clean(path)), False)
+        return self._first(jail.prefixes(place)) or RepositoryLocation(self._repository(jail.clean(path)), False)
 
     def files(self, path: str) -> JailedTransport:
         """All files at and below a path, for the file-level verbs.
@@ -294,7 +294,7 @@ class Site:
                 if _may_be_format(request) and holds_repository(self._whole, place):
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
-    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> Location | None:
+    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> RepositoryLocation | None:
         """The first of these places that is a repository; `also`: what is asked of the whole store in the same trip."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
@@ -322,18 +322,18 @@ class Site:
         except TransportError:
             return True
 
-    def _look(self, name: str, seen: RootVersion | None = None) -> Location:
+    def _look(self, name: str, seen: RootVersion | None = None) -> RepositoryLocation:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
         look = repository.look(seen)
         if not look.exists:
-            return Location(repository, False, look)
+            return RepositoryLocation(repository, False, look)
         with self._guard:
             repository = self._open.setdefault(name, repository)
             self._open.move_to_end(name)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-            return Location(repository, True, look)
+            return RepositoryLocation(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
         """The one that is kept open, else one that nobody has looked for."""

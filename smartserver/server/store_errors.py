@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.server.site import Location
+from smartserver.server.site import RepositoryLocation
 from smartserver.store.format import LOG, PACKS, TABLES
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 
@@ -17,7 +17,7 @@ GONE = "is not there"
 NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
 
 
-def in_words(error: CodedError, found: Location | None, served: str) -> CodedError:
+def user_error(error: CodedError, found: RepositoryLocation | None, served: str) -> CodedError:
     """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
     `served`: what the folder that is served is called.
 
@@ -31,7 +31,7 @@ def in_words(error: CodedError, found: Location | None, served: str) -> CodedErr
     if isinstance(error, (NoSuchFile, NoSuchRepository)) and not repository.has_place():
         return TransportFailed("", f"{served} {GONE}")
     if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
-        return NoSuchRepository(error.path, repository.instead())
+        return NoSuchRepository(error.path, repository.describe_place())
     if isinstance(error, NoSuchFile) and found.exists:
         inner = error.path.removeprefix(f"{repository.path}/")
         if inner.startswith(NAMED_BY_A_ROOT):

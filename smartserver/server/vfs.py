@@ -20,7 +20,7 @@ from smartserver.server.context import CallContext, RequestContext
 from smartserver.server.header import declared, fault, internal
 from smartserver.server.jailed import JailedTransport
 from smartserver.server.open_files import OpenFiles
-from smartserver.server.work import Answer
+from smartserver.server.work import ServedAnswer
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
 from smartserver.verbs.vfs import MAX_CONTENT
 from smartserver.wire.limits import MAX_RESULTS, PIECE
@@ -46,7 +46,7 @@ class VfsWork:
         self._header = context.header
         self._body: IO[bytes] | None = None
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServedAnswer:
         """Carry out a request that has no body."""
         return self._answer(self._admitted(), None)
 
@@ -66,7 +66,7 @@ class VfsWork:
         except OSError as wrong:
             raise TransportFailed("", f"the server cannot keep the body of the request: {wrong.strerror}") from wrong
 
-    def finish(self, segments: int, size: int) -> Answer:
+    def finish(self, segments: int, size: int) -> ServedAnswer:
         """Carry out a request whose body is whole."""
         try:
             tree = self._admitted()
@@ -77,10 +77,10 @@ class VfsWork:
         finally:
             self.abandon()
 
-    def refusal(self, wrong: Exception) -> Answer:
+    def refusal(self, wrong: Exception) -> ServedAnswer:
         """What the client is told of what a step raised; a bug is told as one."""
         self.abandon()
-        return Answer(Failure(fault(wrong if isinstance(wrong, CodedError) else internal(wrong))))
+        return ServedAnswer(Failure(fault(wrong if isinstance(wrong, CodedError) else internal(wrong))))
 
     def abandon(self) -> None:
         """Forget the body."""
@@ -103,7 +103,7 @@ class VfsWork:
             raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
         return tree
 
-    def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> Answer:
+    def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> ServedAnswer:
         files = RequestFiles(tree, body, self._opened)
         context = CallContext(self._context, files=files)
         outcomes: list[Outcome] = []
@@ -121,7 +121,7 @@ class VfsWork:
                 break
         rest = len(self._header.calls) - len(outcomes)
         outcomes += [Outcome(Status.NOT_DONE, fault=fault(NotDone()))] * rest
-        return Answer(Reply(outcomes), files.sent if files.sent else None)
+        return ServedAnswer(Reply(outcomes), files.sent if files.sent else None)
 
 
 def _done(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Outcome:

@@ -21,10 +21,10 @@ from smartserver.records.varint import Malformed
 from smartserver.server.advice import faults_of, of_faults
 from smartserver.server.context import CallContext, RequestContext
 from smartserver.server.executor import Lane
-from smartserver.server.header import Refusal, declared, fault, internal
+from smartserver.server.header import RequestFailure, declared, fault, internal
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
-from smartserver.server.store_errors import in_words
+from smartserver.server.store_errors import user_error
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
@@ -55,7 +55,7 @@ class BodyReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServedAnswer:
     """What to send: a message, and a body where there is one."""
 
     message: Reply | Failure
@@ -71,16 +71,16 @@ class Answer:
 class RequestSteps(Protocol):
     """The steps of a request: `answer`, or `take` for each chunk of its body and then `finish`."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServedAnswer:
         """Carry out a request that has no body."""
 
     def take(self, chunk: bytes) -> None:
         """Check a chunk of the body."""
 
-    def finish(self, segments: int, size: int) -> Answer:
+    def finish(self, segments: int, size: int) -> ServedAnswer:
         """Carry out a request whose body is whole."""
 
-    def refusal(self, wrong: Exception) -> Answer:
+    def refusal(self, wrong: Exception) -> ServedAnswer:
         """What the client is told of what a step raised; a bug is told as one."""
 
     def abandon(self) -> None:
@@ -131,11 +131,11 @@ class Work:
             finally:
                 self.busy += self._site.clock() - start
                 self.spent += self._site.spent - before
-            return self.encoded(result) if isinstance(result, Answer) else result
+            return self.encoded(result) if isinstance(result, ServedAnswer) else result
         except Exception as wrong:  # A step that is never reported would leave its client without an answer.
             return internal(wrong)
 
-    def encoded(self, answer: Answer) -> Answer:
+    def encoded(self, answer: ServedAnswer) -> ServedAnswer:
         """The answer with its payload, which says what the request cost."""
         spent = self.spent
         counters = Counters(
@@ -153,13 +153,13 @@ class RequestWork:
         self._body = RequestBody(context)
         self.take = self._body.take
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServedAnswer:
         """Carry out a request that has no body."""
         if not self._header.mutates:
             return self._read()
         return self._check(()) if self._header.flags & RequestFlag.CHECK_ONLY else self._commit(None)
 
-    def finish(self, segments: int, size: int) -> Answer:
+    def finish(self, segments: int, size: int) -> ServedAnswer:
         """Make the change a whole body asks for."""
         context = self._context
         context.allowance()
@@ -175,11 +175,11 @@ class RequestWork:
         """Forget the body: the client cancelled or is gone."""
         self._body.abandon()
 
-    def _read(self) -> Answer:
+    def _read(self) -> ServedAnswer:
         context, header = self._context, self._header
         context.allowance()  # It may have waited for a thread.
         if all(verb.site_wide for verb, _ in header.calls):
-            return Answer(Reply(CallContext(context).decide()))
+            return ServedAnswer(Reply(CallContext(context).decide()))
         transaction = context.begin()
         calls = CallContext(context, transaction)
         outcomes = calls.decide()
@@ -188,18 +188,18 @@ class RequestWork:
         reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.root)
         plan = calls.plan
         if not plan or not any(verb.body is Body.DOWN for verb, _ in header.calls):
-            return Answer(reply)
+            return ServedAnswer(reply)
         lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
-        return Answer(reply, transaction.open_body(plan), lane)
+        return ServedAnswer(reply, transaction.open_body(plan), lane)
 
-    def _check(self, graph: Sequence[GraphNode]) -> Answer:
+    def _check(self, graph: Sequence[GraphNode]) -> ServedAnswer:
         context = self._context
         transaction = context.begin(graph)
         outcomes = CallContext(context, transaction).decide()
         changes = transaction.changes_since(context.known) if context.find().exists else None
-        return Answer(context.reply(outcomes, changes))
+        return ServedAnswer(context.reply(outcomes, changes))
 
-    def _commit(self, upload: Upload | None) -> Answer:
+    def _commit(self, upload: Upload | None) -> ServedAnswer:
         context = self._context
 
         def plan(transaction: Transaction) -> bytes:
@@ -218,7 +218,7 @@ class RequestWork:
             log.info("%s by %s: taken with faults: %s", self._header.description, user, faults_of(warnings))
         return self._committed(committed, of_faults(warnings))
 
-    def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> Answer:
+    def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> ServedAnswer:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
             gone = committed.view.root.deleted  # By this request, or since it was carried out.
@@ -228,14 +228,14 @@ class RequestWork:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", self._header.description, wrong)
             reply = context.reply(outcomes, None, advice=advice)
-        return Answer(reply, changed=context.find().repository if committed.swapped else None)
+        return ServedAnswer(reply, changed=context.find().repository if committed.swapped else None)
 
-    def refusal(self, wrong: Exception) -> Answer:
+    def refusal(self, wrong: Exception) -> ServedAnswer:
         """What the client is told of what a step raised; a bug is told as one."""
         error: CodedError
         outcomes: list[Outcome] = []
         match wrong:
-            case Refusal():
+            case RequestFailure():
                 error, outcomes = wrong.fault, wrong.outcomes
             case CodedError():
                 error = wrong
@@ -246,10 +246,12 @@ class RequestWork:
         self.abandon()
         context = self._context
         try:
-            error = in_words(error, context.location, context.site.name)
+            error = user_error(error, context.location, context.site.name)
         except CodedError as also:  # What it looks at for that cannot be had.
             error = also
-        return Answer(Failure(fault(error), outcomes, context.state_after(error), capabilities=context.capabilities()))
+        return ServedAnswer(
+            Failure(fault(error), outcomes, context.state_after(error), capabilities=context.capabilities())
+        )
 
 
 class RequestBody:
@@ -375,7 +377,7 @@ class RequestBody:
         """Find out whether what was asked for is allowed so far; what a client merely knows does not refuse it."""
         try:
             plan(transaction)
-        except (Refusal, CodedError):
+        except (RequestFailure, CodedError):
             if self._context.is_current:
                 raise
             transaction = self._context.begin(graph)
@@ -396,6 +398,6 @@ class RequestBody:
             except CodedError as error:
                 checked = declared(verb, error)
                 if not verb.own_verdict:
-                    raise Refusal(checked) from error
+                    raise RequestFailure(checked) from error
         if not transaction.exists:
-            raise Refusal(NoSuchRepository(calls.path))
+            raise RequestFailure(NoSuchRepository(calls.path))

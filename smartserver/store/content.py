@@ -22,7 +22,7 @@ PART_RECORDS = 4096
 """Records after which it does."""
 
 
-class Moment:
+class SnapshotView:
     """A request's view of a repository as a system reads it (`records.content.Stored`); what it reads is charged."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Moment:
 class ContentReader:
     """The bytes of an answer of pieces, front to back; for one thread at a time."""
 
-    def __init__(self, moment: Moment, pieces: Iterable[Piece]) -> None:
+    def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
         self.segments = 0
         """Sent so far."""
         self.size = 0

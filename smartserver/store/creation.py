@@ -44,11 +44,11 @@ from smartserver.store.format import (
 from smartserver.store.remains import remains
 from smartserver.store.surroundings import (
     Surroundings,
-    below,
     check_above,
     file_in_the_way,
+    folders_to,
+    join_path,
     name_of,
-    places_of,
     repository_below,
 )
 from smartserver.store.swap import RootFile
@@ -109,7 +109,7 @@ class Creation:
         if not self._file.path or LOCK not in self._file.new.folders:
             return False
         name = f"{MADE_BESIDE}{self._file.randomness(8).hex()}"
-        claim = below(places_of(self._file.path)[-2], name)
+        claim = join_path(folders_to(self._file.path)[-2], name)
         self._surroundings = around = Surroundings(self._file.above, self._file.path, claim)
         try:
             around.look()
@@ -166,20 +166,20 @@ class Creation:
         return True
 
     def _folders(self) -> list[str]:
-        return [below(self._beside, name) for name in self._file.new.folders]
+        return [join_path(self._beside, name) for name in self._file.new.folders]
 
     @contextlib.contextmanager
     def _parent_missing(self) -> Iterator[None]:
         try:
             yield
         except NoSuchFile:
-            parent = places_of(self._file.path)[-2]
+            parent = folders_to(self._file.path)[-2]
             why = f"{name_of(parent)} is a link that leads nowhere, or was taken away"
             raise InvalidPath(self._file.path, why) from None
 
     def _prepare_in_place(self) -> None:
         above, path, folder = self._file.above, self._file.path, self._file.folder
-        places = places_of(path)
+        places = folders_to(path)
         file = file_in_the_way(above, path)
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
@@ -216,7 +216,7 @@ class Creation:
             if name in (FORMAT, ROOT) and folder.stat(name).kind is not EntryKind.FILE:
                 raise InvalidPath(path, f"the folder holds {name!r}, which belongs to no repository")
             if name not in NAMES and not name.startswith(TEMPORARY):
-                found = repository_below(above, below(path, name))
+                found = repository_below(above, join_path(path, name))
                 if found is not None:
                     inner = found[len(path) :].strip("/")
                     raise InvalidPath(path, f"a repository is below it at {inner!r}: none can be made above that")
@@ -254,10 +254,10 @@ class Creation:
         above, path, beside = self._file.above, self._file.path, self._beside
         content = encode_root(root)
         whole = [(FORMAT, self._file.new.line()), *files, (ROOT, content)]
-        puts = [steps.Put(below(beside, name), each) for name, each in whole]
+        puts = [steps.Put(join_path(beside, name), each) for name, each in whole]
         syncs = [steps.SyncDirectory(place) for place in (*self._folders(), beside)]
         unmade, self._unmade = self._unmade, []
-        name = [steps.Rename(beside, path), *[steps.SyncDirectory(place) for place in places_of(path)[-2::-1]]]
+        name = [steps.Rename(beside, path), *[steps.SyncDirectory(place) for place in folders_to(path)[-2::-1]]]
         try:
             with self._parent_missing():
                 above.perform([*unmade, *first, *puts, *syncs, *name])
@@ -280,7 +280,7 @@ class Creation:
         named = str(getattr(wrong, "path", ""))
         if f"{self._beside}/" in named:  # What fails in there comes before the rename.
             raise wrong
-        there = steps.Get(below(path, ROOT))
+        there = steps.Get(join_path(path, ROOT))
         try:
             above.perform([there])
         except TransportError as also:
@@ -318,7 +318,7 @@ class Creation:
                     return  # It is, or was, a repository's.
                 file.folder.delete(ROOT)
                 file.folder.delete(FORMAT)
-            self._made = [below(file.path, name) for name in file.new.folders]
+            self._made = [join_path(file.path, name) for name in file.new.folders]
         self.undo()
 
     def leave(self) -> None:
@@ -332,7 +332,7 @@ class Creation:
         """Take away the folders that were made here, as far as nobody uses them; undoing twice is harmless."""
         self.leave()
         made, self._made = self._made, []
-        own = [below(self._file.path, name) for name in self._file.new.folders]
+        own = [join_path(self._file.path, name) for name in self._file.new.folders]
         with contextlib.suppress(TransportError):
             if not made or (set(own) & set(made) and not self._undo_in_place([each for each in own if each in made])):
                 return
@@ -341,12 +341,12 @@ class Creation:
 
     def _undo_in_place(self, own: Sequence[str]) -> bool:
         """Take away the folders in the repository's; whether nobody uses them."""
-        folder, lock = self._file.folder, below(self._file.path, LOCK)
+        folder, lock = self._file.folder, join_path(self._file.path, LOCK)
         with self._file.try_locked() as mine:
             if not mine or folder.exists(FORMAT):
                 return False
             # The quarantines' folder first: it is empty only while nobody else is making this repository.
-            incoming = below(self._file.path, INCOMING)
+            incoming = join_path(self._file.path, INCOMING)
             for place in sorted(set(own) - {lock}, key=lambda place: place != incoming):
                 self._file.above.remove_directory(place)
             if LOCK not in self._file.new.folders:
@@ -357,7 +357,7 @@ class Creation:
 
     def _make_folders(self) -> None:
         for name in self._file.new.folders:
-            self._make(below(self._file.path, name))
+            self._make(join_path(self._file.path, name))
 
     def _make(self, place: str) -> None:
         with contextlib.suppress(FileExists):
@@ -373,7 +373,7 @@ def remove_tree(transport: Transport, path: str) -> None:
     """
     names = steps.ListDirectory(path)
     transport.perform([names])
-    inside = [steps.GetStat(below(path, name)) for name in names.result or ()]
+    inside = [steps.GetStat(join_path(path, name)) for name in names.result or ()]
     transport.perform(inside)
     here: list[Step] = []
     for each in inside:

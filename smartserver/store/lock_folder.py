@@ -89,7 +89,7 @@ class Holder(NamedTuple):
         return f" since {when}" if self.since else ""
 
 
-class Held(NamedTuple):
+class HeldLock(NamedTuple):
     """A lock that is held."""
 
     root: bytes | None
@@ -109,10 +109,10 @@ class HolderCheck:
         self._needed = [steps.GetStat(each) for each in needed]
         self.steps: list[Step] = [self._root, *self._needed]
 
-    def held(self, folder: str = "") -> Held:
-        """What was seen; `folder`: as of `Held`."""
+    def held(self, folder: str = "") -> HeldLock:
+        """What was seen; `folder`: as of `HeldLock`."""
         missing = next((each.path for each in self._needed if each.result is None), None)
-        return Held(self._root.result, folder, missing)
+        return HeldLock(self._root.result, folder, missing)
 
 
 def decode(content: bytes | None, nonce: str) -> Holder:
@@ -142,7 +142,7 @@ class LockFolder:
     @contextlib.contextmanager
     def hold(
         self, wait: float | Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
-    ) -> Iterator[Held]:
+    ) -> Iterator[HeldLock]:
         """Hold the lock. `first`: what is done before, whether the lock can be had or not; `wait`: seconds, at most,
         from when that is done and the lock is refused, or what says then how many; `needed`: as of `HolderCheck`.
 

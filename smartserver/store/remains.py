@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from smartserver.store.format import FOREIGN, FORMAT, LOG, PACKS, ROOT, TABLES, foreign_in
-from smartserver.store.surroundings import below, is_file, name_of, places_of
+from smartserver.store.surroundings import folders_to, is_file, join_path, name_of
 from transports import steps
 from transports.base import EntryKind, Transport
 from transports.errors import TransportError
@@ -23,10 +23,10 @@ class Remains(NamedTuple):
         return f"{self.found} and no {self.lost!r}"
 
 
-def instead(above: Transport, path: str) -> str:
+def describe_place(above: Transport, path: str) -> str:
     """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
-    places = [steps.GetStat(place) for place in places_of(path)[1:]]
-    left, others = _Left(path), [steps.GetStat(below(path, name)) for name in FOREIGN]
+    places = [steps.GetStat(place) for place in folders_to(path)[1:]]
+    left, others = _Left(path), [steps.GetStat(join_path(path, name)) for name in FOREIGN]
     try:
         above.perform([*places, *left.steps, *others])
     except TransportError:
@@ -56,8 +56,8 @@ class _Left:
 
     def __init__(self, path: str) -> None:
         # Listed before the root is looked for: a creation that is going on writes it first.
-        self._kept = {name: steps.ListDirectory(below(path, name)) for name in (PACKS, LOG, TABLES)}
-        self._root, self._format = steps.GetStat(below(path, ROOT)), steps.GetStat(below(path, FORMAT))
+        self._kept = {name: steps.ListDirectory(join_path(path, name)) for name in (PACKS, LOG, TABLES)}
+        self._root, self._format = steps.GetStat(join_path(path, ROOT)), steps.GetStat(join_path(path, FORMAT))
         self.steps: list[Step] = [*self._kept.values(), self._root, self._format]
 
     @property

@@ -27,7 +27,7 @@ from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.lock_folder import Holder
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
 from smartserver.store.quarantine import Quarantine
-from smartserver.store.remains import instead
+from smartserver.store.remains import describe_place
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import LatestRoot, States
@@ -109,9 +109,9 @@ class PackRepository:
             raise NoSuchRepository(self.path)
         return found
 
-    def instead(self) -> str:
+    def describe_place(self) -> str:
         """What lies where no repository is, for a message, which names the tool; empty where nothing does."""
-        return instead(self._above, self.path)
+        return describe_place(self._above, self.path)
 
     def has_place(self) -> bool:
         """Whether the folder below which all paths lie is there."""

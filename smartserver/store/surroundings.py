@@ -30,10 +30,10 @@ class Surroundings:
         self.free = False
         """Whether nothing is in the place."""
         self._above, self._path = above, path
-        *self._places, self._own = places_of(path)
+        *self._places, self._own = folders_to(path)
         self._stats = [steps.GetStat(each) for each in self._places]
         self._siblings = steps.ListDirectory(self._places[-1])
-        self._marks = [Marks(each, foreign=True) for each in self._places]
+        self._marks = [RepositoryMarkers(each, foreign=True) for each in self._places]
 
     def look(self) -> None:
         """Look, make the claim, and look again for repositories above.
@@ -57,7 +57,7 @@ class Surroundings:
     def left(self) -> list[str]:
         """What was being made beside the place before, or was left."""
         names = [name for name in self._siblings.result or () if name.startswith(MADE_BESIDE)]
-        return [below(self._places[-1], name) for name in names]
+        return [join_path(self._places[-1], name) for name in names]
 
     def make_claim(self, parent: str) -> bool:
         """Make the folder above the place, where `parent` names one that was missing, then the claim, and look again;
@@ -81,7 +81,7 @@ class Surroundings:
         Raises:
             TransportError: a step that asks failed.
         """
-        marks = [Marks(each, foreign=True) for each in self._places]
+        marks = [RepositoryMarkers(each, foreign=True) for each in self._places]
         wrong: TransportError | None = None
         try:
             self._above.perform([*first, steps.MakeDirectory(self.claim), *steps_of(marks)])
@@ -114,31 +114,31 @@ def check_above(above: Transport, path: str) -> None:
         NestedRepository, InvalidPath: it lies in one.
         TransportError: the store failed.
     """
-    found = [Marks(place, foreign=True) for place in places_of(path)[:-1]]
+    found = [RepositoryMarkers(place, foreign=True) for place in folders_to(path)[:-1]]
     above.perform(steps_of(found))
     read_marks(above, found)
     _check_marks(above, path, found, claimed=True)
 
 
-def _check_marks(above: Transport, path: str, found: Sequence[Marks], *, claimed: bool) -> None:
+def _check_marks(above: Transport, path: str, found: Sequence[RepositoryMarkers], *, claimed: bool) -> None:
     """`claimed`: a folder was made below those places, so that what a tombstone has become by now counts."""
     for marks in found:
-        if marks.live or (claimed and marks.tombstone and lives_after_all(above, marks.place, path)):
+        if marks.live or (claimed and marks.tombstone and is_recreated(above, marks.place, path)):
             raise NestedRepository(path, marks.place)
         if marks.foreign is not None:
             raise InvalidPath(path, f"{name_of(marks.place)} is {marks.foreign}: nothing is made inside it")
 
 
-class Marks:
+class RepositoryMarkers:
     """What tells a repository: `format` and `root`, two files, the first with our line; others may be called so."""
 
     def __init__(self, place: str, *, foreign: bool = False) -> None:
         """`foreign`: what tells another tool's repository, too. Whatever the store's own folder is, is served."""
         self.place = place
-        self._files = [steps.GetStat(below(place, FORMAT)), steps.GetStat(below(place, ROOT))]
-        self._foreign = {name: steps.GetStat(below(place, name)) for name in FOREIGN if foreign and place}
+        self._files = [steps.GetStat(join_path(place, FORMAT)), steps.GetStat(join_path(place, ROOT))]
+        self._foreign = {name: steps.GetStat(join_path(place, name)) for name in FOREIGN if foreign and place}
         self.steps: list[Step] = [*self._files, *self._foreign.values()]
-        self._line, self._root = steps.Get(below(place, FORMAT)), steps.Get(below(place, ROOT))
+        self._line, self._root = steps.Get(join_path(place, FORMAT)), steps.Get(join_path(place, ROOT))
 
     @property
     def reads(self) -> list[Step]:
@@ -165,12 +165,12 @@ class Marks:
         return bool(self.reads) and self._root.result is not None and is_ours(self._line.result or b"")
 
 
-def steps_of(marks: Sequence[Marks]) -> list[Step]:
+def steps_of(marks: Sequence[RepositoryMarkers]) -> list[Step]:
     """What looks at all of them."""
     return [step for each in marks for step in each.steps]
 
 
-def read_marks(above: Transport, marks: Sequence[Marks]) -> None:
+def read_marks(above: Transport, marks: Sequence[RepositoryMarkers]) -> None:
     """Read what was not read before of the files of those that may be repositories."""
     reads = [step for each in marks for step in each.reads if not _is_done(step)]
     if reads:
@@ -186,7 +186,7 @@ def _is_done(step: Step) -> bool:
     return True
 
 
-def lives_after_all(above: Transport, place: str, path: str) -> bool:
+def is_recreated(above: Transport, place: str, path: str) -> bool:
     """Whether a tombstone in a folder above has become a repository: asked under its lock, which a creation there has
     from its look for what is below it until its root is swapped. `path`: of the repository that is made.
 
@@ -204,12 +204,12 @@ def lives_after_all(above: Transport, place: str, path: str) -> bool:
         return False
 
 
-def below(place: str, name: str) -> str:
+def join_path(place: str, name: str) -> str:
     """The path of what has that name in a folder."""
     return f"{place}/{name}" if place else name
 
 
-def places_of(path: str) -> list[str]:
+def folders_to(path: str) -> list[str]:
     """The folders on the way to the repository's, the store's own first, and its own."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
@@ -222,7 +222,7 @@ def name_of(place: str) -> str:
 
 def file_in_the_way(above: Transport, path: str) -> str | None:
     """The first of the places that is there and is no folder."""
-    for place in places_of(path)[1:]:
+    for place in folders_to(path)[1:]:
         try:
             if above.stat(place).kind is not EntryKind.DIRECTORY:
                 return place
@@ -233,7 +233,7 @@ def file_in_the_way(above: Transport, path: str) -> str | None:
 
 def holds_repository(above: Transport, place: str) -> bool:
     """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
-    marks = Marks(place)
+    marks = RepositoryMarkers(place)
     above.perform(marks.steps)
     read_marks(above, [marks])
     return marks.live
@@ -249,7 +249,7 @@ def repository_below(above: Transport, place: str) -> str | None:
         if holds_repository(above, at):
             return at
         with contextlib.suppress(TransportError):
-            todo += [below(at, name) for name in above.list_directory(at)]
+            todo += [join_path(at, name) for name in above.list_directory(at)]
     return None
 
 

@@ -23,7 +23,7 @@ from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, Uns
 from smartserver.records.model import Kind
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, is_marked, parse_format
-from smartserver.store.lock_folder import Held
+from smartserver.store.lock_folder import HeldLock
 from smartserver.store.publish.base import Publisher, write_new
 from smartserver.store.publish.file import FilePublisher
 from smartserver.store.publish.folder import FolderPublisher
@@ -108,7 +108,7 @@ class RootFile:
             self.folder.sync_directory("")
             self.durable = root
 
-    def begin(self, held: Held, vcs: str, kinds: Sequence[Kind]) -> None:
+    def begin(self, held: HeldLock, vcs: str, kinds: Sequence[Kind]) -> None:
         """Put a format and an empty tombstone where there is no root, under the lock that is `held`.
 
         Raises:
@@ -174,7 +174,7 @@ class RootFile:
         return left
 
     @contextlib.contextmanager
-    def locked(self, first: Sequence[Step] = (), needed: Sequence[str] = ()) -> Iterator[Held]:
+    def locked(self, first: Sequence[Step] = (), needed: Sequence[str] = ()) -> Iterator[HeldLock]:
         """Hold the repository's lock, with the root's content read under it. `first`, `needed`: as of `swapping`.
 
         Raises:
@@ -228,7 +228,7 @@ class RootFile:
         """What the format file said when it was read, else what it says where a repository is made here."""
         return (self._format or self.new).line().decode().rstrip("\n")
 
-    def temporary(self, held: Held, name: str) -> str:
+    def temporary(self, held: HeldLock, name: str) -> str:
         """A path under which something is written that gets this name then, by the holder of the lock."""
         return f"{held.folder}{name}.{self.randomness(8).hex()}"
 
@@ -286,7 +286,7 @@ class RootFile:
             raise Unsupported(f"a repository with swap={found.discipline.value}", SPOKEN)
         return found
 
-    def _put(self, held: Held, name: str, content: bytes) -> None:
+    def _put(self, held: HeldLock, name: str, content: bytes) -> None:
         """Make a whole file appear, durably, in place of what was there: for a holder of the lock."""
         temporary = self.temporary(held, name)
         written = write_new(self.folder, [Put(temporary, content)])
@@ -301,7 +301,7 @@ class RootFile:
 class Swap:
     """The right to replace the root, while the lock is held."""
 
-    def __init__(self, file: RootFile, held: Held, current: Root) -> None:
+    def __init__(self, file: RootFile, held: HeldLock, current: Root) -> None:
         self.current = current
         """The root as read under the lock; a tombstone is one with `deleted` set."""
         self._file = file

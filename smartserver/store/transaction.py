@@ -22,12 +22,12 @@ from smartserver.errors import (
     WrongTip,
     WrongVcs,
 )
-from smartserver.records.content import Question
+from smartserver.records.content import ReadScope
 from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId
 from smartserver.records.system import System, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
-from smartserver.store.content import ContentReader, Moment
+from smartserver.store.content import ContentReader, SnapshotView
 from smartserver.store.document import MAP
 from smartserver.store.graph import Graph
 from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
@@ -496,7 +496,7 @@ class Transaction:
         """
         if self.created is not None:
             raise NoSuchRepository(self.path)
-        question = Question(wants, haves, absent, ref, inner.encode())
+        question = ReadScope(wants, haves, absent, ref, inner.encode())
         reading = system_of(self.vcs).read(self._moment(), selector, question)
         if reading.heads is None:
             return ContentPlan(reading.pieces), reading.said
@@ -522,8 +522,8 @@ class Transaction:
         segments = self._present().read_ranges(plan.ranges)
         return BulkReader(segments) if plan.bulk else segments
 
-    def _moment(self) -> Moment:
-        return Moment(self.refs, self.map, self._present(), self.allowance)
+    def _moment(self) -> SnapshotView:
+        return SnapshotView(self.refs, self.map, self._present(), self.allowance)
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:

@@ -19,7 +19,7 @@ from typing import Self
 from bench.process import MODULES
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import attempt, run
-from smartserver.client.body import Nothing
+from smartserver.client.body import EmptyBody
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
@@ -34,7 +34,7 @@ from smartserver.vcs.git.read import GitPlan
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.rules import Rule
 
-NOTHING = Nothing()
+NOTHING = EmptyBody()
 
 
 class Prepared:

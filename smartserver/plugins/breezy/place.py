@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from smartserver.client.body import Nothing
+from smartserver.client.body import EmptyBody
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
 from smartserver.client.push import Changes, PushRequest, PushSource
@@ -181,7 +181,7 @@ class Place:
             return self.repository.push(
                 PushRequest(
                     updates,
-                    source or Nothing(),
+                    source or EmptyBody(),
                     new,
                     maps,
                     atomic=True,

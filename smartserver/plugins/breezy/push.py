@@ -12,7 +12,7 @@ from breezy import errors, trace
 from breezy.branch import Branch, BranchPushResult
 from breezy.revision import NULL_REVISION
 
-from smartserver.client.body import Nothing
+from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
@@ -158,7 +158,7 @@ class _Push:
         remote: Remote = self.target.remote
         beside = remote_of(self.source)
         is_there = beside is not None and beside.is_in_repository_of(remote)
-        source = Nothing() if is_there else Lacking(BrzRepository(self.source.repository))
+        source = EmptyBody() if is_there else Lacking(BrzRepository(self.source.repository))
         is_sure = remote.is_known and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TypeVar
 
-from smartserver.store.lock_folder import Held, Holder
+from smartserver.store.lock_folder import HeldLock, Holder
 from smartserver.store.quarantine import Quarantine
 from transports.base import Transport
 from transports.errors import FileExists, TransportError
 from transports.steps import Put, Step
 
-Kept = TypeVar("Kept")
+StateT = TypeVar("StateT")
 
 
 class Publisher(abc.ABC):
@@ -34,7 +34,7 @@ class Publisher(abc.ABC):
     @abc.abstractmethod
     def hold(
         self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
-    ) -> AbstractContextManager[Held]:
+    ) -> AbstractContextManager[HeldLock]:
         """Hold the lock, with the root as it is then. `wait` says how many seconds it may take, once that matters.
         `first`: steps that are done before; `needed`: files that the holder needs, which are looked at.
 
@@ -53,7 +53,7 @@ class Publisher(abc.ABC):
         """Steps that make a root durable in the trip that reads it; none where `make_durable` does that when needed."""
 
     @abc.abstractmethod
-    def begun(self, state: Kept) -> Kept | None:
+    def begun(self, state: StateT) -> StateT | None:
         """The state that a request read first, if its commit may plan on it; None where reading again costs no trip."""
 
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from typing import TypeVar
 from smartserver.errors import OutcomeUnknown, Unsupported
 from smartserver.store.format import INCOMING, ROOT
 from smartserver.store.format import LOCK as REPOSITORY_LOCK
-from smartserver.store.lock_folder import Held, Holder, HolderCheck
+from smartserver.store.lock_folder import HeldLock, Holder, HolderCheck
 from smartserver.store.publish.base import Publisher, write_new
 from smartserver.store.quarantine import Quarantine, remove
 from transports import steps
@@ -31,7 +31,9 @@ class FilePublisher(Publisher):
     """Publishes under a lock on a file."""
 
     @contextlib.contextmanager
-    def hold(self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()) -> Iterator[Held]:
+    def hold(
+        self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
+    ) -> Iterator[HeldLock]:
         self._check_locks()
         with self.folder.lock(REPOSITORY_LOCK, wait()):
             look = HolderCheck(self.path, needed)

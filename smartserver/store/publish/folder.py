@@ -17,7 +17,7 @@ from typing import TypeVar
 from smartserver.errors import OutcomeUnknown
 from smartserver.store import far
 from smartserver.store.format import INCOMING, ROOT
-from smartserver.store.lock_folder import HELD, Held, Holder, LockFolder
+from smartserver.store.lock_folder import HELD, HeldLock, Holder, LockFolder
 from smartserver.store.publish.base import Publisher, discard
 from smartserver.store.quarantine import Quarantine, remove
 from transports import steps
@@ -42,7 +42,7 @@ class FolderPublisher(Publisher):
 
     def hold(
         self, wait: Callable[[], float], first: Sequence[Step] = (), needed: Sequence[str] = ()
-    ) -> AbstractContextManager[Held]:
+    ) -> AbstractContextManager[HeldLock]:
         # With steps to do first, which can take long, it neither waits nor holds up another thread until they are done.
         return self._lock.hold(wait if first else wait(), first, needed)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smartserver.records.content import Stored
+from smartserver.records.content import RepositoryView
 
 
 class LeftHand:
     """The ordinals of one line, walked as far as was asked for; for one thread at a time."""
 
-    def __init__(self, stored: Stored, ordinal: int) -> None:
+    def __init__(self, stored: RepositoryView, ordinal: int) -> None:
         self._stored = stored
         self._walked = [ordinal]
         self._ended = False

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from smartserver.errors import CorruptRecord, MissingRevision, NoSuchPart
-from smartserver.records.content import Question, Reading, Stored
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import Key, Piece, RevisionId
 from smartserver.vcs.bzr import content
 from smartserver.vcs.bzr.left_hand import LeftHand
@@ -34,13 +34,13 @@ MAX_DIGITS = 15
 """Of a tip's number in its attributes, which are the client's; more are none."""
 
 
-def read(stored: Stored, selector: bytes, question: Question) -> Reading:
+def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
     """The answer to a selector; see `records.system.System.read`."""
     asked = decode_selector(selector)
     names = Names(stored, question)
     if isinstance(asked, History):
         newest = names.called(asked.newest)
-        return Reading(encode(ReadAnswer([newest])), heads=[newest])
+        return ReadPlan(encode(ReadAnswer([newest])), heads=[newest])
     chosen, trees = asked.chosen, asked.trees
     if asked.inside is not None and question.inner:
         chosen, trees = asked.inside
@@ -55,11 +55,11 @@ def read(stored: Stored, selector: bytes, question: Question) -> Reading:
         trees = msgspec.structs.replace(trees, paths=[*(trees.paths or ()), question.inner])
     sent = ChosenParts(stored, ordinals, chosen or RevisionsField(), trees, of)
     is_any = ordinals or of or trees.had or trees.files
-    return Reading(encode(ReadAnswer(of, numbers)) if of or numbers else b"", pieces=sent.pieces() if is_any else None)
+    return ReadPlan(encode(ReadAnswer(of, numbers)) if of or numbers else b"", pieces=sent.pieces() if is_any else None)
 
 
 def _chosen(
-    stored: Stored, question: Question, names: Names, chosen: RevisionsField, numbers: Sequence[int]
+    stored: RepositoryView, question: ReadScope, names: Names, chosen: RevisionsField, numbers: Sequence[int]
 ) -> tuple[int, ...]:
     """The chosen revisions, newest first."""
     heads = question.wants if chosen.newest is None else [names.called(chosen.newest, chosen.numbers)]
@@ -80,7 +80,7 @@ def _chosen(
     return tuple(itertools.islice(found, chosen.limit or None))
 
 
-def ordinal_of(stored: Stored, revision: RevisionId) -> int:
+def ordinal_of(stored: RepositoryView, revision: RevisionId) -> int:
     """The ordinal of a revision.
 
     Raises:
@@ -95,7 +95,7 @@ def ordinal_of(stored: Stored, revision: RevisionId) -> int:
 class Names:
     """What revisions are called: numbers are places in the left-hand history of the first want."""
 
-    def __init__(self, stored: Stored, question: Question) -> None:
+    def __init__(self, stored: RepositoryView, question: ReadScope) -> None:
         self._stored = stored
         self._wants = question.wants
         self._of_ref = question.ref + b"\0"
@@ -170,7 +170,7 @@ class ChosenParts:
 
     def __init__(
         self,
-        stored: Stored,
+        stored: RepositoryView,
         ordinals: Sequence[int],
         chosen: RevisionsField,
         trees: TreesField,

@@ -16,7 +16,7 @@ from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 
 if TYPE_CHECKING:
-    from smartserver.records.content import Question, Reading, Stored
+    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 
 BZR: Final = "bzr 2a"
 
@@ -84,7 +84,7 @@ class BzrSystem(System):
         now, before = found
         return ((target, None, now),), ((target, None, before),)
 
-    def read(self, stored: Stored, selector: bytes, question: Question) -> Reading:
+    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """Parts of histories and trees."""
         from smartserver.vcs.bzr.reading import read  # Not before: a client answers nothing.
 

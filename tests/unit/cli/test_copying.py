@@ -23,7 +23,7 @@ from smartserver.cli.servers import Server, Workspace
 from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
 from smartserver.client.call import Client
-from smartserver.client.copy import Side, pull
+from smartserver.client.copy import CopyEndpoint, pull
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import PullAnswer, RemoteRepository
@@ -396,7 +396,7 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
 
         there.pull = then_break  # type: ignore[method-assign]
         with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"), between("far", "near"):
-            pull(Side("far", there), Side("near", here), (), ProgressLine("pull", False), force=False)
+            pull(CopyEndpoint("far", there), CopyEndpoint("near", here), (), ProgressLine("pull", False), force=False)
         with pytest.raises(NoSuchRepository):
             here.learn_refs()
     assert len(media) == 1

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 
-from smartserver.client.body import PIECE, Nothing, announcing, reported, sending, unpacked
+from smartserver.client.body import PIECE, EmptyBody, announcing, reported, sending, unpacked
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import GraphNode, Key, Plan
@@ -139,7 +139,7 @@ def test_a_bulk_stream_holds_little_back() -> None:
 
 
 def test_nothing_is_sent_of_nothing() -> None:
-    nothing = Nothing().plan([b"tip"], []).without_bases([b"key"])
+    nothing = EmptyBody().plan([b"tip"], []).without_bases([b"key"])
     assert (list(nothing.graph), list(nothing.segments())) == ([], [])
     _, body = sending(nothing, bulk=False)
     assert said(body) == b""

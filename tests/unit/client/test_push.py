@@ -26,7 +26,7 @@ from remotes import (
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
 
 from smartserver.client import body as client_body
-from smartserver.client.body import Nothing
+from smartserver.client.body import EmptyBody
 from smartserver.client.medium import CannotConnect
 from smartserver.client.push import PLANS, PushRequest
 from smartserver.client.updates import Outcome, RefUpdate
@@ -221,7 +221,7 @@ def test_nothing_is_asked_before_a_short_push_or_one_to_a_repository_that_is_kno
     server = Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))])
     remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, LONG[-1])], long, NEW, is_likely=True))
     short = Server([saying(done(CreateResult(True), SetLastRevisionResult([])))])
-    remote(short).push(PushRequest([RefUpdate(MAIN, None)], Nothing(), NEW, is_likely=True))
+    remote(short).push(PushRequest([RefUpdate(MAIN, None)], EmptyBody(), NEW, is_likely=True))
     assert ["Repository.pull"] not in [*requests(server), *requests(short)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from smartserver.errors import Unsupported
 from smartserver.records.check import KEYS
-from smartserver.records.content import Question
+from smartserver.records.content import ReadScope
 from smartserver.records.faults import FaultChecker, Role
 from smartserver.records.model import Record
 from smartserver.records.system import SYSTEMS, System, register, system_of
@@ -60,7 +60,7 @@ def test_what_one_does_not_say() -> None:
     system.name = "chisel 1"
     stored: Any = None
     with pytest.raises(Unsupported, match="reading parts of a repository of chisel 1"):
-        system.read(stored, b"", Question())
+        system.read(stored, b"", ReadScope())
     checker = system.faults
     assert type(checker) is FaultChecker
     assert checker.look(0, b"meta", b"text", None) == ((), ())

@@ -25,7 +25,7 @@ from smartserver.server import header as headers
 from smartserver.server.access import Access, invoking_user
 from smartserver.server.context import CallContext, NoRepository, RequestContext
 from smartserver.server.header import (
-    Refusal,
+    RequestFailure,
     RequestHeader,
     UndeclaredError,
     check_header,
@@ -204,14 +204,14 @@ def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None
 
 
 def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=False))
     assert caught.value.fault.code == "refused"
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
 
 
 def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[bytes]) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         run(served, set_ref(MAIN, line[1]))
     assert isinstance(caught.value.fault, DivergedBranches)
     assert caught.value.outcomes == []
@@ -219,7 +219,7 @@ def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[by
 
 def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: list[bytes]) -> None:
     wrong = msgspec.structs.replace(CREATE, vcs="hg")
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         run(served, set_ref(b"refs/heads/one", line[1]), (repository_create, wrong))
     assert caught.value.fault.code == "wrong-vcs"
     assert caught.value.outcomes == []
@@ -227,7 +227,7 @@ def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: l
 
 def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: list[bytes]) -> None:
     """Creation succeeds, the one ref is refused: nothing changes, not even the creation."""
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         run(served, (repository_create, CREATE), set_ref(MAIN, line[1]))
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED]
     fault_of_the_other = caught.value.outcomes[0].fault
@@ -237,7 +237,7 @@ def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: lis
 
 def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
     calls = [set_ref(b"refs/heads/one", line[1]), set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[1])]
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         run(served, *calls, flags=RequestFlag.ATOMIC)
     assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED, Status.NOT_DONE]
     assert run(served, calls[0], calls[2], flags=RequestFlag.ATOMIC) == [Status.DONE] * 2
@@ -246,7 +246,7 @@ def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
 def test_the_permission_of_the_effect_is_asked_before_the_verb_runs(served: Served, line: list[bytes]) -> None:
     reader = Access("reader", frozenset({Permission.READ}), "read only")
     equal = message(set_ref(MAIN, line[3]))  # It would be success.
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         context(served, reader, equal).decide()
     assert isinstance(caught.value.fault, AccessDenied)
     assert context(served, reader, message(PING)).decide()[0].status == Status.DONE
@@ -359,7 +359,7 @@ def test_results_that_grow_without_end(served: Served, monkeypatch: pytest.Monke
     """A call of a few bytes may ask for an entry of 64 KiB: the sum of the answers has a limit."""
     monkeypatch.setattr("smartserver.server.context.MAX_RESULTS", 3)
     assert run(served, PING, PING, PING) == [Status.DONE] * 3
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestFailure) as caught:
         run(served, PING, PING, PING, PING)
     assert isinstance(caught.value.fault, LimitExceeded)
 

@@ -12,7 +12,7 @@ from dialogs import Served
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
 from smartserver.server import site
-from smartserver.server.site import Location, Site
+from smartserver.server.site import RepositoryLocation, Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
 from transports.base import Stat, Transport
@@ -73,7 +73,7 @@ def test_what_was_deleted_is_found_by_who_asks_for_that(served: Served) -> None:
 
 def test_the_root_itself_may_be_one(served: Served) -> None:
     project = Site(served.transport.child("team/project"))
-    assert project.find("") == Location(project.find("").repository, True)
+    assert project.find("") == RepositoryLocation(project.find("").repository, True)
     assert project.find("").repository.exists()
     assert project.find_above("").exists
     assert project.find("").at == ""

@@ -13,8 +13,8 @@ from dialogs import PATH, Dialog, Served, message
 
 from smartserver.errors import Banned, CorruptFile, NoSuchRepository, error_from_wire
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.server.site import Location, Site
-from smartserver.server.store_errors import GONE, in_words
+from smartserver.server.site import RepositoryLocation, Site
+from smartserver.server.store_errors import GONE, user_error
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
@@ -72,7 +72,7 @@ def test_what_is_banned_while_it_is_looked_for_is_told_as_that(
     def instead(repository: PackRepository) -> str:
         raise Banned("list_dir", "per-item")
 
-    monkeypatch.setattr(PackRepository, "instead", instead)
+    monkeypatch.setattr(PackRepository, "describe_place", instead)
     assert refused(Dialog(served.site).ask(message(PULL, path="/other"))).code == "banned"
     assert not caplog.text
 
@@ -85,10 +85,10 @@ def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.Lo
         (NoSuchFile(f"{PATH}/incoming/x"), found),
         (NoSuchFile("packs/x.pack"), None),
         (missing, None),
-        (missing, Location(found.repository, False)),
+        (missing, RepositoryLocation(found.repository, False)),
         (NoSuchRepository("another"), found),
     ]:
-        assert in_words(error, where, "it") is error
+        assert user_error(error, where, "it") is error
     assert not caplog.text
 
 
@@ -132,7 +132,7 @@ def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
 
 def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
     damage = CorruptFile("root", 0, "the content does not match its check")
-    assert in_words(damage, Served().site.find(""), "it") is damage
+    assert user_error(damage, Served().site.find(""), "it") is damage
     assert "the served folder is damaged: root at byte 0" in caplog.text
 
 

@@ -12,7 +12,7 @@ from smartserver.records.segment import encode_graph
 from smartserver.records.varint import Malformed
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import RequestContext
-from smartserver.server.header import Refusal, check_header
+from smartserver.server.header import RequestFailure, check_header
 from smartserver.server.work import RequestBody
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
@@ -71,7 +71,7 @@ def test_an_announced_graph_is_judged_before_the_segments(served: Served, line: 
     made = receiving(served, other[0], RequestFlag.GRAPH_FIRST)
     graph = encode_graph([served.history.announced(other[0])])
     made.take(graph[:-1])
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestFailure) as refused:
         made.take(graph[-1:])
     outcomes = [each.fault.code for each in refused.value.outcomes if each.fault is not None]
     assert outcomes == ["not-done", "diverged"]

@@ -14,7 +14,7 @@ from smartserver.errors import Cancelled, CorruptFile, CorruptRecord, MissingRev
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import content
 from smartserver.store.allowance import Allowance
-from smartserver.store.content import ContentReader, Moment
+from smartserver.store.content import ContentReader, SnapshotView
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
@@ -297,15 +297,15 @@ def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
 
 
 def test_a_tree_that_is_had_and_cannot_be_read_is_named(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Moment.record
+    read = SnapshotView.record
 
-    def broken(reader: Moment, kind: int, key: Key) -> Record | None:
+    def broken(reader: SnapshotView, kind: int, key: Key) -> Record | None:
         record = read(reader, kind, key)
         if record is None or (kind, key) != (INVENTORY, stored.side):
             return record
         return record._replace(text=b"nonsense")
 
-    monkeypatch.setattr(Moment, "record", broken)
+    monkeypatch.setattr(SnapshotView, "record", broken)
     body = stored.reader(planned(stored.begin(), [], trees=TreesField([stored.merged], had=[stored.side])))
     with pytest.raises(CorruptRecord, match="its tree cannot be read") as caught:
         list(iter(lambda: body.read(1000), b""))
@@ -313,8 +313,8 @@ def test_a_tree_that_is_had_and_cannot_be_read_is_named(stored: Stored, monkeypa
 
 
 def test_a_tree_whose_pages_cannot_be_read(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Moment.record
-    monkeypatch.setattr(Moment, "record", lambda self, kind, key: None if kind == CHK else read(self, kind, key))
+    read = SnapshotView.record
+    monkeypatch.setattr(SnapshotView, "record", lambda self, kind, key: None if kind == CHK else read(self, kind, key))
     for trees in (
         TreesField([stored.merged]),
         TreesField([stored.merged, stored.side], changed=True),

@@ -16,7 +16,7 @@ from trips import Trips
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
 from smartserver.store.creation import Creation
 from smartserver.store.format import Discipline
-from smartserver.store.remains import instead
+from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import LOOKED_AT
 from smartserver.store.swap import RootFile
@@ -115,7 +115,7 @@ def test_what_somebody_called_as_we_do_stops_nothing(
                 storage.put(above + name, [b"hi\n"])
     repository = PackRepository(storage, "a/b/c", discipline=discipline)
     assert not repository.exists()
-    assert repository.instead() == ""
+    assert repository.describe_place() == ""
     push(repository, History(), [])
     assert repository.exists()
 
@@ -126,7 +126,7 @@ def test_a_folder_of_our_names_in_the_place_is_left_alone(storage: Transport, na
     storage.make_directory(f"a/{name}")
     with pytest.raises(NoSuchRepository):
         RootFile(storage, "a").read()
-    assert instead(storage, "a") == ""
+    assert describe_place(storage, "a") == ""
     with pytest.raises(InvalidPath, match=f"the folder holds '{name}', which belongs to no repository"):
         make(storage, {}, "a")
     assert storage.list_directory("a") == [name]
@@ -183,15 +183,15 @@ def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[s
             with contextlib.suppress(FileExists):
                 storage.make_directory("/".join(parts[:depth]))
         storage.put(file, [b""])
-    assert instead(storage, "a") == found
-    below = instead(storage, "a/b")
+    assert describe_place(storage, "a") == found
+    below = describe_place(storage, "a/b")
     assert below == ("a file, 'a', above it" if found == "a file" else "")
 
 
 def test_what_lies_there_is_asked_for_in_one_trip(storage: Transport) -> None:
     storage.make_directory("a")
     store = Trips(storage)
-    assert instead(store, "a/b") == ""
+    assert describe_place(store, "a/b") == ""
     assert len(store.log) == 1
 
 
@@ -203,7 +203,7 @@ def test_a_store_that_fails_knows_of_nothing_instead() -> None:
         def stat(self, path: str) -> Stat:
             raise TransportFailed(path, "input/output error")
 
-    assert instead(Sick(MemoryTransport()), "a") == ""
+    assert describe_place(Sick(MemoryTransport()), "a") == ""
 
 
 def test_a_repository_on_a_store_without_locks_has_a_lock_folder() -> None:

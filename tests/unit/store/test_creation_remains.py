@@ -11,7 +11,7 @@ from builders import MAIN, Clock, History, Repeatable, create, push, request_id,
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, InvalidPath, OutcomeUnknown
-from smartserver.store.remains import instead
+from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport, WriteFile
@@ -77,7 +77,7 @@ def cut_short(fail_at: int, power: Aftermath | None) -> bool:
     with contextlib.suppress(TransportError, OutcomeUnknown):
         push(PackRepository(faulty, "a/b", clock=clock, randomness=Repeatable()), history, line, {MAIN: line[1]})
     left = storage if power is None else storage.crash(power, fail_at)
-    assert instead(left, "a/b") == ""
+    assert describe_place(left, "a/b") == ""
     again = PackRepository(left, "a/b", clock=clock, randomness=Repeatable(7))
     if not again.exists():
         push(again, history, line, {MAIN: line[1]})
@@ -152,7 +152,7 @@ def test_who_finds_a_tombstone_waits_until_it_is_durable(power: Aftermath, seed:
     with pytest.raises(Stopped):
         push(PackRepository(first, "a", clock=clock, randomness=Repeatable()), history, line, {MAIN: line[1]})
     (after,) = left
-    assert instead(after, "a") == ""
+    assert describe_place(after, "a") == ""
     push(PackRepository(after, "a", clock=clock, randomness=Repeatable(9)), history, line, {MAIN: line[1]})
 
 

@@ -5,7 +5,7 @@ from bzr_builders import TRUNK, BzrHistory
 
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
-from smartserver.store.content import Moment
+from smartserver.store.content import SnapshotView
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.vcs.bzr.left_hand import LeftHand
@@ -13,17 +13,17 @@ from transports.memory import MemoryTransport
 
 
 @pytest.fixture
-def moment() -> Moment:
+def moment() -> SnapshotView:
     history, repository = BzrHistory(), PackRepository(MemoryTransport(), "project")
     line = history.line(5)
     grafted = history.commit({b"f": b"grafted"}, [line[4]], [b"ghost"], ghost_first=True)
     later = history.commit({b"f": b"later"}, [grafted])
     history.push(repository, history.parents, {TRUNK: Tip(later)})
     transaction = repository.begin(b"", "user")
-    return Moment(transaction.refs, transaction.map, repository.snapshot(), Allowance())
+    return SnapshotView(transaction.refs, transaction.map, repository.snapshot(), Allowance())
 
 
-def test_where_it_ends(moment: Moment) -> None:
+def test_where_it_ends(moment: SnapshotView) -> None:
     assert list(LeftHand(moment, 4)) == [4, 3, 2, 1, 0]
     assert LeftHand(moment, 4).length() == 5
     assert list(LeftHand(moment, 6)) == [6, 5]
@@ -31,7 +31,7 @@ def test_where_it_ends(moment: Moment) -> None:
     assert [line.at(steps) for steps in (1, 0, 2, 1 << 53, 1)] == [5, 6, None, None, 5]
 
 
-def test_no_step_is_taken_twice(moment: Moment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_step_is_taken_twice(moment: SnapshotView, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[int] = []
     first_parent = Snapshot.first_parent
 
