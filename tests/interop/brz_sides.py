@@ -268,12 +268,14 @@ def make_start(folder: Path, served: Served) -> Users:
 
 
 def copy_start(start: Users, folder: Path, place: str) -> Users:
-    """The same with a repository of its own."""
+    """The same with a repository of its own; branches and checkouts name the copies of what they named."""
     start.served.copy(start.place, place)
     shutil.copytree(start.folder, folder, symlinks=True)
     users = Users(folder, start.served, place)
-    for config in folder.glob("*/.bzr/branch/branch.conf"):
-        config.write_text(config.read_text().replace(start.url(""), users.url("")))
+    for name in ("branch.conf", "location"):
+        for config in folder.rglob(f".bzr/branch/{name}"):
+            text = config.read_text().replace(start.url(""), users.url(""))
+            config.write_text(text.replace(str(start.folder), str(folder)))
     for remotes in folder.glob(".cache/*/smartserver/remotes"):
         before, after = (_file(remotes, url) for url in (start.url(""), users.url("")))
         if before.exists():
@@ -290,5 +292,6 @@ def _file(remotes: Path, url: str) -> Path:
     return Path(path)
 
 
-Begin = Callable[[], Users]
+Change = Callable[[Users], object]
+Begin = Callable[[Change], Users]
 assert os.path.isdir(SHIM), SHIM

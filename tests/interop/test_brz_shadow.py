@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from brz_sides import SHIM, Users
+from brz_sides import SHIM, Begin, Users
 from git_sides import Done, environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -33,15 +33,18 @@ LIGHT = "empty/light"
 """A lightweight checkout outside of every repository, where commands run."""
 
 
-@pytest.fixture
-def users(users: Users) -> Users:
+def with_much(users: Users) -> None:
     """With much content, and a checkout that nobody has used yet."""
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push").status == 0
     users.path("empty").mkdir()
     assert users.run("empty", "checkout", "--lightweight", "-r", "1", users.url(), "light").status == 0
     users.forget("empty")
-    return users
+
+
+@pytest.fixture
+def users(changed: Begin) -> Users:
+    return changed(with_much)
 
 
 def read(users: Users, trips: int = 1, *words: str, branch: str = "trunk", **variables: str) -> Done:
