@@ -11,7 +11,6 @@ import click
 from netem.units import parse_rate, parse_size, parse_time
 from smartserver.cli.errors import CommandError
 
-WHERE_BREEZY_IS = "Where the programs of an environment with Breezy are, for where this one has none."
 PERFORMANCE = Path("doc/performance.md")
 
 Function = Callable[..., Any]

@@ -36,6 +36,8 @@ BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_t
 LOOPBACK = "from breezy import gpg\n\ngpg.GPGStrategy = gpg.LoopbackGPGStrategy\n"
 """A plugin by which what is signed is put between two lines, and nobody needs a key."""
 
+BECOME_BRZ = "import runpy; runpy.run_module('breezy', run_name='__main__', alter_sys=True)"
+
 CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTILINE)
 """What Breezy says at the end of a command."""
 
@@ -60,6 +62,8 @@ class Users:
         self.place = place
         self.as_whom: Callable[[], None] | None = None
         """What a process does before it becomes brz."""
+        self.first = ""
+        """Python statements that a forked process runs before it becomes brz."""
         folder.mkdir(exist_ok=True)
 
     def url(self, branch: str = "trunk") -> str:
@@ -76,9 +80,9 @@ class Users:
         """Run brz in a folder, as its user, and count what goes over the link."""
         self.served.proxy.take()
         if self.as_whom is None and not any(name.startswith("PYTHON") for name in variables):
+            program = ("-c", f"{self.first}\n{BECOME_BRZ}") if self.first else ("-m", "breezy")
             status, out, err = FORKS.run(
-                "-m",
-                "breezy",
+                *program,
                 *words,
                 timeout=TIMEOUT,
                 folder=self.folder / where,
@@ -268,12 +272,14 @@ def make_start(folder: Path, served: Served) -> Users:
 
 
 def copy_start(start: Users, folder: Path, place: str) -> Users:
-    """The same with a repository of its own."""
+    """The same with a repository of its own; branches and checkouts name the copies of what they named."""
     start.served.copy(start.place, place)
     shutil.copytree(start.folder, folder, symlinks=True)
     users = Users(folder, start.served, place)
-    for config in folder.glob("*/.bzr/branch/branch.conf"):
-        config.write_text(config.read_text().replace(start.url(""), users.url("")))
+    for name in ("branch.conf", "location"):
+        for config in folder.rglob(f".bzr/branch/{name}"):
+            text = config.read_text().replace(start.url(""), users.url(""))
+            config.write_text(text.replace(str(start.folder), str(folder)))
     for remotes in folder.glob(".cache/*/smartserver/remotes"):
         before, after = (_file(remotes, url) for url in (start.url(""), users.url("")))
         if before.exists():
@@ -290,5 +296,6 @@ def _file(remotes: Path, url: str) -> Path:
     return Path(path)
 
 
-Begin = Callable[[], Users]
+Change = Callable[[Users], object]
+Begin = Callable[[Change], Users]
 assert os.path.isdir(SHIM), SHIM

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from brz_sides import START, Users, copy_start, make_start
+from brz_sides import START, Begin, Change, Users, copy_start, make_start
 from git_sides import Pair, Served, Side, copy_side
 
 HISTORY = r"""
@@ -119,3 +119,25 @@ def _files(folder: Path) -> dict[Path, tuple[int, int]]:
 def users(brz_start: Users, tmp_path: Path) -> Users:
     """A copy of it, with a repository of its own on the server."""
     return copy_start(brz_start, tmp_path / "users", f"brz-{next(_numbers)}")
+
+
+@pytest.fixture(scope="session")
+def brz_templates(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> Begin:
+    """What users of brz begin with, changed by a function; made once for each function."""
+    made: dict[Change, Users] = {}
+
+    def template(change: Change) -> Users:
+        if change not in made:
+            users = copy_start(brz_start, tmp_path_factory.mktemp("brz-template") / "users", f"brz-{next(_numbers)}")
+            change(users)
+            assert not list(users.folder.glob(".cache/*/smartserver/shadows")), "a shadow is kept by a URL: not copied"
+            made[change] = users
+        return made[change]
+
+    return template
+
+
+@pytest.fixture
+def changed(brz_templates: Begin, tmp_path: Path) -> Begin:
+    """A copy of that, with a repository of its own on the server."""
+    return lambda change: copy_start(brz_templates(change), tmp_path / "users", f"brz-{next(_numbers)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from breezy.branch import Branch
-from brz_sides import Users, in_process
+from brz_sides import Begin, Users, in_process
 
 from smartserver.plugins.breezy.selection import Selection
 from smartserver.vcs.bzr.selector import RevisionsField
@@ -24,14 +24,17 @@ READS = {
 """By budget: a command, and what is read of the branch; the last word goes behind the branch's own location."""
 
 
-@pytest.fixture
-def edited(users: Users) -> Users:
+def edit(users: Users) -> None:
     """`trunk` has several versions of `one`, and users a and b know where they push to and pull from."""
     for number in range(3):
         users.commit("a", "one", b"one\n%d\n" % number)
     assert users.run("a", "push", "-q", users.url()).status == 0
     users.forget("b")
-    return users
+
+
+@pytest.fixture
+def edited(changed: Begin) -> Users:
+    return changed(edit)
 
 
 @pytest.mark.parametrize("budget", READS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from brz_sides import Users
+from brz_sides import Begin, Users
 
 from smartserver.plugins.breezy.moves import OPTION
 
@@ -15,11 +15,14 @@ REFUSED = (
 )
 
 
-@pytest.fixture
-def users(users: Users) -> Users:
+def set_option(users: Users) -> None:
     """The option is set, which user b does not know."""
     users.ask("config, an option set", "a", "config", "-d", users.url(), f"{OPTION}=True")
-    return users
+
+
+@pytest.fixture
+def users(changed: Begin) -> Users:
+    return changed(set_option)
 
 
 def served_revno(users: Users) -> int:

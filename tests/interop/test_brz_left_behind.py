@@ -4,36 +4,44 @@ reach any more: what describes it goes on, before `brz update` as after it."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 
 import pytest
-from brz_sides import Users
+from brz_sides import Begin, Users
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 
+def check_out(users: Users) -> None:
+    assert users.run("", "checkout", "--lightweight", "-q", users.url(), "light").status == 0
+
+
 def uncommitted(users: Users) -> None:
+    check_out(users)
     assert users.run("a", "uncommit", "--force", users.url()).status == 0
 
 
 def overwritten(users: Users) -> None:
+    check_out(users)
+    overwrite(users)
+
+
+def overwrite(users: Users) -> None:
     assert users.run("", "branch", "-q", "-r", "2", "a", "apart").status == 0
     users.commit("apart", "other")
     assert users.run("apart", "push", "-q", "--overwrite", users.url()).status == 0
 
 
 def committed_here(users: Users) -> None:
+    check_out(users)
     (users.path("light") / "three").write_text("three\nmine\n")
     assert users.run("light", "commit", "-q", "-m", "mine").status == 0
-    overwritten(users)
+    overwrite(users)
 
 
 @pytest.fixture(params=[uncommitted, overwritten, committed_here])
-def light(users: Users, request: pytest.FixtureRequest) -> Users:
+def light(changed: Begin, request: pytest.FixtureRequest) -> Users:
     """A lightweight checkout that was left behind, with a file changed."""
-    assert users.run("", "checkout", "--lightweight", "-q", users.url(), "light").status == 0
-    behind: Callable[[Users], None] = request.param
-    behind(users)
+    users = changed(request.param)
     with (users.path("light") / "three").open("a") as file:
         file.write("changed\n")
     return users

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from breezy.workingtree import WorkingTree
-from brz_sides import Users, in_process
+from brz_sides import Begin, Users, in_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -23,8 +23,7 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def ghostly(users: Users) -> Users:
+def push_ghosts(users: Users) -> None:
     """A branch with two revisions, of which the first has a ghost as its first parent."""
     users.make("local")
     with in_process():
@@ -35,7 +34,11 @@ def ghostly(users: Users) -> Users:
         for name, revision in TAGS.items():
             tree.branch.tags.set_tag(name, revision)
     assert users.run("local", "push", users.url("ghostly")).status == 0
-    return users
+
+
+@pytest.fixture
+def ghostly(changed: Begin) -> Users:
+    return changed(push_ghosts)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from brz_sides import Users
+from brz_sides import Begin, Users
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 
-@pytest.fixture
-def light(users: Users) -> Users:
+def make_light(users: Users) -> None:
     """A lightweight checkout of `trunk`; `new` is two revisions ahead of it, `apart` has one that it has not."""
     shutil.copytree(users.path("a"), users.path("new"))
     users.commit("new", "four")
@@ -23,7 +22,11 @@ def light(users: Users) -> Users:
     users.commit("apart", "other")
     assert users.run("apart", "push", users.url("apart")).status == 0
     assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
-    return users
+
+
+@pytest.fixture
+def light(changed: Begin) -> Users:
+    return changed(make_light)
 
 
 def test_pull(light: Users) -> None:

@@ -6,19 +6,22 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from brz_sides import Users
+from brz_sides import Begin, Users
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 
-@pytest.fixture
-def light(users: Users) -> Users:
+def make_light(users: Users) -> None:
     """A lightweight checkout of `trunk`; the local `apart` and `other` have each a revision instead of its last one."""
     for name in ("apart", "other"):
         assert users.run("", "branch", "-q", "-r", "2", "a", name).status == 0
         users.commit(name, name)
     assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
-    return users
+
+
+@pytest.fixture
+def light(changed: Begin) -> Users:
+    return changed(make_light)
 
 
 def test_where_somebody_else_has_overwritten_the_branch(light: Users) -> None:

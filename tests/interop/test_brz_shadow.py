@@ -4,8 +4,6 @@ trips at most."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import random
 import re
 import shutil
@@ -15,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from brz_sides import SHIM, Users
+from brz_sides import SHIM, Begin, Users
 from git_sides import Done, environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -33,15 +31,18 @@ LIGHT = "empty/light"
 """A lightweight checkout outside of every repository, where commands run."""
 
 
-@pytest.fixture
-def users(users: Users) -> Users:
+def with_much(users: Users) -> None:
     """With much content, and a checkout that nobody has used yet."""
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push").status == 0
     users.path("empty").mkdir()
     assert users.run("empty", "checkout", "--lightweight", "-r", "1", users.url(), "light").status == 0
     users.forget("empty")
-    return users
+
+
+@pytest.fixture
+def users(changed: Begin) -> Users:
+    return changed(with_much)
 
 
 def read(users: Users, trips: int = 1, *words: str, branch: str = "trunk", **variables: str) -> Done:
@@ -453,11 +454,19 @@ def _unbind(path: Path) -> None:
         each.chmod(each.stat().st_mode | 0o700)
 
 
-def not_as_root() -> None:
-    """Let a process of root's be denied what a file's mode denies its owner."""
-    if os.geteuid() == 0:
-        PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
-        assert ctypes.CDLL(None, use_errno=True).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0
+NOT_AS_ROOT = """
+import ctypes, os
+
+if os.geteuid() == 0:
+    CAP_DAC_OVERRIDE = 1
+    libc = ctypes.CDLL(None)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    for each in range(3):
+        sets[each] &= ~(1 << CAP_DAC_OVERRIDE)
+    assert libc.capset(header, sets) == 0
+"""
+"""By this a process of root's is denied what a file's mode denies its owner."""
 
 
 UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
@@ -485,7 +494,7 @@ def test_it_cannot_be_written_to(users: Users, what: str) -> None:
     top = folder(users).parent
     (shadow,) = kept(users)
     UNWRITABLE[what](top, shadow)
-    users.as_whom = not_as_root
+    users.first = NOT_AS_ROOT
     try:
         for words in (WORDS, ("log", "-v", "URL/more"), WORDS):
             done = read(users, 2, *words)
@@ -497,7 +506,7 @@ def test_it_cannot_be_written_to(users: Users, what: str) -> None:
         assert users.tip("b") == users.tip("a")
         assert users.run("b", "check").status == 0
     finally:
-        users.as_whom = None
+        users.first = ""
         if top.is_dir():
             _unbind(top)
     # What is in the way goes with all of it.

@@ -4,13 +4,12 @@ plugins.breezy.moves, plugins.breezy.selection."""
 from __future__ import annotations
 
 import pytest
-from brz_sides import Users
+from brz_sides import Begin, Users
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 
-@pytest.fixture
-def merged(users: Users) -> Users:
+def merge(users: Users) -> None:
     """`trunk` has merged `side`, which began at revision 1; all of them have tags."""
     assert users.run("", "branch", "-q", "-r", "1", "a", "side").status == 0
     users.commit("side", "beside")
@@ -20,7 +19,11 @@ def merged(users: Users) -> Users:
     users.tag("a", "v4")
     assert users.run("a", "push", "-q", users.url()).status == 0
     assert users.served_entries("tags").keys() == {"v1", "beside", "v4"}
-    return users
+
+
+@pytest.fixture
+def merged(changed: Begin) -> Users:
+    return changed(merge)
 
 
 @pytest.mark.parametrize("remembered", [True, False])

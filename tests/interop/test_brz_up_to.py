@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from breezy.workingtree import WorkingTree
-from brz_sides import Users, in_process
+from brz_sides import Begin, Users, in_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -16,14 +16,17 @@ LARGE = 200_000
 """Bytes that show where they were sent in vain."""
 
 
-@pytest.fixture
-def large(users: Users) -> Users:
+def push_large(users: Users) -> None:
     """Three small revisions, a large one on top, and tags."""
     users.tag("a", "v3", 3)
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     users.tag("a", "above")
     assert users.run("a", "push", users.url()).status == 0
-    return users
+
+
+@pytest.fixture
+def large(changed: Begin) -> Users:
+    return changed(push_large)
 
 
 @pytest.mark.parametrize("spec", ["3", "-2", "last:2", "revno:3", "tag:v3", "v3", "revid:", "before:4"])
@@ -60,14 +63,18 @@ def test_what_only_a_look_can_tell(large: Users, spec: str, revno: int) -> None:
     assert large.tip("c") == large.tip("a")
 
 
-@pytest.fixture
-def shared(large: Users) -> Users:
+def make_shared(users: Users) -> None:
     """A shared repository that holds another project, and knows nothing of the server."""
-    large.make("foreign")
-    large.commit("foreign", "another")
-    large.make("shared", shared=True)
-    assert large.run("shared", "branch", "../foreign", "foreign").status == 0
-    return large
+    push_large(users)
+    users.make("foreign")
+    users.commit("foreign", "another")
+    users.make("shared", shared=True)
+    assert users.run("shared", "branch", "../foreign", "foreign").status == 0
+
+
+@pytest.fixture
+def shared(changed: Begin) -> Users:
+    return changed(make_shared)
 
 
 @pytest.mark.parametrize(
