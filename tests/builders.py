@@ -23,11 +23,11 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
-from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE, git_key
-from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
+from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
+from smartserver.vcs.git.system import git_key
+from transports.base import Capability, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import NotSupported
-from transports.steps import Step
 
 GIT = "git sha1"
 KINDS = (Kind("object", "git-sha1", True),)

@@ -14,8 +14,8 @@ from smartserver.records.system import system_of
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.selector import Parts, RevisionsField, TreesField, encode
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
 KINDS = system_of(BZR).kinds

@@ -21,7 +21,7 @@ from smartserver.store.commit import CommitOutcome
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
 KINDS = system_of(BZR).kinds

@@ -11,7 +11,7 @@ from smartserver.records.model import Parent, Record, Tip
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 
 FIRST_PARENTS: tuple[Parent, ...] = ()
 FIRST = (

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from transports.errors import NoSuchFile, NotADirectory, NotSupported
-from transports.steps import Step
 
 
 class Capability(enum.Flag):
@@ -113,6 +112,26 @@ class WriteFile(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Close without a promise of durability; closing twice is harmless."""
+
+
+@dataclass(eq=False, slots=True)
+class Step(abc.ABC):
+    """One thing to do."""
+
+    path: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it names."""
+        return (self.path,)
+
+    @abc.abstractmethod
+    def do(self, transport: Transport) -> None:
+        """Perform it by the calls of one file.
+
+        Raises:
+            TransportError: as that call.
+        """
 
 
 class Transport(abc.ABC):

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transports import steps
-from transports.base import Capability, Transport
+from transports.base import Capability, Step, Transport
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
@@ -28,7 +28,6 @@ from transports.errors import (
     TransportFailed,
 )
 from transports.read_conformance import CONTENT, NO_PATHS, PATIENCE, ReadSuite
-from transports.steps import Step
 
 
 class TransportSuite(ReadSuite):

@@ -17,9 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transports import steps
-from transports.base import EntryKind, Transport
+from transports.base import EntryKind, Step, Transport
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.steps import Step
 
 PATIENCE = 30.0
 """Seconds after which a thread that should have finished counts as stuck."""

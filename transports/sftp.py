@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from transports import paths
 from transports import sftp_packets as sftp
 from transports import sftp_talks as talks
-from transports.base import Capability, ReadFile, Stat, Transport, WriteFile
+from transports.base import Capability, ReadFile, Stat, Step, Transport, WriteFile
 from transports.errors import NotSupported, TransportError, TransportFailed
 from transports.sftp_login import Account, log_in
 from transports.sftp_session import Pending, Session
@@ -35,7 +35,6 @@ from transports.steps import (
     ReadRanges,
     RemoveDirectory,
     Rename,
-    Step,
     SyncDirectory,
 )
 

@@ -5,37 +5,14 @@ A step says what is wanted and, once performed, holds what came of it. It is per
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from transports.base import Stat, Step, Transport
 from transports.errors import NoSuchFile, NotADirectory
 
-if TYPE_CHECKING:
-    from transports.base import Stat, Transport
-
 Result = TypeVar("Result")
-
-
-@dataclass(eq=False, slots=True)
-class Step(abc.ABC):
-    """One thing to do."""
-
-    path: str
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """All that it names."""
-        return (self.path,)
-
-    @abc.abstractmethod
-    def do(self, transport: Transport) -> None:
-        """Perform it by the calls of one file.
-
-        Raises:
-            TransportError: as that call.
-        """
 
 
 @dataclass(eq=False, slots=True)

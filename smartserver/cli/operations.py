@@ -29,7 +29,8 @@ from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Parent, RevisionId
 from smartserver.records.segment import encode_segment
 from smartserver.trace.bans.operations import one_operation
-from smartserver.vcs.git.system import BLOB, COMMIT, GIT, TREE
+from smartserver.vcs.git.format import BLOB, COMMIT, TREE
+from smartserver.vcs.git.system import GIT
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from smartserver.client.body import EmptyBody, Relay, announcing, reported, sending
+from smartserver.client.exchange import RepositoryExchange
 from smartserver.client.medium import MediumError
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, Refusal
 from smartserver.client.updates import (
@@ -48,7 +49,6 @@ from smartserver.wire.messages import RequestFlag
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
-    from smartserver.client.repository import RemoteRepository
     from smartserver.verbs.map_update import MapUpdateRequest
 
 PLANS = 4
@@ -90,7 +90,7 @@ class PushRequest(msgspec.Struct, frozen=True):
 class Push:
     """One push; `run` makes it."""
 
-    def __init__(self, remote: RemoteRepository, request: PushRequest) -> None:
+    def __init__(self, remote: RepositoryExchange, request: PushRequest) -> None:
         self._remote = remote
         self._request = request
         self._bulk = request.bulk

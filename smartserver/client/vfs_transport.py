@@ -21,7 +21,7 @@ from smartserver.verbs import vfs
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.observer import Observer
 from transports import paths
-from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
+from transports.base import Capability, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.errors import CodedError, NoSuchFile, NotSupported, TransportFailed
 from transports.steps import (
     Append,
@@ -34,7 +34,6 @@ from transports.steps import (
     ReadRanges,
     RemoveDirectory,
     Rename,
-    Step,
     SyncDirectory,
 )
 

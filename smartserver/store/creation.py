@@ -53,7 +53,7 @@ from smartserver.store.surroundings import (
 )
 from smartserver.store.swap import RootFile
 from transports import steps
-from transports.base import EntryKind, Transport
+from transports.base import EntryKind, Step, Transport
 from transports.errors import (
     CodedError,
     DirectoryNotEmpty,
@@ -63,7 +63,6 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Step
 
 TRIES = 8
 """Times a creation begins again because one that was given up took its folders away."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.format import LOCK, ROOT
 from transports import steps
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.errors import (
     CodedError,
     DirectoryNotEmpty,
@@ -32,7 +32,6 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Step
 
 HELD = f"{LOCK}/held"
 """The folder that holds the folder of whoever has the lock; where it is empty, nobody has."""

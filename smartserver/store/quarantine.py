@@ -14,9 +14,8 @@ from typing import NamedTuple
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.pack import TRAILER
 from transports import steps
-from transports.base import ReadFile, Transport, WriteFile
+from transports.base import ReadFile, Step, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.steps import Step
 
 TRIES = 8
 """Folders tried before giving up; each loses only to a look within the microseconds before it is locked."""

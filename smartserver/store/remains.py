@@ -7,9 +7,8 @@ from typing import NamedTuple
 from smartserver.store.format import FOREIGN, FORMAT, LOG, PACKS, ROOT, TABLES, foreign_in
 from smartserver.store.surroundings import folders_to, is_file, join_path, name_of
 from transports import steps
-from transports.base import EntryKind, Transport
+from transports.base import EntryKind, Step, Transport
 from transports.errors import TransportError
-from transports.steps import Step
 
 
 class Remains(NamedTuple):

@@ -10,9 +10,8 @@ from smartserver.store.document import decode_root
 from smartserver.store.format import FOREIGN, FORMAT, MADE_BESIDE, ROOT, foreign_in, is_ours
 from smartserver.store.swap import RootFile
 from transports import steps
-from transports.base import EntryKind, Transport
+from transports.base import EntryKind, Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, NotADirectory, TransportError
-from transports.steps import Step
 
 LOOKED_AT = 100
 """Folders in which a repository is looked for that a message would name: a store behind a link takes two trips each."""

@@ -27,9 +27,9 @@ from smartserver.store.lock_folder import HeldLock
 from smartserver.store.publish.base import Publisher, write_new
 from smartserver.store.publish.file import FilePublisher
 from smartserver.store.publish.folder import FolderPublisher
-from transports.base import Capability, EntryKind, Transport
+from transports.base import Capability, EntryKind, Step, Transport
 from transports.errors import Locked, NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.steps import Delete, Get, GetStat, ListDirectory, Put, Step, SyncDirectory
+from transports.steps import Delete, Get, GetStat, ListDirectory, Put, SyncDirectory
 
 LOCK_WAIT = 30.0
 """Seconds a writer waits for the lock. A swap holds it for some 10 ms, on a failing disk for a second, and each thread

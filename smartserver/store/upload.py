@@ -23,7 +23,7 @@ from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import Transaction
-from transports.steps import Step
+from transports.base import Step
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""

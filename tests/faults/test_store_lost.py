@@ -17,10 +17,9 @@ from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, check
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.format import INCOMING, LOCK
 from smartserver.store.repository import PackRepository
-from transports.base import ReadFile, Transport
+from transports.base import ReadFile, Step, Transport
 from transports.errors import CodedError, TransportError, TransportFailed
 from transports.memory import MemoryTransport
-from transports.steps import Step
 
 PATH = "project"
 OTHER = b"refs/heads/other"

@@ -7,13 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from sources import PACKAGES, sources
 
-KNOWN = (
-    {"transports.base", "transports.steps"},  # A transport performs steps; a step calls a transport.
-    {"smartserver.client.push", "smartserver.client.repository"},  # A repository begins a push, which changes it.
-    {"smartserver.store.recovery", "smartserver.store.repository", "smartserver.store.upkeep"},
-    {"smartserver.vcs.git.fsck", "smartserver.vcs.git.system"},  # A system loads these checks when they are wanted.
-    {"smartserver.vcs.bzr.content", "smartserver.vcs.bzr.reading", "smartserver.vcs.bzr.system"},  # The same, of trees.
-)
+KNOWN = ({"smartserver.store.recovery", "smartserver.store.repository", "smartserver.store.upkeep"},)
 """One that is gone is taken out of here; none is added."""
 
 

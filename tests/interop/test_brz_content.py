@@ -14,8 +14,8 @@ from bzr_builders import planned
 from smartserver.client.content import Part, read_content
 from smartserver.records.model import Key
 from smartserver.store.model import ContentPlan
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.selector import TreesField
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 pytestmark = pytest.mark.interop
 

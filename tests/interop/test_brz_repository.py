@@ -23,9 +23,9 @@ from smartserver.vcs.bzr import insert as brz_insert
 from smartserver.vcs.bzr.block import Place, Text, fill
 from smartserver.vcs.bzr.compat import StoreKey, put_block
 from smartserver.vcs.bzr.insert import insert
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository, WrongFormat
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.worker import Worker
 
 pytestmark = pytest.mark.interop

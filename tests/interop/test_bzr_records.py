@@ -21,8 +21,8 @@ from smartserver.records.model import Key, Parent, Record, RevisionId
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.revision import read_inventory
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 from transports.memory import MemoryTransport
 

@@ -11,7 +11,8 @@ from smartserver.records import delta
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Kind, Parent
 from smartserver.records.segment import decode_segment, frames
-from smartserver.vcs.git.system import BLOB, git_key
+from smartserver.vcs.git.format import BLOB
+from smartserver.vcs.git.system import git_key
 
 KIND = Kind("object", "git-sha1", True)
 WORDS = [random.Random(n).randbytes(60) for n in range(6)]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from smartserver.records.model import Key, Record
 from smartserver.records.system import system_of
 from smartserver.vcs.bzr.changes import leaf_changes
+from smartserver.vcs.bzr.kinds import CHK
 from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_entry, read_leaf
 from smartserver.vcs.bzr.revision import Inventory
-from smartserver.vcs.bzr.system import CHK
 from smartserver.vcs.bzr.tree import BzrTree
 
 RULES = system_of("bzr 2a")

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.publish.folder import LockBroken
 from smartserver.store.repository import PackRepository
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.errors import Locked, NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
-from transports.steps import Step
 
 PUSHES = 3
 TRIES = 300

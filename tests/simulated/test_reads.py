@@ -17,19 +17,20 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
 from smartserver.client.content import Part
+from smartserver.client.exchange import Content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
-from smartserver.client.repository import Content, RemoteRepository
+from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchPart, NoSuchRepository, Unsupported
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
+from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.vcs.bzr.selector import Named, Parts, RevisionsField, TreesField, decode_answer, encode
-from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import RemoteProtocolError

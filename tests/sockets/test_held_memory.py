@@ -20,7 +20,8 @@ from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import encode_segment
 from smartserver.records.varint import encode as varint
 from smartserver.server.session import CANCELLED_HIGH
-from smartserver.vcs.git.system import BLOB, git_key
+from smartserver.vcs.git.format import BLOB
+from smartserver.vcs.git.system import git_key
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from sshd import ALIAS, Sshd
 
+from transports.base import Step
 from transports.errors import NotSupported, PermissionDenied, TransportFailed
 from transports.registry import open_url
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
-from transports.steps import Delete, Get, MakeDirectory, Put, Rename, Step, SyncDirectory
+from transports.steps import Delete, Get, MakeDirectory, Put, Rename, SyncDirectory
 
 pytestmark = pytest.mark.sockets
 

@@ -17,10 +17,10 @@ from netem.link import Link
 from netem.proxy import Proxy
 from transports import sftp_packets as sftp
 from transports import steps
+from transports.base import Step
 from transports.errors import TransportFailed
 from transports.sftp import SftpTransport
 from transports.sftp_login import Account, _Carrier, log_in
-from transports.steps import Step
 
 pytestmark = pytest.mark.sockets
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import CodedError, NotADirectory, TransportFailed
-from transports.steps import Get, GetStat, ListDirectory, Step
+from transports.steps import Get, GetStat, ListDirectory
 
 Read = Get | ListDirectory
 

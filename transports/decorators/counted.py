@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transports.base import ReadFile, Transport, WriteFile
+from transports.base import ReadFile, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.steps import Append, Get, Put, ReadRanges, Step, SyncDirectory
+from transports.steps import Append, Get, Put, ReadRanges, SyncDirectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from smartserver.plugins.breezy.shadow import Shadow, shadows
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy_shim import RunningCommand
 from smartserver.records.model import RevisionId, Tip
+from smartserver.vcs.bzr.kinds import INVENTORY
 from smartserver.vcs.bzr.selector import Named, TreesField
-from smartserver.vcs.bzr.system import INVENTORY
 
 GONE = (
     "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "

@@ -28,9 +28,9 @@ from smartserver.vcs.bzr.compat import (
     format_2a,
     topo_sort,
 )
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import inventory_parents, text_meta, text_parents
 from smartserver.vcs.bzr.repository import STORES
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 
 class Texts(VersionedFiles):  # type: ignore[misc]  # Breezy is not typed.

@@ -6,7 +6,8 @@ import contextlib
 import os
 from collections.abc import Collection, Iterator, Sequence
 
-from smartserver.client.repository import PullAnswer, RemoteRepository
+from smartserver.client.exchange import PullAnswer
+from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, WrongVcs, place
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from smartserver.store.lock_folder import HeldLock, Holder
 from smartserver.store.quarantine import Quarantine
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.errors import FileExists, TransportError
-from transports.steps import Put, Step
+from transports.steps import Put
 
 StateT = TypeVar("StateT")
 

@@ -17,9 +17,8 @@ from smartserver.store.lock_folder import HeldLock, Holder, HolderCheck
 from smartserver.store.publish.base import Publisher, write_new
 from smartserver.store.quarantine import Quarantine, remove
 from transports import steps
-from transports.base import Capability, ReadFile, Transport, WriteFile
+from transports.base import Capability, ReadFile, Step, Transport, WriteFile
 from transports.errors import NoSuchFile, NotSupported, PermissionDenied, TransportError
-from transports.steps import Step
 
 LOCK = "lock"
 """The file in a quarantine that its writer has locked."""

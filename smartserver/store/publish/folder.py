@@ -21,9 +21,9 @@ from smartserver.store.lock_folder import HELD, HeldLock, Holder, LockFolder
 from smartserver.store.publish.base import Publisher, discard
 from smartserver.store.quarantine import Quarantine, remove
 from transports import steps
-from transports.base import BytesFile, ReadFile, Transport, WriteFile
+from transports.base import BytesFile, ReadFile, Step, Transport, WriteFile
 from transports.errors import NoSuchFile, TransportError, TransportFailed
-from transports.steps import Put, Rename, Step, SyncDirectory
+from transports.steps import Put, Rename, SyncDirectory
 
 Kept = TypeVar("Kept")
 

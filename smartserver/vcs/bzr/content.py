@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from smartserver.errors import shown
 from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, TEXT
 from smartserver.vcs.bzr.pages import ENTRY_PARTS, Entry, is_node, read_entry, read_leaf, read_node
 from smartserver.vcs.bzr.revision import read_inventory
-from smartserver.vcs.bzr.system import CHK, INVENTORY, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 
 Read = Callable[[int, Key], Record | None]

@@ -18,10 +18,10 @@ from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.bzr.compat import StoreKey, read_texts
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import inventory_meta, text_meta
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import Inventory, read_inventory, read_revision
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.trees import Asking, Difference, Page
 
 CHUNK = 64

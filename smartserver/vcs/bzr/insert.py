@@ -27,11 +27,11 @@ from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
 from smartserver.vcs.bzr.block import Place, Text, fill
 from smartserver.vcs.bzr.compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import inventory_parents, text_parents
 from smartserver.vcs.bzr.pages import is_node, leaf_texts
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import read_revision
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.worker import Worker
 from smartserver.vcs.collector import rare_collections
 

@@ -16,6 +16,7 @@ from smartserver.errors import CorruptRecord, MissingRevision, NoSuchPart
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import Key, Piece, RevisionId
 from smartserver.vcs.bzr import content
+from smartserver.vcs.bzr.kinds import REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.left_hand import LeftHand
 from smartserver.vcs.bzr.selector import (
     TAGS,
@@ -28,7 +29,6 @@ from smartserver.vcs.bzr.selector import (
     decode_selector,
     encode,
 )
-from smartserver.vcs.bzr.system import REVISION, SIGNATURE, TEXT
 
 MAX_DIGITS = 15
 """Of a tip's number in its attributes, which are the client's; more are none."""

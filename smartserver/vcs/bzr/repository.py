@@ -13,7 +13,8 @@ from smartserver.errors import shown
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import NETWORK_NAME, NULL, Repository, Store
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT, BzrSystem
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.system import BzrSystem
 
 _FAR = 4096
 """Distance of the farthest ancestor offered below a head."""

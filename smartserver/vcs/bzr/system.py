@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import shown
-from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.model import Key, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.bzr.changes import leaf_changes, node_changes
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 
@@ -20,24 +21,12 @@ if TYPE_CHECKING:
 
 BZR: Final = "bzr 2a"
 
-REVISION: Final = 0
-SIGNATURE: Final = 1
-INVENTORY: Final = 2
-CHK: Final = 3
-TEXT: Final = 4
-
 
 class BzrSystem(System):
     """Format 2a, whose parents may be ghosts."""
 
     name = BZR
-    kinds = (
-        Kind("revision", "blake2b-128", True),
-        Kind("signature", "blake2b-128", False),
-        Kind("inventory", "blake2b-128", True),
-        Kind("chk", "sha1-key", True),
-        Kind("text", "blake2b-128", True),
-    )
+    kinds = KINDS
 
     own_kind = REVISION
     of_revision = frozenset((REVISION, SIGNATURE, INVENTORY))

@@ -15,6 +15,12 @@ from typing import Any, Final
 from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.patterns import compile_pattern
 
+COMMIT: Final = b"\x01"
+TREE: Final = b"\x02"
+BLOB: Final = b"\x03"
+TAG: Final = b"\x04"
+"""The meta of git's objects: their type number in git's own packs."""
+
 FOLDER: Final = 0o040000
 FILE: Final = 0o100000
 LINK: Final = 0o120000

@@ -17,9 +17,8 @@ from typing import Final
 
 from smartserver.records.faults import CHARGE_EVERY, NONE, Charge, Fault, FaultChecker, Role, Severity, free
 from smartserver.records.model import Record
-from smartserver.vcs.git.format import FOLDER, LINK, Format, TreeEntry, entry_type
+from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, LINK, TREE, Format, TreeEntry, entry_type
 from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings
-from smartserver.vcs.git.system import BLOB, COMMIT, TREE
 from smartserver.vcs.patterns import compile_pattern
 
 _H, _E, _N = Severity.HARM, Severity.ERROR, Severity.NOTE

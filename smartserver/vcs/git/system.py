@@ -12,17 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from smartserver.records.model import Key, Kind, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
-from smartserver.vcs.git.format import FILE, FOLDER, FORMATS, LINK, entry_type
+from smartserver.vcs.git.format import BLOB, COMMIT, FILE, FOLDER, FORMATS, LINK, TAG, TREE, entry_type
 from smartserver.vcs.patterns import compile_pattern
 
 if TYPE_CHECKING:
     from smartserver.records.faults import FaultChecker
-
-COMMIT: Final = b"\x01"
-TREE: Final = b"\x02"
-BLOB: Final = b"\x03"
-TAG: Final = b"\x04"
-"""The meta of git's objects: their type number in git's own packs."""
 
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 _METAS: Final = {name: meta for meta, name in _NAMES.items()}

@@ -24,9 +24,10 @@ from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
 from smartserver.client.call import Client
 from smartserver.client.copy import CopyEndpoint, pull
+from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
-from smartserver.client.repository import PullAnswer, RemoteRepository
+from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
 from smartserver.errors import DivergedBranches, NoSuchRepository
 from smartserver.records.model import Tip

@@ -1,4 +1,4 @@
-"""client.push: what a push makes of each answer, said by a script. Whole flows are in `tests/simulated`."""
+"""client.push, client.repository: what a push makes of each answer, by a script; flows are in `tests/simulated`."""
 
 from __future__ import annotations
 

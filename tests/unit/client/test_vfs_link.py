@@ -13,8 +13,8 @@ from smartserver.verbs import vfs
 from smartserver.verbs.declare import Result
 from smartserver.wire.events import Body, Error, Event, Request
 from transports import steps
+from transports.base import Step
 from transports.errors import TransportFailed
-from transports.steps import Step
 
 
 def test_what_is_small_goes_with_the_call_and_what_is_large_in_the_body() -> None:

@@ -18,10 +18,9 @@ from smartserver.wire.events import Event, Reply, Request
 from smartserver.wire.messages import Fault, Outcome, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 from transports import steps
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.errors import NoSuchFile, TransportError
 from transports.registry import open_url
-from transports.steps import Step
 
 
 def test_steps_before_the_one_that_fails_have_their_results() -> None:

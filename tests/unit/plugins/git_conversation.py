@@ -9,9 +9,10 @@ from typing import cast
 from git_local import FakeLocal
 
 from smartserver.client.body import OnSent
+from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
-from smartserver.client.repository import PullAnswer, RemoteRepository
+from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
 from smartserver.client.url import Location
 from smartserver.errors import (

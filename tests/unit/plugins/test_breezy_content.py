@@ -15,8 +15,8 @@ from smartserver.plugins.breezy.selection import Selection
 from smartserver.plugins.breezy.stores import Store
 from smartserver.records.model import Parent, Record
 from smartserver.vcs.base import WrongContent
+from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, SIGNATURE
 from smartserver.vcs.bzr.selector import RevisionsField
-from smartserver.vcs.bzr.system import INVENTORY, REVISION, SIGNATURE
 from smartserver.verbs.repository_read import ReadResult
 
 ONE, TWO = FIRST[0].key, SECOND[0].key

@@ -12,7 +12,7 @@ import pytest
 from smartserver.plugins.breezy.stores import Store
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import FulltextContentFactory, StoreKey
-from smartserver.vcs.bzr.system import INVENTORY, REVISION, TEXT
+from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
 
 KEY = (b"f", b"r2")
 

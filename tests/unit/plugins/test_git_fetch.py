@@ -14,7 +14,8 @@ from builders import KINDS, History
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.repository import PullAnswer, RemoteRepository
+from smartserver.client.exchange import PullAnswer
+from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision
 from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.hint import Hint, parse

@@ -15,14 +15,13 @@ from smartserver.server import site
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
-from transports.base import Stat, Transport
+from transports.base import Stat, Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.counted import Counts
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
-from transports.steps import Step
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from smartserver.server.site import Site
 from smartserver.store import root
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
-from smartserver.vcs.git.system import COMMIT
+from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments

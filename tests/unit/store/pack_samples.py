@@ -17,7 +17,8 @@ from smartserver.store.index_build import rebuild
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.snapshot import Snapshot
-from smartserver.vcs.git.system import BLOB, git_key
+from smartserver.vcs.git.format import BLOB
+from smartserver.vcs.git.system import git_key
 from transports.base import Transport
 from transports.memory import MemoryTransport
 

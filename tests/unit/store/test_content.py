@@ -19,8 +19,8 @@ from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.selector import TreesField
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from transports.memory import MemoryTransport
 
 

@@ -11,7 +11,7 @@ from incoming_uploads import raw, receive, refused, send
 from smartserver.errors import CorruptRecord, WrongTip
 from smartserver.records.model import Parent
 from smartserver.store.repository import PackRepository
-from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE
+from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
 
 WHO = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nm\n"
 EMPTY_TREE = b""

@@ -11,8 +11,8 @@ from smartserver.errors import CorruptRecord
 from smartserver.records.faults import Level, Policy
 from smartserver.records.model import Key, Record
 from smartserver.store.judge import Judge
+from smartserver.vcs.git.format import BLOB, COMMIT, TREE
 from smartserver.vcs.git.fsck import MAX_GITATTRIBUTES, MAX_GITMODULES
-from smartserver.vcs.git.system import BLOB, COMMIT, TREE
 
 KEY = b"k" * 20
 BLOB_KEY = b"b" * 20

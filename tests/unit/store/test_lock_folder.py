@@ -21,7 +21,7 @@ from smartserver.store.lock_folder import HELD, WHO, Holder, LockFolder, decode
 from smartserver.store.publish.folder import LockBroken
 from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import RootFile, Swap
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import (
     DirectoryNotEmpty,
@@ -34,7 +34,7 @@ from transports.errors import (
 )
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
-from transports.steps import Delete, Put, Rename, Step
+from transports.steps import Delete, Put, Rename
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from smartserver.records.system import System, system_of
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
 from smartserver.store.proof import NOTHING, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE
 
 RULES = system_of(GIT)
 BLOB, TREE, COMMIT = b"\x03", b"\x02", b"\x01"

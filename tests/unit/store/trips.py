@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from builders import Stepwise
 
-from transports.base import Capability, ReadFile, Transport, WriteFile
-from transports.steps import Step
+from transports.base import Capability, ReadFile, Step, Transport, WriteFile
 
 
 class Trips(Stepwise):

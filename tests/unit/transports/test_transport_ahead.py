@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
-from transports.steps import Get, GetStat, ListDirectory, Step
+from transports.steps import Get, GetStat, ListDirectory
 
 
 class Trips(PassingTransport):

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transports import steps
+from transports.base import Step
 from transports.decorators.counted import CountedTransport, Counts
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
-from transports.steps import Step
 
 
 def test_each_call_counts() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from faulty_transport import FaultMode, FaultyTransport
 
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.errors import NoSuchFile, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
-from transports.steps import Delete, Get, MakeDirectory, Put, Rename, Step, SyncDirectory
+from transports.steps import Delete, Get, MakeDirectory, Put, Rename, SyncDirectory
 
 CALLS = [
     "make_directory packs",

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import pytest
 from sftp_peers import PATIENCE, Peer, attributes, content, handle, status, version
 
+from transports.base import Step
 from transports.errors import FileExists, NotSupported, TransportFailed
 from transports.registry import open_url
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account
 from transports.sftp_session import Session
-from transports.steps import Delete, Get, MakeDirectory, Put, RemoveDirectory, Step
+from transports.steps import Delete, Get, MakeDirectory, Put, RemoveDirectory
 
 GIVEN = "sftp://me@host.example.org:2222/srv/a%20b/"
 

@@ -17,6 +17,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import Transaction
 from smartserver.vcs.base import WrongContent
+from smartserver.vcs.bzr.kinds import TEXT
 from smartserver.vcs.bzr.reading import MAX_DIGITS
 from smartserver.vcs.bzr.selector import (
     Called,
@@ -29,7 +30,6 @@ from smartserver.vcs.bzr.selector import (
     decode_answer,
     encode,
 )
-from smartserver.vcs.bzr.system import TEXT
 from smartserver.verbs.repository_read import ReadRequest, ReadResult, repository_read
 from transports.memory import MemoryTransport
 

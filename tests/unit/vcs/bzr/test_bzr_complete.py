@@ -8,7 +8,7 @@ from bzr_samples import FIRST, SECOND
 
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.complete import References
-from smartserver.vcs.bzr.system import CHK, INVENTORY, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, TEXT
 
 PAGES = {record.key for record in FIRST + SECOND if record.kind == CHK}
 TEXTS = {record.key for record in FIRST + SECOND if record.kind == TEXT}

@@ -11,7 +11,7 @@ from bzr_samples import FIRST, SECOND
 from smartserver.records.model import Key, Record
 from smartserver.vcs.bzr import content
 from smartserver.vcs.bzr.content import HadTrees, Read
-from smartserver.vcs.bzr.system import CHK, INVENTORY, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, TEXT
 from smartserver.vcs.bzr.tree import BzrTree
 
 SAMPLES = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}

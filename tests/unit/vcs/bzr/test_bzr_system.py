@@ -5,11 +5,10 @@ from bzr_samples import FIRST, FIRST_PARENTS, SECOND, SECOND_PARENTS
 
 from smartserver.records.check import make_check, verify_record
 from smartserver.records.model import Record
-from smartserver.records.system import system_of
-from smartserver.vcs.bzr.system import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.system import BzrSystem
 
-RULES = system_of("bzr 2a")
-KINDS = system_of("bzr 2a").kinds
+RULES = BzrSystem()
 
 REVISION_1, INVENTORY_1, ENTRIES_1, NAMES_1, *_ = FIRST
 REVISION_2, INVENTORY_2, ENTRIES_2, README_2 = SECOND

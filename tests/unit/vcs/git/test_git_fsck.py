@@ -19,9 +19,9 @@ from smartserver.records.model import Record
 from smartserver.records.system import system_of
 from smartserver.vcs.git import fsck as fsck_git
 from smartserver.vcs.git import fsck_modules
-from smartserver.vcs.git.format import FORMATS, Format
+from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE, Format
 from smartserver.vcs.git.fsck import FAULTS, MAX_ATTRIBUTE_LINE, MAX_GITMODULES
-from smartserver.vcs.git.system import BLOB, COMMIT, TAG, TREE, git_key
+from smartserver.vcs.git.system import git_key
 
 GIT = system_of("git sha1").faults
 SHA1 = FORMATS["sha1"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from smartserver.records.check import make_check, verify_record
 from smartserver.records.model import Kind
-from smartserver.vcs.git.system import BLOB, COMMIT, GIT, TAG, TREE, GitSystem, git_key
+from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
+from smartserver.vcs.git.system import GIT, GitSystem, git_key
 
 GIT1, GIT256 = GIT["git sha1"], GIT["git sha256"]
 

@@ -1,4 +1,4 @@
-"""client.repository: what a pull makes of each answer, said by a script. Whole flows are in `tests/simulated`."""
+"""client.exchange: what a pull makes of each answer, said by a script. Whole flows are in `tests/simulated`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from remotes import (
 )
 from scripted import ScriptedMedium, Server, done, fault_of, reply
 
+from smartserver.client.exchange import PullAnswer
 from smartserver.errors import (
     AccessDenied,
     NoSuchBranch,
@@ -47,6 +48,7 @@ def test_a_pull_gives_its_result_and_teaches_the_refs() -> None:
     server = Server([reply(done(PullResult(), state=state(TIP)))])
     there = remote(server)
     pulled = there.pull([OLD])
+    assert isinstance(pulled, PullAnswer)
     assert (pulled.result.segments, list(pulled.body)) == (0, [])
     assert there.knowledge.tips() == [TIP]
 

@@ -1,0 +1,215 @@
+"""`RepositoryExchange`: requests to one repository on a server, and what is known of it. A pull is a single request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import msgspec
+
+from smartserver.client.body import OnSent, unpacked
+from smartserver.client.call import Client
+from smartserver.client.content import Part, read_content
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
+from smartserver.errors import OutcomeUnknown, WrongVcs
+from smartserver.records.model import Kind, RevisionId
+from smartserver.records.system import system_of
+from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
+from smartserver.verbs.fields import HERE
+from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
+from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
+from smartserver.verbs.repository_read import ReadRequest, ReadResult, repository_read
+from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.messages import Advice, RequestFlag, State
+from transports.errors import CodedError
+
+
+class PullAnswer(msgspec.Struct, frozen=True):
+    """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
+
+    result: PullResult
+    body: Iterator[bytes]
+    stats: StatsResult | None = None
+
+
+class Content(msgspec.Struct, frozen=True):
+    """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""
+
+    result: ReadResult
+    stats: StatsResult | None
+    body: Iterator[bytes]
+    kinds: Sequence[Kind]
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """Of records."""
+        return read_content(self.body, self.kinds)
+
+    @property
+    def segments(self) -> Iterator[bytes]:
+        """Of whole revisions."""
+        return unpacked(self.body)
+
+
+class RepositoryExchange:
+    """Requests to one repository on a server, and what their answers say of it."""
+
+    def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
+        """`below`: the path may lead to a branch below a repository, and into it; the ref `.` is that branch."""
+        self.knowledge = knowledge
+        self._client = client
+        self._path = path
+        self.below = below
+        self.asks_for_advice = False
+        """Whether the server is told who asks although it is known: it can say then that there is a newer client."""
+        self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
+        """Called with what the server would have the user know, where it says something."""
+        self.sent: OnSent = lambda size, done, total: None
+        """Called as the body of a push is sent."""
+
+    # -- pull
+
+    def learn_refs(self, *, stats: bool = False) -> StatsResult | None:
+        """Ask for the refs; they are in the knowledge then. `stats`: and for what the repository consists of.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        return self._pull(PullRequest(refs=[]), stats=stats).stats
+
+    def pull(
+        self,
+        haves: Sequence[RevisionId] = (),
+        refs: Sequence[bytes] | None = None,
+        ids: Sequence[RevisionId] = (),
+        follow: Sequence[bytes] = (),
+        absent: Sequence[RevisionId] = (),
+        *,
+        bulk: bool = False,
+    ) -> PullAnswer:
+        """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
+
+        The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
+        one that is damaged raises Malformed as it is read.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        wanted = None if refs is None else list(refs)
+        pulled = self._pull(PullRequest(list(haves), wanted, list(ids), list(absent), list(follow), bulk))
+        return PullAnswer(pulled.result, unpacked(pulled.body)) if bulk else pulled
+
+    def read(
+        self,
+        selector: bytes,
+        refs: Sequence[bytes] | None = (HERE,),
+        ids: Sequence[RevisionId] = (),
+        haves: Sequence[RevisionId] = (),
+        absent: Sequence[RevisionId] = (),
+        *,
+        stats: bool = False,
+    ) -> Content:
+        """Learn the refs and receive the parts that a selector names.
+
+        The arguments are those of `Repository.read`. `stats`: ask what the repository consists of, too.
+
+        Raises:
+            CodedError: the server refused.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+        """
+        wanted = None if refs is None else list(refs)
+        request = ReadRequest(selector, list(haves), wanted, list(ids), list(absent))
+        result, counted, body = self._receive(repository_read, request, stats=stats)
+        vcs = self.knowledge.vcs
+        return Content(result, counted, body, system_of(vcs).kinds if vcs else ())
+
+    def _pull(self, request: PullRequest, *, stats: bool = False) -> PullAnswer:
+        result, counted, body = self._receive(repository_pull, request, stats=stats)
+        return PullAnswer(result, body, counted)
+
+    def _receive(
+        self, verb: Verb[RequestT, ResultT], request: RequestT, *, stats: bool
+    ) -> tuple[ResultT, StatsResult | None, Iterator[bytes]]:
+        before: list[tuple[AnyVerb, Arguments]] = [(repository_stats, StatsRequest())] if stats else []
+        answer = self.ask(*before, (verb, cast("Arguments", request)))
+        result = answer.results[-1]
+        if isinstance(result, CodedError):
+            raise result
+        counted = next((each for each in answer.results if isinstance(each, StatsResult)), None)
+        return cast("ResultT", result), counted, answer.body
+
+    # -- anything
+
+    def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
+        """Make calls on this repository, in one request, and learn what the answer says of it.
+
+        Raises:
+            CodedError: the server refused the request.
+            OutcomeUnknown: as `Client.request`.
+            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
+        """
+        try:
+            answer = self.exchange(self.outgoing(list(calls)))
+        except Refusal as refusal:
+            raise refusal.error from None
+        return msgspec.structs.replace(answer, results=answer.results[-len(calls) :])
+
+    # -- what a push is made of
+
+    def outgoing(
+        self,
+        calls: list[tuple[AnyVerb, Arguments]],
+        flags: RequestFlag = RequestFlag.NONE,
+        body: BodySource | None = None,
+        at: int = 0,
+    ) -> Outgoing:
+        """A request of these calls; the one that asks where the repository is, if that is to be asked, comes `at`."""
+        if self.below:
+            calls.insert(at, (repository_open, OpenRequest()))
+            flags |= RequestFlag.BELOW
+        says_agent = self.knowledge.is_old or self.asks_for_advice
+        return Outgoing(self._path, calls, flags, self.knowledge.known, body, says_agent)
+
+    def exchange(self, outgoing: Outgoing) -> Answer:
+        """Send a request, and learn what the answer or the refusal says of the repository.
+
+        Raises:
+            Refusal: the server changed nothing.
+            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
+        """
+        try:
+            answer = self._client.request(outgoing)
+        except Refusal as refusal:
+            self._learn_refusal(refusal)
+            raise
+        self._learn_of(outgoing, answer)
+        return answer
+
+    def name_of(self, ref: bytes) -> bytes | None:
+        """What a ref of a request is called in the repository; None: that is not known."""
+        return self.knowledge.named if self.below and ref == HERE else ref
+
+    # -- knowledge
+
+    def _learn_of(self, outgoing: Outgoing, answer: Answer) -> None:
+        if answer.state is None:
+            return
+        opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
+        try:
+            self.knowledge.learn(answer.state, answer.capabilities, opened)
+        except RemoteProtocolError as wrong:
+            if not outgoing.mutates:
+                raise
+            # What else it says is not to be believed either.
+            raise OutcomeUnknown(str(wrong)) from wrong
+        if answer.advice:
+            self.advised(answer.advice)
+
+    def _learn_refusal(self, refusal: Refusal) -> None:
+        state: State | None = refusal.state
+        if state is not None and not isinstance(refusal.error, WrongVcs):
+            self.knowledge.learn(state)
