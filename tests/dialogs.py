@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from builders import GIT, KINDS, SETTINGS, History, push
 
-from smartserver.server.access import Access, invoking_user
+from smartserver.server.access import Admission, invoking_user
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
 from smartserver.server.fair import Client
 from smartserver.server.session import Session
@@ -93,7 +93,7 @@ class Lanes(SteppedExecutor):
 class Dialog:
     """One connection: the session, and this object as its shell and its client. Answers are checked by the grammar."""
 
-    def __init__(self, site: Site, access: Access | None = None, executor: Executor | None = None) -> None:
+    def __init__(self, site: Site, access: Admission | None = None, executor: Executor | None = None) -> None:
         self.closed = False
         self.aborted = False
         self.reading = True

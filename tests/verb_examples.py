@@ -30,7 +30,7 @@ from smartserver.verbs.server_ping import PingRequest
 from smartserver.verbs.vfs import BringRequest, LookRequest, PathRequest, RangeField, ReadvRequest, RenameRequest
 
 R, W, C, F, D = Permission.READ, Permission.WRITE, Permission.CREATE, Permission.FORCE, Permission.DELETE
-V = Permission.VFS
+V, A = Permission.VFS, Permission.ADMIN
 TOPIC = b"refs/heads/topic"
 
 
@@ -52,7 +52,7 @@ EXAMPLES = {
     "Map.update": Example(
         lambda line: MapUpdateRequest("tags", MapKind.IDS, [EntryChange(b"v1", line[0])], MAIN), R, W
     ),
-    "Repository.configure": Example(lambda line: ConfigureRequest({"description": b"x"}), R, W, F),
+    "Repository.configure": Example(lambda line: ConfigureRequest({"description": b"x"}), R, W, A),
     "Repository.create": Example(lambda line: CREATE, R, W, C, path="another"),
     "Repository.delete": Example(lambda line: DeleteRequest(), R, W, D),
     "Repository.insert_pack": Example(lambda line: InsertPackRequest(), R, W),

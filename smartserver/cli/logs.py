@@ -1,13 +1,19 @@
-"""The log of a server on standard error: dated lines, or, where that is the systemd journal, lines as it reads them."""
+"""The log of a server: on standard error, in a file, in the lines of the systemd journal, or to syslog."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import logging.handlers
 import os
 import sys
 import threading
 from collections.abc import Mapping
+
+from smartserver.cli.errors import CommandError
+
+SYSLOG = "/dev/log"
+"""The socket of syslog, which systemd gives to the journal."""
 
 LINES, PERIOD = 10, 60.0
 """Warnings and errors of one kind that are logged in so many seconds."""
@@ -55,12 +61,31 @@ def is_journal(file: int, environment: Mapping[str, str]) -> bool:
     return False  # It is closed.
 
 
-def log_to_stderr(verbose: bool, *, journal: bool) -> None:
-    """Send what is logged there, in lines of its kind."""
-    stream = logging.StreamHandler(sys.stderr)
-    stream.setFormatter(Journal() if journal else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> None:
+    """Send what is logged to a file, to syslog, or (None) to standard error, which `journal` says is the journal.
+
+    `audits`: with the lines on changes.
+
+    Raises:
+        CommandError: that cannot be written to.
+    """
+    stream: logging.Handler
+    try:
+        if place is None:
+            stream = logging.StreamHandler(sys.stderr)
+        elif place == "syslog":
+            stream = logging.handlers.SysLogHandler(SYSLOG)
+            stream.ident = f"smartserver[{os.getpid()}]: "
+        else:  # Opened again once it was rotated.
+            stream = logging.handlers.WatchedFileHandler(place)
+    except OSError as wrong:
+        raise CommandError(f"--log {place}: {wrong.strerror or wrong}") from None
+    dated = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    stream.setFormatter(logging.Formatter() if place == "syslog" else Journal() if journal and not place else dated)
     stream.addFilter(RateLimit())
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
+    if audits:
+        logging.getLogger("smartserver.audit").setLevel(logging.INFO)
     paramiko = logging.getLogger("paramiko")
     paramiko.propagate = False  # What it complains of, at length, is raised too (`sftp_login`).
     paramiko.addHandler(logging.NullHandler())  # Without a handler Python itself would print it.

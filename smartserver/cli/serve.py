@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, cast
 import click
 from click.core import ParameterSource
 
+from smartserver.cli.access import open_access
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
-from smartserver.cli.logs import is_journal, log_to_stderr
+from smartserver.cli.logs import is_journal, log_to
 from smartserver.cli.place import is_store_url, near, open_store
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import Banned
 from smartserver.records.faults import Level, Policy
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
+from smartserver.server.rules import is_user_name
 from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
 
@@ -84,6 +86,19 @@ def parse_listen(text: str) -> tuple[str, int]:
     show_default="read; with --stdio: all that the invoking user may do",
     help="What users may do. Over TCP force and delete are for clients on this machine only, with --stdio for none.",
 )
+@click.option(
+    "--access",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Who may do what: a TOML file of rules by user, path and ref, read again when it changes. See `smartserver "
+    "access --help`.",
+)
+@click.option(
+    "--user",
+    "name",
+    metavar="NAME",
+    help="With --stdio and --access: who the client is, as the forced command of a key says it.",
+)
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
     "--folder-locks",
@@ -143,6 +158,13 @@ def parse_listen(text: str) -> tuple[str, int]:
     help="Take objects with this fault without a word; ID as git fsck says it, as hasDotgit; may be repeated.",
 )
 @click.option("--fast-open", is_flag=True, help="Let clients that ask for it save the handshake (TCP Fast Open).")
+@click.option(
+    "--log",
+    "log_place",
+    metavar="FILE|syslog",
+    help="Write the log there and not to standard error, and with it a line for each change (syslog reaches the "
+    "journal).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
 def command(
@@ -151,6 +173,8 @@ def command(
     listen: str,
     stdio: bool,
     anonymous: str | None,
+    access: Path | None,
+    name: str | None,
     no_create: bool,
     folder_locks: bool,
     allow_vfs: bool,
@@ -161,6 +185,7 @@ def command(
     fsck: str,
     ignored: tuple[str, ...],
     fast_open: bool,
+    log_place: str | None,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
@@ -171,19 +196,23 @@ def command(
     in it after /~/.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
-    What it says goes to standard error: where it serves, refused and stalled clients, and whatever needs attention
-    (a full disk, ...), no more than ten lines of a kind a minute.
+    What it says goes to standard error, or where --log says: where it serves, refused and stalled clients, and
+    whatever needs attention (a full disk, ...), no more than ten lines of a kind a minute. With --access or --log it
+    also has a line for each change of a ref.
 
     \b
     smartserver serve ~/repositories
     smartserver serve /srv/code --listen 0.0.0.0:4155 --anonymous read
     smartserver serve ~/repositories --anonymous write --no-create
+    smartserver serve /srv/code --listen :4155 --access /etc/smartserver/access.toml
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
     if stdio:
         _refuse_with_stdio(ctx)
-    log_to_stderr(verbose, journal=is_journal(2, os.environ))
+    _check_access_options(ctx)
+    log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
+    file = None if access is None else open_access(access)
     root = near(root)
     remote = is_store_url(root)
     if remote and not stdio:
@@ -205,9 +234,10 @@ def command(
 
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
-    from smartserver.server.access import Anonymous, on_streams
+    from smartserver.server.access import Anonymous, RuledUser, on_streams
     from smartserver.server.executor import Lane
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
+    from smartserver.server.rules import ANONYMOUS
     from smartserver.server.sessions import Sessions
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
@@ -268,13 +298,19 @@ def command(
         return sessions.stop(STOP_AFTER)
 
     if stdio:
-        logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)  # Standard error is the user's: it is told.
-        session = stdio_shell.serve(sessions, on_streams(user(), Anonymous(anonymous) if anonymous else None))
+        if log_place is None:  # Standard error is the user's: it is told.
+            logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
+        who = name or user()
+        policy_of_streams = Anonymous(anonymous) if anonymous else None
+        admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file)
+        session = stdio_shell.serve(sessions, admission, who)
         session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
+        of_file = RuledUser(ANONYMOUS, file) if file is not None else None
+        by_address = tcp.anonymous_by_address(permitted)
         try:
-            listening = tcp.listen(reactor, sessions, host, port, permitted)
+            listening = tcp.listen(reactor, sessions, host, port, lambda address: of_file or by_address(address))
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
@@ -284,7 +320,8 @@ def command(
             click.echo(f"--fast-open has no effect: {unopened}", err=True)
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
-        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} (anonymous users: {permitted})"
+        whom = f"anonymous users: {permitted}" if access is None else f"access: {access}"
+        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} ({whom})"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
@@ -316,6 +353,28 @@ def _refuse_with_stdio(ctx: click.Context) -> None:
     if "allow_vfs" in given and "anonymous" in given:
         why = "anonymous users have file-level (VFS) verbs from this machine only, and a pipe says nothing of that"
         raise UsageConflict(f"--allow-vfs has no effect with --stdio and --anonymous: {why}")
+
+
+def _check_access_options(ctx: click.Context) -> None:
+    """Refuse options that mean nothing with `--access`, or without it.
+
+    Raises:
+        UsageConflict: one was given.
+    """
+    options = ctx.params
+    if options["access"] is None:
+        if options["name"] is not None:
+            raise UsageConflict("--user names a user of an access file: give --access FILE too")
+        return
+    if options["anonymous"] is not None:
+        raise UsageConflict('--anonymous has no effect with --access: give the user "anonymous" a rule there')
+    if options["allow_vfs"]:
+        raise UsageConflict("--allow-vfs has no effect with --access: file-level (VFS) verbs know no refs")
+    if options["name"] is not None and not options["stdio"]:
+        raise UsageConflict("--user is for --stdio: over TCP nothing says that a client is that user")
+    name = options["name"] or user()
+    if options["stdio"] and not is_user_name(name):
+        raise UsageConflict(f"--user {name!r}: letters, digits and _.@+- make a name")
 
 
 def _check_asked(root: str, original: str) -> None:

@@ -12,8 +12,17 @@ from typing import NoReturn, cast
 import msgspec
 from msgspec import Raw
 
-from smartserver.errors import AccessDenied, Cancelled, LimitExceeded, NoSuchRepository, NotDone, RequestRefused
+from smartserver.errors import (
+    AccessDenied,
+    Cancelled,
+    LimitExceeded,
+    NestedRepository,
+    NoSuchRepository,
+    NotDone,
+    RequestRefused,
+)
 from smartserver.records.model import GraphNode
+from smartserver.server import jail
 from smartserver.server.access import Access
 from smartserver.server.advice import of_client, of_format, of_packs
 from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
@@ -55,9 +64,10 @@ def state_of(changes: Changes) -> State:
 class RequestContext:
     """One request and the repository it names."""
 
-    def __init__(self, site: Site, access: Access, header: RequestHeader, progress: Report) -> None:
+    def __init__(self, site: Site, access: Access, header: RequestHeader, progress: Report, peer: str = "") -> None:
         self.header = header
         self.access = access
+        self.peer = peer
         self.progress = progress
         self.allowance = Allowance()
         """What the request may still cost; cancelled when the client wants no more, or is gone."""
@@ -86,34 +96,56 @@ class RequestContext:
         """The repository, or the place where it may be made.
 
         Raises:
-            AccessDenied: the user may not read; whoever may not is not told what there is.
+            AccessDenied: the user may not read. Nothing then depends on what is there, which was not looked at.
             InvalidPath, NestedRepository: as `Site.find`.
         """
         if self.location is None:
-            self.access.require(Permission.READ)
-            self.location = self._find(self.header.message.path)
-            self._look = self.location.look
+            found = self._find(self.header.message.path)
+            self.access.require(Permission.READ, found.repository.path)
+            self.location, self._look = found, found.look
         return self.location
+
+    def may_read(self, path: str) -> bool:
+        """Whether the user may know of a repository."""
+        return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
         if self.header.flags & RequestFlag.BELOW:
             return self._find_below(path)
         if all(verb.finds_above for verb, _ in self.header.calls):
-            return self.site.find_above(path)
+            return self.site.find_above(path, self.may_read)
+        self.access.require(Permission.READ, jail.clean(path))
         changes = self.header.mutates and not self.header.flags & RequestFlag.CHECK_ONLY
         return self.site.find(path, self.known if changes else None)
+
+    def without_names(self, error: CodedError) -> CodedError:
+        """The error, or one that does not name a repository which the user may not read."""
+        if isinstance(error, NestedRepository) and not (self.may_read(error.inside) and self.may_read(error.path)):
+            return AccessDenied("create the repository", "it would be inside one that you may not read")
+        return error
 
     def _find_below(self, path: str) -> RepositoryLocation:
         """The repository a path leads to or below. A repeat finds one that was deleted, too, if it was carried out
         there: it must not make another at the end of its path.
         """
-        found = self.site.find_below(path)
+        found = self.site.find_below(path, self.may_read)
         if not found.exists and self.header.mutates and self.header.message.age:
-            for deleted in self.site.deleted_above(path):
+            for deleted in self.site.deleted_above(path, self.may_read):
                 self._repeated = deleted.earlier(self.id, self.age())
                 if self._repeated is not None:
                     return RepositoryLocation(deleted, False)
         return found
+
+    def require(self, verb: AnyVerb) -> None:
+        """Check what every call of a verb needs; of one about the server that the user is known to it.
+
+        Raises:
+            AccessDenied: the user lacks it.
+        """
+        if not verb.site_wide:
+            self.access.require(verb.permission, self.find().repository.path)
+        elif not self.access.admitted:
+            self.access.require(Permission.READ, "")
 
     def begin(self, announced: Sequence[GraphNode] = ()) -> Transaction:
         """A view of the repository: as it was found, then as it is now."""
@@ -152,7 +184,7 @@ class RequestContext:
 
     def _advice(self, root: Root) -> list[Advice | None]:
         """What a user who may write should know of the repository."""
-        if Permission.WRITE not in self.access.permissions:
+        if not self.access.may(Permission.WRITE, self.find().at):
             return []
         return [of_format(self.find().repository.format()), of_packs(root)]
 
@@ -165,7 +197,6 @@ class RequestContext:
         if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
             return None
         try:
-            self.access.require(Permission.READ)
             self._look = None  # It may be what he knows already.
             transaction = self.begin()
             return state_of(transaction.changes_since(self.known)) if transaction.exists else None
@@ -244,7 +275,7 @@ class CallContext:
         for verb, arguments in header.calls:
             before = self.results
             try:
-                self.require(verb.permission)
+                self._request.require(verb)
                 result = self.run(verb, arguments)
             except CodedError as error:
                 checked = declared(verb, error)
@@ -320,7 +351,7 @@ class CallContext:
             if not path:
                 # It would be around every other one there could ever be.
                 raise AccessDenied("create a repository", "it needs a name below the served folder")
-        self._request.access.require(permission, ref)
+        self._request.access.require(permission, self.transaction.path, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:
         """Remember what to send after the reply."""
@@ -328,7 +359,8 @@ class CallContext:
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
         """The repositories at or below the path."""
-        return self._request.site.listing(self.path, after, most, self._request.allowance)
+        request = self._request
+        return request.site.listing(self.path, after, most, request.allowance, may_read=request.may_read)
 
     def verify(self) -> VerifyReport:
         """Check the whole repository."""

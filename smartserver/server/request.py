@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, error_from_wire
-from smartserver.server.access import Access
+from smartserver.server.access import Admission
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Executor, Lane
 from smartserver.server.fair import Client
@@ -55,7 +55,7 @@ class RequestOwner(Protocol):
     """What a request needs of its connection."""
 
     site: Site
-    access: Access
+    admission: Admission
     executor: Executor
     client: Client
     peer: str
@@ -156,7 +156,12 @@ class ServedRequest:
         assert isinstance(header, RequestHeader)  # As `read_header` gives nothing else.
         body = bool(header.flags & RequestFlag.BODY)
         self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(header.calls))
-        context = RequestContext(self._session.site, self._session.access, header, self._progress.tell)
+        try:
+            access = self._session.admission.admit(header.message.extras)
+        except AccessDenied as wrong:
+            self._refuse(wrong)
+            return
+        context = RequestContext(self._session.site, access, header, self._progress.tell, self._session.peer)
         context.allowance.came(self._size)
         self._context = context
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)

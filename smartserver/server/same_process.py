@@ -10,7 +10,7 @@ import logging
 from collections import deque
 
 from smartserver.client.medium import ConnectionLost
-from smartserver.server.access import Access
+from smartserver.server.access import Admission
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
 from smartserver.server.site import Site
@@ -25,12 +25,12 @@ ENOUGH = 2 << 20
 class SameProcess:
     """The two ends of a connection."""
 
-    def __init__(self, site: Site, access: Access) -> None:
+    def __init__(self, site: Site, admission: Admission) -> None:
         self._answers: deque[bytes] = deque()
         self._waiting = 0
         """Bytes of them."""
         self._closed = False
-        self._session = Session(site, access, self, InlineExecutor(), "this process")
+        self._session = Session(site, admission, self, InlineExecutor(), "this process")
 
     # -- the client's medium
 

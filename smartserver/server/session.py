@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from smartserver.server.access import Access
+from smartserver.server.access import Admission
 from smartserver.server.executor import Executor
 from smartserver.server.fair import Client
 from smartserver.server.header import fault
@@ -63,11 +63,11 @@ class Session:
     """The server's side of one connection."""
 
     def __init__(
-        self, site: Site, access: Access, shell: Shell, executor: Executor, peer: str = "", address: str = ""
+        self, site: Site, admission: Admission, shell: Shell, executor: Executor, peer: str = "", address: str = ""
     ) -> None:
         """`address`: whose connections share the threads with this one; empty: nobody's."""
         self.site = site
-        self.access = access
+        self.admission = admission
         self.executor = executor
         self.client = Client(address)
         self.peer = peer or "a client"

@@ -10,7 +10,7 @@ from twisted.internet import interfaces, protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from smartserver.server.access import Access
+from smartserver.server.access import Admission
 from smartserver.server.outbox import Outbox, unacknowledged
 from smartserver.server.patience import Patience
 from smartserver.server.session import Session
@@ -29,12 +29,12 @@ class SessionProtocol(protocol.Protocol):
     _timer: Timer | None = None
 
     def __init__(
-        self, server: Sessions, access: Access, peer: str, address: str = "", refusal: CodedError | None = None
+        self, server: Sessions, admission: Admission, peer: str, address: str = "", refusal: CodedError | None = None
     ) -> None:
         """`address`: whose connections are counted together; empty: nobody's. `refusal`: why it is one too many."""
         self._server = server
         self.peer, self.address, self.refusal = peer, address, refusal
-        self.session = Session(server.site, access, self, server.executor, peer, address)
+        self.session = Session(server.site, admission, self, server.executor, peer, address)
         self.outbox = Outbox()
         self.patience = Patience(
             self.session,

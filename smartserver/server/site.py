@@ -42,6 +42,15 @@ MAX_FOLDERS = 100_000
 """Folders one listing looks into: about a second's work."""
 
 
+MayRead = Callable[[str], bool]
+"""Whether the user of a request may know of the repository at a path."""
+
+
+def everything(path: str) -> bool:
+    """Of users who may read all."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class RepositoryLocation:
     """A repository by path, or the place where one may be made."""
@@ -175,23 +184,27 @@ class Site:
             self._check_around(path, name)
         return found
 
-    def find_above(self, path: str) -> RepositoryLocation:
-        """The longest prefix of a path that is a repository; where none is, the path itself.
+    def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
+        """The longest prefix of a path that is a repository; where none is, the path itself. Only those that the user
+        may read are looked at.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
         """
-        name = self._inside(path, jail.clean(path))
-        return self._first(jail.prefixes(name)) or RepositoryLocation(self._repository(name), False)
+        return self._first_above(path, jail.clean(path), may_read)
 
-    def find_below(self, path: str) -> RepositoryLocation:
+    def find_below(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
         """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
 
         Raises:
             InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
         """
-        place = self._inside(path, jail.place(path))
-        return self._first(jail.prefixes(place)) or RepositoryLocation(self._repository(jail.clean(path)), False)
+        return self._first_above(path, jail.place(path), may_read)
+
+    def _first_above(self, path: str, place: str, may_read: MayRead) -> RepositoryLocation:
+        names = [name for name in jail.prefixes(place) if may_read(name)]
+        found = self._first(names) if names and self._inside(path, place) == place else None
+        return found or RepositoryLocation(self._repository(jail.clean(path)), False)
 
     def files(self, path: str) -> JailedTransport:
         """All files at and below a path, for the file-level verbs.
@@ -204,9 +217,9 @@ class Site:
             raise AccessDenied("file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
         return JailedTransport(self._counted, path.strip("/"))
 
-    def deleted_above(self, path: str) -> list[PackRepository]:
+    def deleted_above(self, path: str, may_read: MayRead) -> list[PackRepository]:
         """What was a repository at a prefix of a path, longest first."""
-        found = [self._repository(above) for above in jail.prefixes(jail.place(path))]
+        found = [self._repository(above) for above in jail.prefixes(jail.place(path)) if may_read(above)]
         return [repository for repository in found if repository.deleted()]
 
     def listing(
@@ -217,18 +230,19 @@ class Site:
         go_on: Callable[[], None] = lambda: None,
         *,
         must_be: bool = False,
+        may_read: MayRead = everything,
     ) -> list[ListingEntry]:
         """The repositories at or below a path, in the order of their paths; a path in one gives that one.
 
         `after`: only those behind this path. `go_on` is called for each folder, and ends the listing by what it raises.
-        `must_be`: the folder at the path is to be there.
+        `must_be`: the folder at the path is to be there. Repositories that the user may not read are left out.
 
         Raises:
             InvalidPath: it cannot name a folder, or leads out of the root.
             LimitExceeded: there are too many folders.
             TransportError: it must be there, and cannot be listed.
         """
-        above = self.find_above(path)
+        above = self.find_above(path, may_read)
         if above.exists:
             return [self._listed(above.at)] if _is_behind(above.at, after) else []
         found: list[ListingEntry] = []
@@ -243,10 +257,12 @@ class Site:
             try:
                 names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
             except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
-                if _is_behind(folder, after):
+                if _is_behind(folder, after) and may_read(folder):
                     found.append(ListingEntry(folder, "", (), wrong.why))
                 continue
             if FORMAT in names:
+                if not may_read(folder) and self._is_marked(folder):
+                    continue
                 listed = self._listed(folder)
                 if listed.vcs or self._is_marked(folder):
                     if (listed.vcs or listed.problem) and _is_behind(folder, after):

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet import error, stdio
 from twisted.python.failure import Failure
 
-from smartserver.server.access import Access
+from smartserver.server.access import Admission
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 
@@ -43,8 +43,8 @@ class StdioProtocol(SessionProtocol):
         self._carrier.connectionLost(reason)
 
 
-def serve(sessions: Sessions, access: Access) -> SessionProtocol:
+def serve(sessions: Sessions, admission: Admission, user: str) -> SessionProtocol:
     """Begin the one session."""
-    session = StdioProtocol(sessions, access, f"{access.user} on standard input")
+    session = StdioProtocol(sessions, admission, f"{user} on standard input")
     stdio.StandardIO(session)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
     return session

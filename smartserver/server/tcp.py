@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any
 from typing import Protocol as Interface
 
@@ -13,7 +14,7 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress
 from twisted.logger import LogEvent
 
-from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.access import Admission, Anonymous, anonymous
 from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.limits import NOTSENT_LOWAT
@@ -62,13 +63,13 @@ class TcpReactor(Interface):
 
 
 class TcpFactory(protocol.Factory):
-    """Makes a session for each connection; who is not named by the medium is anonymous."""
+    """Makes a session for each connection. `admission`: from a client's address to what says who it is."""
 
     noisy = False
 
-    def __init__(self, sessions: Sessions, policy: Anonymous) -> None:
+    def __init__(self, sessions: Sessions, admission: Callable[[str], Admission]) -> None:
         self._sessions = sessions
-        self._policy = policy
+        self._admission = admission
 
     def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
         """One connection; None, which closes it, where even those that are to be refused are too many."""
@@ -78,8 +79,7 @@ class TcpFactory(protocol.Factory):
         refusal = self._sessions.admit(peer, counted(host))
         if refusal is not None and not self._sessions.may_refuse:
             return None
-        access = anonymous(self._policy, local=is_loopback(host))
-        return TcpProtocol(self._sessions, access, peer, counted(host), refusal)
+        return TcpProtocol(self._sessions, self._admission(host), peer, counted(host), refusal)
 
 
 class TcpProtocol(SessionProtocol):
@@ -141,13 +141,20 @@ def counted(host: str) -> str:
     return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
-def listen(reactor: TcpReactor, sessions: Sessions, host: str, port: int, policy: Anonymous) -> ListeningPort:
+def anonymous_by_address(policy: Anonymous) -> Callable[[str], Admission]:
+    """The admission of users whom nothing names, who may do more on this machine."""
+    return lambda host: anonymous(policy, local=is_loopback(host))
+
+
+def listen(
+    reactor: TcpReactor, sessions: Sessions, host: str, port: int, admission: Callable[[str], Admission]
+) -> ListeningPort:
     """Begin to listen.
 
     Raises:
         CannotListenError: the address is taken or not this machine's.
     """
-    return reactor.listenTCP(port, TcpFactory(sessions, policy), BACKLOG, host)
+    return reactor.listenTCP(port, TcpFactory(sessions, admission), BACKLOG, host)
 
 
 def fast_open(port: ListeningPort) -> str:

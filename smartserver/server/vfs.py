@@ -97,8 +97,9 @@ class VfsWork:
         context = self._context
         context.allowance()
         tree = context.site.files(self._header.message.path)
+        tree_path = self._header.message.path.strip("/")
         for permission in (Permission.READ, *{verb.permission for verb, _ in self._header.calls}, Permission.VFS):
-            context.access.require(permission)
+            context.access.require(permission, tree_path)
         if self._header.mutates and self._header.message.age:
             raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
         return tree

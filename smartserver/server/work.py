@@ -19,6 +19,7 @@ from smartserver.records.model import GraphNode
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.server.advice import faults_of, of_faults
+from smartserver.server.audit import audit
 from smartserver.server.context import CallContext, RequestContext
 from smartserver.server.executor import Lane
 from smartserver.server.header import RequestFailure, declared, fault, internal
@@ -202,7 +203,11 @@ class RequestWork:
     def _commit(self, upload: Upload | None) -> ServedAnswer:
         context = self._context
 
+        planned: Transaction | None = None
+
         def plan(transaction: Transaction) -> bytes:
+            nonlocal planned
+            planned = transaction
             context.allowance()
             context.allowance.restart()  # Planned before, on what was stored then.
             return _encode(CallContext(context, transaction).decide())
@@ -216,6 +221,7 @@ class RequestWork:
         warnings = {} if upload is None else upload.warnings
         if warnings:
             log.info("%s by %s: taken with faults: %s", self._header.description, user, faults_of(warnings))
+        audit(context, planned if committed.swapped else None, _outcomes.decode(committed.outcome))
         return self._committed(committed, of_faults(warnings))
 
     def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> ServedAnswer:
@@ -246,7 +252,7 @@ class RequestWork:
         self.abandon()
         context = self._context
         try:
-            error = user_error(error, context.location, context.site.name)
+            error = user_error(context.without_names(error), context.location, context.site.name)
         except CodedError as also:  # What it looks at for that cannot be had.
             error = also
         return ServedAnswer(
@@ -358,7 +364,7 @@ class RequestBody:
     def _admit(self) -> None:
         """Check what every call needs, before anything of a body is kept."""
         for verb, _ in self._context.header.calls:
-            self._context.access.require(verb.permission)
+            self._context.require(verb)
 
     def _begin(self) -> Upload:
         """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""

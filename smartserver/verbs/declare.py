@@ -53,6 +53,8 @@ class Permission(enum.Enum):
     DELETE = "delete"
     VFS = "vfs"
     """To use the file-level verbs, besides what a call of any verb needs: they know no refs."""
+    ADMIN = "administer"
+    """To change the settings of a repository, such as HEAD."""
 
 
 class ServerFacts(msgspec.Struct, frozen=True):

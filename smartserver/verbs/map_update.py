@@ -92,13 +92,11 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
     kind = transaction.map_kind(request.map)
     if kind is not None and kind != request.kind:
         raise WrongMapKind(request.map, kind, request.kind)
-    if of is not None:
-        context.require(Permission.WRITE, of)
-        if transaction.ref(of) is None:
-            raise NoSuchBranch(of)
+    if of is not None and transaction.ref(of) is None:
+        raise NoSuchBranch(of)
     outcomes: list[EntryOutcome] = []
     changes: dict[bytes, bytes | None] = {}
-    forced = asserted = False
+    asserted = False
     for entry in request.entries:
         key = _key(of, entry.key)
         if request.kind is MapKind.IDS and entry.value is not None and not 1 <= len(entry.value) <= MAX_NAME:
@@ -114,16 +112,20 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
         else:
             verdict = Verdict.DONE
             changes[key] = entry.value
-            forced |= old is not None and request.kind is MapKind.IDS
+            replaces = old is not None and request.kind is MapKind.IDS
+            context.require(Permission.FORCE if replaces else Permission.WRITE, entry_name(of, request.map, entry.key))
         outcomes.append(EntryOutcome(verdict, old))
-    if forced:
-        context.require(Permission.FORCE, of or b"")
     # Only now: a call that is refused has changed nothing, whatever comes with it.
     for key, value in changes.items():
         transaction.set_map(request.map, request.kind, key, value)
     if asserted:
         transaction.remember()
     return MapUpdateResult(outcomes)
+
+
+def entry_name(of: bytes | None, name: str, key: bytes) -> bytes:
+    """An entry as permissions name it: REF:MAP/KEY, or MAP/KEY where it belongs to no ref."""
+    return (b"" if of is None else of + b":") + name.encode() + b"/" + key
 
 
 def _key(of: bytes | None, key: bytes) -> bytes:

@@ -43,7 +43,7 @@ def repository_configure(context: Context, request: ConfigureRequest) -> Configu
     """
     transaction = context.transaction
     present = dict(transaction.settings)
-    context.require(Permission.FORCE)
+    context.require(Permission.ADMIN)
     left = {name: value for name, value in {**present, **request.settings}.items() if value is not None}
     if len(left) > max(MAX_SETTINGS, len(present)):
         raise LimitExceeded("settings of a repository", len(left), MAX_SETTINGS)

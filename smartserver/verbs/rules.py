@@ -79,9 +79,9 @@ def move(
     else:
         if create is Create.MUST or (rule is Rule.NEW and any(each.id != tip.id for each in old)):
             raise BranchExists(name, old[0].id)
-        if not all(transaction.leads_forward(name, each.id, tip.id) for each in old):
-            if rule is Rule.FF:
-                raise DivergedBranches(name, old[0].id, transaction.is_ancestor(tip.id, old[0].id))
-            context.require(Permission.FORCE, name)
+        forward = all(transaction.leads_forward(name, each.id, tip.id) for each in old)
+        if not forward and rule is Rule.FF:
+            raise DivergedBranches(name, old[0].id, transaction.is_ancestor(tip.id, old[0].id))
+        context.require(Permission.WRITE if forward else Permission.FORCE, name)
     transaction.set_ref(name, new)
     return old

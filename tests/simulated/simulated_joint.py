@@ -17,7 +17,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId
-from smartserver.server.access import Access, invoking_user
+from smartserver.server.access import Admission, invoking_user
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
 from smartserver.server.site import Site
@@ -65,7 +65,7 @@ class StreamMedium:
 class SimulatedShell:
     """The server's end of a simulated connection: shell of a session, and protocol of the network."""
 
-    def __init__(self, transport: ServerTransport, site: Site, access: Access) -> None:
+    def __init__(self, transport: ServerTransport, site: Site, access: Admission) -> None:
         self._transport = transport
         self._reading = True
         self._held: deque[bytes] = deque()
@@ -116,7 +116,7 @@ class Joint:
 
     network: SimulatedNetwork
     storage: Transport = field(default_factory=MemoryTransport)
-    access: Access = field(default_factory=lambda: invoking_user("tester"))
+    access: Admission = field(default_factory=lambda: invoking_user("tester"))
     up: bool = True
     """Whether anybody listens."""
     shells: list[SimulatedShell] = field(default_factory=list)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli.logs import LINES, PERIOD, RateLimit, is_journal, log_to_stderr
+from smartserver.cli.logs import LINES, PERIOD, RateLimit, is_journal, log_to
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_lines_are_dated_unless_the_journal_does(
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
     try:
-        log_to_stderr(True, journal=journal)
+        log_to(None, True, journal=journal, audits=False)
         log = logging.getLogger("smartserver")
         log.info("said")
         log.warning("odd")

@@ -373,7 +373,7 @@ def test_such_an_option_ends_it_with_one_line(tmp_path: Path) -> None:
 def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
     obeyed = {"root", "stdio", "anonymous", "no_create", "folder_locks", "allow_vfs", "idle_timeout", "rules"}
-    obeyed |= {"fsck", "ignored"}
+    obeyed |= {"fsck", "ignored", "access", "name", "log_place"}
     assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve.FOR_TCP)
 
 
@@ -401,3 +401,47 @@ def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path:
     with on_streams(tmp_path, environment=environment) as client:
         client.call(repository_create, CREATION, "project")
     assert (tmp_path / "project" / "root").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--user", "anna"], "--user names a user of an access file"),
+        (["--access", "FILE", "--anonymous", "read"], "--anonymous has no effect with --access"),
+        (["--access", "FILE", "--allow-vfs"], "--allow-vfs has no effect with --access"),
+        (["--access", "FILE", "--user", "anna"], "--user is for --stdio"),
+        (["--access", "FILE", "--stdio", "--user", "an na"], "--user 'an na': letters"),
+    ],
+)
+def test_options_of_access_that_mean_nothing(tmp_path: Path, options: list[str], why: str) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
+    assert isinstance(result.exception, UsageConflict)
+    assert str(result.exception).startswith(why)
+
+
+@pytest.mark.sockets
+def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
+    """As the forced command of a key. The changes are in the log, and nothing is on the client's standard error."""
+    served, rules, log = tmp_path / "served", tmp_path / "access.toml", tmp_path / "log"
+    served.mkdir()
+    rules.write_text('[[rules]]\nwho = ["anna"]\npath = "team/**"\nmay = "create"\n')
+    options = ("--access", str(rules), "--log", str(log))
+    with on_streams(served, *options, "--user", "anna") as client:
+        client.call(repository_create, CREATION, "team/new")
+        with pytest.raises(AccessDenied):
+            client.call(repository_create, CREATION, "other")
+        with pytest.raises(AccessDenied):
+            client.call(repository_delete, DeleteRequest(), "team/new")
+    with on_streams(served, *options, "--user", "ben") as client, pytest.raises(AccessDenied) as denied:
+        client.call(repository_stats, StatsRequest(), "team/new")
+    assert denied.value.why == "the server's access rules give ben nothing here"
+    said = log.read_text()
+    change = 'INFO change user=anna from="anna on standard input" path=team/new repository=created outcome=done\n'
+    assert said.count(change) == 1
+    assert "ben on standard input: Repository.stats on 'team/new': access-denied" in said
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--log", str(tmp_path / "no" / "log")])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).startswith(f"--log {tmp_path}/no/log: No such file")

@@ -7,12 +7,12 @@ from builders import MAIN
 from dialogs import Dialog, Served, message
 
 from smartserver.errors import AccessDenied
-from smartserver.server.access import EVERYTHING, Access, Anonymous, anonymous, invoking_user, on_streams
+from smartserver.server.access import EVERYTHING, Anonymous, FixedAccess, anonymous, invoking_user, on_streams
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import Permission
 from smartserver.wire.messages import Failure
 
-READ, WRITE, CREATE, FORCE, DELETE, VFS = Permission
+READ, WRITE, CREATE, FORCE, DELETE, VFS, ADMIN = Permission
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ READ, WRITE, CREATE, FORCE, DELETE, VFS = Permission
         (Anonymous.NONE, False, set()),
         (Anonymous.READ, True, {READ, VFS}),
         (Anonymous.READ, False, {READ}),
-        (Anonymous.WRITE, True, {READ, WRITE, CREATE, FORCE, DELETE, VFS}),
+        (Anonymous.WRITE, True, {READ, WRITE, CREATE, FORCE, DELETE, VFS, ADMIN}),
         (Anonymous.WRITE, False, {READ, WRITE, CREATE}),
     ],
 )
@@ -31,11 +31,11 @@ def test_users_without_a_name(policy: Anonymous, local: bool, given: set[Permiss
     assert access.user == "anonymous"
     for permission in Permission:
         if permission in given:
-            access.require(permission)
-            access.require(permission, b"refs/heads/main")
+            access.require(permission, "project")
+            access.require(permission, "project", b"refs/heads/main")
         else:
             with pytest.raises(AccessDenied):
-                access.require(permission)
+                access.require(permission, "project")
     # Whoever is refused is told what to do about it.
     assert bool(access.why) is (given != EVERYTHING)
 
@@ -44,10 +44,10 @@ def test_users_without_a_name(policy: Anonymous, local: bool, given: set[Permiss
 def test_why_files_are_not_given(policy: Anonymous) -> None:
     """Another option of the server would not help."""
     with pytest.raises(AccessDenied) as denied:
-        anonymous(policy, local=False).require(VFS)
+        anonymous(policy, local=False).require(VFS, "project")
     assert str(denied.value) == "vfs: anonymous users may do that from this machine only"
     with pytest.raises(AccessDenied) as denied:
-        Access("jane", frozenset({READ}), "the test says so").require(VFS)
+        FixedAccess("jane", frozenset({READ}), "the test says so").require(VFS, "project")
     assert denied.value.why == "the test says so"
 
 
@@ -67,14 +67,14 @@ def test_a_policy_means_the_same_on_streams(policy: Anonymous | None, given: set
     if policy is not None:
         assert access.permissions == anonymous(policy, local=False).permissions
         with pytest.raises(AccessDenied, match="--anonymous"):
-            access.require(FORCE)
+            access.require(FORCE, "project")
 
 
 def test_the_user_who_started_it_may_do_everything() -> None:
     access = invoking_user("jane")
     assert access.user == "jane"
     for permission in Permission:
-        access.require(permission, b"refs/heads/main")
+        access.require(permission, "project", b"refs/heads/main")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_user_who_started_it_may_do_everything() -> None:
 )
 def test_a_refusal_says_what_and_why(ref: bytes, what: str) -> None:
     with pytest.raises(AccessDenied) as denied:
-        Access("jane", frozenset({READ}), "the test says so").require(FORCE, ref)
+        FixedAccess("jane", frozenset({READ}), "the test says so").require(FORCE, "project", ref)
     assert (denied.value.what, denied.value.why) == (what, "the test says so")
 
 
@@ -95,7 +95,7 @@ def test_the_state_comes_with_a_refusal_for_who_may_read(given: set[Permission],
     line = served.history.line(2)
     side = served.history.line(1, line[0], "side")
     served.push([*line, *side], {MAIN: line[1], b"refs/heads/secret": side[0]})
-    dialog = Dialog(served.site, Access("jane", frozenset(given), "the test says so"))
+    dialog = Dialog(served.site, FixedAccess("jane", frozenset(given), "the test says so"))
     answer = dialog.ask(message((branch_set_last_revision, SetLastRevisionRequest(MAIN, side[0]))))
     assert isinstance(answer, Failure)
     assert answer.fault.code == told

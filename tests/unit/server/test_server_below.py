@@ -13,7 +13,7 @@ from session_calls import done, refused
 from smartserver.errors import DivergedBranches
 from smartserver.records.system import System
 from smartserver.server import header as headers
-from smartserver.server.access import Access
+from smartserver.server.access import FixedAccess
 from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
@@ -115,8 +115,8 @@ def test_errors_and_permissions_have_the_name(dialog: Dialog, served: Served, li
     assert error.ref == b"trunk"
     noted: list[tuple[Permission, bytes]] = []
 
-    class Noted(Access):
-        def require(self, permission: Permission, ref: bytes = b"") -> None:
+    class Noted(FixedAccess):
+        def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
             noted.append((permission, ref))
 
     done(Dialog(served.site, Noted("joe", frozenset(), "")).ask(at("project/trunk", here(line[0], Rule.FORCE))))

@@ -9,7 +9,7 @@ from verb_examples import EXAMPLES, served_examples
 
 from smartserver.errors import MissingReference
 from smartserver.server import header as headers
-from smartserver.server.access import Access, Anonymous, anonymous, invoking_user
+from smartserver.server.access import Anonymous, FixedAccess, anonymous, invoking_user
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission
 from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag, named
@@ -129,11 +129,11 @@ def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: 
 
 def test_each_permission_it_needs_is_asked_for(served: Served, line: list[bytes], verb: AnyVerb) -> None:
     for missing in EXAMPLES[verb.name].needs:
-        access = Access("joe", frozenset(Permission) - {missing}, "the test says so")
+        access = FixedAccess("joe", frozenset(Permission) - {missing}, "the test says so")
         answer = ask(Dialog(served.site, access), verb, use(verb, line), served, line)
         assert isinstance(answer, Failure), missing
         assert answer.fault.code == "access-denied"
-    only = Access("joe", EXAMPLES[verb.name].needs, "the test says so")
+    only = FixedAccess("joe", EXAMPLES[verb.name].needs, "the test says so")
     assert isinstance(ask(Dialog(served.site, only), verb, use(verb, line), served, line), Reply)
 
 

@@ -22,7 +22,7 @@ from smartserver.errors import (
     Unsupported,
 )
 from smartserver.server import header as headers
-from smartserver.server.access import Access, invoking_user
+from smartserver.server.access import FixedAccess, invoking_user
 from smartserver.server.context import CallContext, NoRepository, RequestContext
 from smartserver.server.header import (
     RequestFailure,
@@ -159,7 +159,7 @@ def test_bodies() -> None:
 
 def context(
     served: Served,
-    access: Access | None = None,
+    access: FixedAccess | None = None,
     request: Request | None = None,
     *,
     path: str = PATH,
@@ -244,7 +244,7 @@ def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
 
 
 def test_the_permission_of_the_effect_is_asked_before_the_verb_runs(served: Served, line: list[bytes]) -> None:
-    reader = Access("reader", frozenset({Permission.READ}), "read only")
+    reader = FixedAccess("reader", frozenset({Permission.READ}), "read only")
     equal = message(set_ref(MAIN, line[3]))  # It would be success.
     with pytest.raises(RequestFailure) as caught:
         context(served, reader, equal).decide()

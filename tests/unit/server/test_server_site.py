@@ -12,7 +12,7 @@ from dialogs import Served
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
 from smartserver.server import site
-from smartserver.server.site import RepositoryLocation, Site
+from smartserver.server.site import RepositoryLocation, Site, everything
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
 from transports.base import Stat, Step, Transport
@@ -64,9 +64,9 @@ def test_below_a_repository_names_are_those_of_branches_and_files(served: Served
 
 
 def test_what_was_deleted_is_found_by_who_asks_for_that(served: Served) -> None:
-    assert served.site.deleted_above("team/project/a") == []
+    assert served.site.deleted_above("team/project/a", everything) == []
     served.site.find("team/project").repository.delete(bytes(16), 0, "user")
-    assert [each.path for each in served.site.deleted_above("team/project/a/.b")] == ["team/project"]
+    assert [each.path for each in served.site.deleted_above("team/project/a/.b", everything)] == ["team/project"]
     assert served.site.find_below("team/project/a").repository.path == "team/project/a"
 
 

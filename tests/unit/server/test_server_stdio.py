@@ -22,9 +22,9 @@ from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
 def test_standard_streams_have_the_access_they_are_given(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[object] = []
     monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
-    made = stdio.serve(sessions, invoking_user("joe"))
+    made = stdio.serve(sessions, invoking_user("joe"), "joe")
     assert joined == [made]
-    assert made.session.access == invoking_user("joe")
+    assert made.session.admission == invoking_user("joe")
 
 
 class Streams(Carrier):

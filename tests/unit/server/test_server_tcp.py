@@ -19,7 +19,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from smartserver.server import tcp
-from smartserver.server.access import Access, Anonymous
+from smartserver.server.access import Anonymous
 from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.sessions import Sessions
 from smartserver.verbs.declare import Permission
@@ -55,15 +55,15 @@ def test_loopback(host: str, local: bool) -> None:
     ],
 )
 def test_who_connects_decides_what_it_may(sessions: Sessions, address: IAddress | None, may_force: bool) -> None:
-    made = tcp.TcpFactory(sessions, Anonymous.WRITE).buildProtocol(address)
+    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.WRITE)).buildProtocol(address)
     assert made is not None
-    access: Access = made.session.access
-    assert (Permission.FORCE in access.permissions) is may_force
-    assert Permission.WRITE in access.permissions
+    access = made.session.admission.admit({})
+    assert access.may(Permission.FORCE, "project") is may_force
+    assert access.may(Permission.WRITE, "project")
 
 
 def test_the_options_of_a_socket(sessions: Sessions) -> None:
-    made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(None)
+    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
     assert made is not None
     carrier = TcpCarrier()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ def test_the_options_of_a_socket(sessions: Sessions) -> None:
 
 def test_an_option_the_system_does_not_know_is_left_out(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp, "SOCKET_OPTIONS", {"TCP_NO_SUCH_THING": 1})
-    made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(None)
+    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
     assert made is not None
     carrier = TcpCarrier()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
@@ -112,13 +112,13 @@ def test_whose_connections_are_counted_together(host: str, whose: str) -> None:
 def test_the_log_tells_connections_of_one_address_apart(
     sessions: Sessions, address: IAddress | None, peer: str
 ) -> None:
-    made = tcp.TcpFactory(sessions, Anonymous.READ).buildProtocol(address)
+    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(address)
     assert made is not None
     assert made.peer == peer
 
 
 def test_one_too_many_and_more_than_that(clock: Clock) -> None:
-    factory = tcp.TcpFactory(sessions_of(clock, Limits(connections=1)), Anonymous.READ)
+    factory = tcp.TcpFactory(sessions_of(clock, Limits(connections=1)), tcp.anonymous_by_address(Anonymous.READ))
     here: IAddress = cast("IAddress", IPv4Address("TCP", "192.0.2.1", 7))
     for number in range(1 + MAX_REFUSED):
         made = factory.buildProtocol(here)
@@ -149,7 +149,7 @@ class Reactor:
 
 def test_listening(sessions: Sessions) -> None:
     reactor = Reactor()
-    port = tcp.listen(reactor, sessions, "::1", 4155, Anonymous.READ)
+    port = tcp.listen(reactor, sessions, "::1", 4155, tcp.anonymous_by_address(Anonymous.READ))
     assert port.getHost().port == 1
     port.socket.close()
     assert reactor.asked is not None

@@ -11,7 +11,7 @@ from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
 
 from smartserver.errors import Cancelled
 from smartserver.server import header as headers
-from smartserver.server.access import Access, Anonymous, anonymous
+from smartserver.server.access import Anonymous, FixedAccess, anonymous, invoking_user
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
 from smartserver.server.vfs import HELD, Contents, RequestFiles, VfsWork
@@ -329,7 +329,7 @@ def test_who_may_not(served: Served, body: bytes) -> None:
     before = served.files()
     call = (vfs.put, BringRequest("new", b"", 5)) if body else PUT
     users = [anonymous(policy, local=local) for policy in Anonymous for local in (True, False)]
-    users.append(Access("joe", frozenset(Permission) - {Permission.VFS}, "the test says so"))
+    users.append(FixedAccess("joe", frozenset(Permission) - {Permission.VFS}, "the test says so"))
     for access in users:
         if access.permissions == frozenset(Permission):
             continue
@@ -351,7 +351,7 @@ def test_reads_from_this_machine_and_from_elsewhere(served: Served) -> None:
 
 
 def work_of(served: Served, prepared: headers.RequestHeader) -> VfsWork:
-    context = RequestContext(served.site, Dialog(served.site).session.access, prepared, lambda *_: None)
+    context = RequestContext(served.site, invoking_user("tester"), prepared, lambda *_: None)
     return VfsWork(context, served.site.open_files)
 
 

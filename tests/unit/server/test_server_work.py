@@ -141,7 +141,6 @@ def test_who_may_not_read_is_told_nothing(nobody: Dialog, line: list[bytes]) -> 
         message(PULL),
         message(PULL, path="nowhere"),
         message(PULL, path="project/inside"),
-        message(PULL, path="../up"),
         message(set_ref(line[3])),
         message((repository_open, OpenRequest()), path="project/x"),
     ):

@@ -93,8 +93,8 @@ def test_every_way_on_every_state(
         assert update(context, change, strict=strict).entries == [EntryOutcome(said, old)]
     assert context.transaction.entry("tags", MAIN + b"\0" + key) == (value if said is DONE else old)
     assert context.transaction.entry("tags", TOPIC + b"\0v1") == OTHER
-    assert ((FORCE, MAIN) in context.asked) is (said is DONE and old is not None)
-    assert context.asked[0] == (WRITE, MAIN)
+    needed = WRITE if old is None else FORCE
+    assert context.asked == ([(needed, MAIN + b":tags/" + key)] if said is DONE else [])
     assert context.transaction.remembered is (said is UNCHANGED and how is SET)
     assert bool(context.transaction.entries.get("tags")) is (said is DONE)
 
@@ -150,7 +150,7 @@ def test_an_entry_that_belongs_to_nobody(project: Project) -> None:
     context = project.context()
     result = update(context, EntryChange(b"v1", NEW), EntryChange(b"v2", NEW), of=None, name="signatures", kind=OPAQUE)
     assert result.entries == [EntryOutcome(CONFLICT, b"signed"), EntryOutcome(DONE)]
-    assert context.asked == []
+    assert context.asked == [(WRITE, b"signatures/v2")]
     with pytest.raises(InvalidName):
         update(context, EntryChange(b"", NEW), of=None, name="signatures", kind=OPAQUE)
 

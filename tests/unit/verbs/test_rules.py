@@ -25,7 +25,7 @@ TOPIC = b"refs/heads/topic"
 OLD, MIDDLE, NEW, SIDE = range(4)
 """MAIN is at the middle one of three in a row; another line leaves at the first."""
 
-CREATE, FORCE = Permission.CREATE, Permission.FORCE
+CREATE, FORCE, WRITE = Permission.CREATE, Permission.FORCE, Permission.WRITE
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_every_rule_on_every_state(
     elif to in (OLD, SIDE):
         assert context.asked == [(FORCE, name)]
     else:
-        assert context.asked == []
+        assert context.asked == ([(WRITE, name)] if to == NEW else [])
 
 
 def test_left_out_is_forward_or_new(context: NotedContext, tips: list[bytes]) -> None:
@@ -147,7 +147,7 @@ def test_another_value_of_the_same_tip_is_a_move(context: NotedContext, tips: li
     with pytest.raises(BranchExists):
         move(context, MAIN, Tip(tips[MIDDLE], b"other"), create=Create.MUST)
     assert move(context, MAIN, Tip(tips[MIDDLE], b"other")) == (Tip(tips[MIDDLE]),)
-    assert context.asked == []
+    assert context.asked == [(WRITE, MAIN)]
 
 
 def test_a_tag_that_is_there_may_get_attributes(context: NotedContext, tips: list[bytes]) -> None:
@@ -212,7 +212,7 @@ def test_a_tip_that_comes_with_the_request(project: Project, tips: list[bytes]) 
     coming = project.history.line(2, tips[MIDDLE], "coming")
     context = project.context(coming)
     assert move(context, MAIN, Tip(coming[1])) == (Tip(tips[MIDDLE]),)
-    assert context.asked == []
+    assert context.asked == [(WRITE, MAIN)]
 
 
 def test_a_ref_of_several_tips_moves_on_from_all_of_them(project: Project, tips: list[bytes]) -> None:

@@ -86,11 +86,11 @@ def test_settings_are_set_and_removed(project: Project) -> None:
     assert context.transaction.setting_changes == {}
 
 
-def test_settings_need_the_permission_to_force(project: Project) -> None:
-    context = project.context(denied=[Permission.FORCE])
+def test_settings_need_the_permission_to_administer(project: Project) -> None:
+    context = project.context(denied=[Permission.ADMIN])
     with pytest.raises(AccessDenied):
         repository_configure.function(context, ConfigureRequest({"HEAD": b"refs/heads/x"}))
-    assert context.asked == [(Permission.FORCE, b"")]
+    assert context.asked == [(Permission.ADMIN, b"")]
     assert context.transaction.setting_changes == {}
 
 

@@ -1,0 +1,333 @@
+"""The access file: who may do what, by path and by ref.
+
+A TOML file has groups and an ordered list of rules:
+
+    [groups]
+    core = ["anna", "ben"]
+
+    [[rules]]
+    who = ["@core", "ci"]
+    path = "project/**"
+    refs = ["refs/heads/main"]
+    may = "write"
+
+The first rule that fits the user, the path and the ref decides; where none does, nothing is allowed. A rule with `refs`
+is about changes of these refs and nothing else. In a pattern `*` is any part of a name between slashes, and `**` is any
+number of names.
+
+`may` is the last line of a rule: as much of the file as an editor has written so far then gives nobody more than the
+whole does. A file that cannot be read leaves the rules as they were.
+
+Some file systems take two spellings for one name. A user may do something only if the rules say so for the path and the
+ref as they are spelled, and for both in lower case.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import re
+import threading
+import tomllib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from smartserver.verbs.declare import Permission
+
+log = logging.getLogger("smartserver")
+
+MAX_FILE = 1 << 20
+"""Bytes of an access file; a rule has about a hundred."""
+
+EVERYBODY = "*"
+"""In `who`: every user, the anonymous one included."""
+
+ANONYMOUS = "anonymous"
+"""The name of users whom nothing identifies."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
+_WORDS = re.compile(r"\*\*|\*|[^*]+")
+
+
+class AccessLevel(enum.IntEnum):
+    """What a rule gives; each level includes those before it."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    """To move refs forward, and to join packs."""
+    CREATE = 3
+    """To create repositories, and refs."""
+    FORCE = 4
+    """To rewind, replace and delete refs."""
+    DELETE = 5
+    """To delete the repository."""
+    ADMIN = 6
+    """To change its settings, such as HEAD."""
+
+    @property
+    def word(self) -> str:
+        """As the file has it."""
+        return self.name.lower()
+
+
+WORDS = {level.word: level for level in AccessLevel}
+
+LEVELS = {
+    Permission.READ: AccessLevel.READ,
+    Permission.WRITE: AccessLevel.WRITE,
+    Permission.CREATE: AccessLevel.CREATE,
+    Permission.FORCE: AccessLevel.FORCE,
+    Permission.DELETE: AccessLevel.DELETE,
+    Permission.ADMIN: AccessLevel.ADMIN,
+    Permission.VFS: AccessLevel.ADMIN,
+}
+"""The level that gives a permission; DELETE of a ref is FORCE."""
+
+
+class BadRules(Exception):
+    """An access file that cannot be used; the message names the rule and what is wrong."""
+
+
+def is_user_name(name: str) -> bool:
+    """Whether a user may have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule as the file has it."""
+
+    who: list[str]
+    path: str
+    may: str
+    refs: list[str] | None = None
+
+
+class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An access file."""
+
+    groups: dict[str, list[str]] = {}
+    rules: list[RuleText] = []
+
+
+def _pattern(pattern: str) -> re.Pattern[str]:
+    """A pattern as a regular expression. `a/**` matches `a` and everything below it."""
+    if pattern == "**":
+        return re.compile(".*", re.DOTALL)
+    below = pattern.endswith("/**")
+    whole = pattern.removesuffix("/**") if below else pattern
+    shapes = {"**": ".*", "*": "[^/]*"}
+    text = "".join(shapes.get(word) or re.escape(word) for word in _WORDS.findall(whole))
+    return re.compile(text + ("(/.*)?" if below else ""), re.DOTALL)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+class AccessRule:
+    """One rule of the file."""
+
+    def __init__(self, number: int, text: RuleText, users: frozenset[str]) -> None:
+        """`users`: with groups resolved."""
+        self.number = number
+        self.text = text
+        self.level = WORDS[text.may]
+        self._users = users
+        self._patterns: dict[bool, tuple[re.Pattern[str], list[re.Pattern[str]]]] = {
+            folds: (_pattern(fold(text.path)), [_pattern(fold(ref)) for ref in text.refs or ()])
+            for folds, fold in ((False, str), (True, _folded))
+        }
+
+    def is_about(self, user: str, path: str, *, folds: bool) -> bool:
+        """Whether it is about this user and path."""
+        return bool(self._users & {user, EVERYBODY}) and bool(self._patterns[folds][0].fullmatch(path))
+
+    def is_about_ref(self, ref: str, *, folds: bool) -> bool:
+        """Whether it is about changes of a ref, or of an entry of a map (`map_update.entry_name`).
+
+        The patterns of the ref that an entry belongs to match it too.
+        """
+        whole, of = ref, ref.partition(":")[0]
+        return any(each.fullmatch(whole) or each.fullmatch(of) for each in self._patterns[folds][1])
+
+    def __str__(self) -> str:
+        refs = "" if self.text.refs is None else f", refs = {self.text.refs}"
+        return f"rule {self.number} (who = {self.text.who}, path = {self.text.path!r}{refs}, may = {self.text.may!r})"
+
+
+class AccessRules:
+    """All rules of a file."""
+
+    def __init__(self, content: bytes) -> None:
+        """Parse a file.
+
+        Raises:
+            BadRules: it is none.
+        """
+        self.rules = tuple(_rules(content))
+
+    def decides(
+        self, user: str, permission: Permission, path: str, ref: bytes = b""
+    ) -> tuple[AccessLevel, AccessRule | None]:
+        """The level of a user, and the rule that gives it; None: no rule is about that.
+
+        Without a ref, WRITE asks whether the user may change any ref at all; the others are about the whole repository.
+        """
+        name = ref.decode("utf-8", "backslashreplace")
+        found = [
+            self._first(user, permission, fold(path), fold(name), folds=folds)
+            for folds, fold in ((False, str), (True, _folded))
+        ]
+        return min(found, key=lambda each: each[0])
+
+    def _first(
+        self, user: str, permission: Permission, path: str, ref: str, *, folds: bool
+    ) -> tuple[AccessLevel, AccessRule | None]:
+        for rule in self.rules:
+            if not rule.is_about(user, path, folds=folds):
+                continue
+            if rule.text.refs is not None:
+                any_ref = not ref and permission is Permission.WRITE and rule.level >= AccessLevel.WRITE
+                if not any_ref and not (ref and rule.is_about_ref(ref, folds=folds)):
+                    continue
+            return rule.level, rule
+        return AccessLevel.NONE, None
+
+    def gives(self, user: str, permission: Permission, path: str, ref: bytes = b"") -> bool:
+        """Whether a user has a permission."""
+        needed = AccessLevel.FORCE if permission is Permission.DELETE and ref else LEVELS[permission]
+        return self.decides(user, permission, path, ref)[0] >= needed
+
+    def knows(self, user: str) -> bool:
+        """Whether any rule gives the user anything."""
+        return any(rule.level and rule._users & {user, EVERYBODY} for rule in self.rules)
+
+
+def _rules(content: bytes) -> Iterator[AccessRule]:
+    try:
+        raw: dict[str, Any] = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise BadRules(str(wrong)) from None
+    try:
+        text = msgspec.convert(raw, FileText)
+    except msgspec.ValidationError as wrong:
+        raise BadRules(_numbered(str(wrong))) from None
+    if not text.rules:
+        raise BadRules("it has no rules: nobody could do anything")
+    for name, members in text.groups.items():
+        for each in (name, *members):
+            if not is_user_name(each):
+                raise BadRules(f"groups.{name}: {each!r} is no name: letters, digits and _.@+- are allowed")
+    for number, (rule, order) in enumerate(zip(text.rules, raw["rules"], strict=True), 1):
+        try:
+            yield AccessRule(number, _checked(rule, list(order)), _users(rule.who, text.groups))
+        except BadRules as wrong:
+            raise BadRules(f"rule {number}: {wrong}") from None
+
+
+def _numbered(why: str) -> str:
+    """A message of msgspec with the number of the rule, which it counts from 0."""
+    return re.sub(r"\$\.rules\[(\d+)\]", lambda found: f"rule {int(found[1]) + 1}", why).replace("$.", "")
+
+
+def _users(who: list[str], groups: Mapping[str, list[str]]) -> frozenset[str]:
+    users: set[str] = set()
+    for name in who:
+        if name.startswith("@"):
+            if name[1:] not in groups:
+                raise BadRules(f"there is no group {name[1:]!r}")
+            users.update(groups[name[1:]])
+        elif name == EVERYBODY or is_user_name(name):
+            users.add(name)
+        else:
+            raise BadRules(f"who = {name!r}: expected a user, @GROUP, {ANONYMOUS} or {EVERYBODY}")
+    return frozenset(users)
+
+
+def _checked(rule: RuleText, order: list[str]) -> RuleText:
+    if order[-1] != "may":
+        raise BadRules("`may` must be its last line, so that a file that is half written gives nobody more")
+    if rule.may not in WORDS:
+        raise BadRules(f"may = {rule.may!r}: expected {', '.join(WORDS)}")
+    if not rule.who:
+        raise BadRules("`who` is empty")
+    _check_pattern("path", rule.path)
+    if rule.refs is not None:
+        if not rule.refs:
+            raise BadRules("`refs` is empty: leave it out where the rule is about the whole repository")
+        if WORDS[rule.may] is AccessLevel.READ:
+            raise BadRules("`refs` limits changes, and may = 'read' gives none: a repository is read as a whole")
+        if WORDS[rule.may] > AccessLevel.FORCE:
+            raise BadRules(f"`refs` limits changes of refs, and may = {rule.may!r} is about the whole repository")
+        for ref in rule.refs:
+            _check_pattern("refs", ref)
+    return rule
+
+
+def _check_pattern(key: str, pattern: str) -> None:
+    parts = pattern.split("/")
+    if not pattern.strip("/") == pattern or (pattern and "" in parts):
+        raise BadRules(f"{key} = {pattern!r}: a slash at its start or end, or two together")
+    if {".", ".."} & set(parts):
+        raise BadRules(f"{key} = {pattern!r}: '.' and '..' are in no path or ref")
+    if any("**" in part and part != "**" for part in parts):
+        raise BadRules(f"{key} = {pattern!r}: `**` stands for whole names, between slashes")
+    if unicodedata.normalize("NFC", pattern) != pattern:
+        raise BadRules(f"{key} = {pattern!r}: it is not in Unicode form NFC, as the paths of repositories are")
+
+
+class AccessFile:
+    """The rules in a file, read again whenever it has changed. Any thread may ask."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it.
+
+        Raises:
+            BadRules: it cannot be read, or has no valid rules.
+        """
+        self.path = path
+        self._guard = threading.Lock()
+        self._seen = _signature(path)
+        self._rules = AccessRules(_content(path))
+
+    @property
+    def rules(self) -> AccessRules:
+        """As the file has them now; those before where it cannot be used."""
+        seen = _signature(self.path)
+        if seen == self._seen:
+            return self._rules
+        with self._guard:
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self._rules = AccessRules(_content(self.path))
+                    log.warning("%s: %d rules are in force", self.path, len(self._rules.rules))
+                except BadRules as wrong:
+                    log.warning("%s is not used, the rules stay as they were: %s", self.path, wrong)
+            return self._rules
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    """What changes with a file's content; empty where it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE + 1)
+    except OSError as wrong:
+        raise BadRules(f"it cannot be read: {wrong.strerror}") from None
+    if len(content) > MAX_FILE:
+        raise BadRules(f"it has more than {MAX_FILE} bytes")
+    return content

@@ -1,0 +1,56 @@
+"""smartserver.cli.access: `access check` and `access explain`; and an access file of a server that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+
+RULES = '[[rules]]\nwho = ["anna"]\npath = "p/**"\nmay = "create"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "access.toml"
+    path.write_text(RULES)
+    return path
+
+
+def test_a_file_is_checked(file: Path) -> None:
+    result = CliRunner().invoke(group, ["access", "check", str(file)])
+    assert (result.exit_code, result.output) == (0, f"{file}: 1 rule\n")
+    file.write_text(RULES + "\n[[rules]]\n")
+    result = CliRunner().invoke(group, ["access", "check", str(file)])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == f"{file}: Object missing required field `who` - at `rule 2`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["anna", "read", "/p/x/"], 0, "yes: rule 1 (who = ['anna'], path = 'p/**', may = 'create')"),
+        (["anna", "force", "p", "refs/heads/main"], 1, "no: rule 1 (who = ['anna'], path = 'p/**', may = 'create')"),
+        (["ben", "read", "p"], 1, "no: no rule is about that"),
+    ],
+)
+def test_what_a_user_may_do_is_explained(file: Path, arguments: list[str], status: int, said: str) -> None:
+    result = CliRunner().invoke(group, ["access", "explain", str(file), *arguments])
+    assert (result.exit_code, result.output.strip()) == (status, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["a b", "read", "p"], "'a b' is no name of a user"),
+        (["anna", "read", "../p"], "'..' is not allowed in it"),
+        (["anna", "read", "p", "refs/heads/main"], "read is about the whole repository"),
+    ],
+)
+def test_what_cannot_be_explained(file: Path, arguments: list[str], why: str) -> None:
+    result = CliRunner().invoke(group, ["access", "explain", str(file), *arguments])
+    assert isinstance(result.exception, CommandError)
+    assert why in str(result.exception)

@@ -1,0 +1,199 @@
+"""server.rules: what an access file gives, and what makes it unusable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from smartserver.server.rules import AccessFile, AccessRules, BadRules
+from smartserver.verbs.declare import Permission
+
+READ, WRITE, CREATE, FORCE, DELETE, VFS, ADMIN = Permission
+MAIN = b"refs/heads/main"
+
+TEAM = b"""
+[groups]
+core = ["anna", "ben"]
+
+[[rules]]
+who = ["mallory"]
+path = "**"
+may = "none"
+
+[[rules]]
+who = ["ci"]
+path = "project/**"
+refs = ["refs/tags/*", "trunk:tags/build-*"]
+may = "create"
+
+[[rules]]
+who = ["@core"]
+path = "project/**"
+refs = ["refs/heads/main"]
+may = "write"
+
+[[rules]]
+who = ["@core"]
+path = "project/**"
+may = "force"
+
+[[rules]]
+who = ["anna"]
+path = "*/private"
+may = "admin"
+
+[[rules]]
+who = ["*"]
+path = "project/secret"
+may = "none"
+
+[[rules]]
+who = ["*"]
+path = "project/**"
+may = "read"
+"""
+
+
+def rule(may: str, path: str = "**", who: str = "joe", refs: str = "") -> bytes:
+    return f"[[rules]]\nwho = [{who!r}]\npath = {path!r}\n{refs}\nmay = {may!r}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("user", "permission", "path", "ref", "given"),
+    [
+        ("anna", READ, "project", b"", True),
+        ("anna", READ, "project/www/inner", b"", True),
+        ("anna", READ, "projects", b"", False),
+        ("anna", READ, "other", b"", False),
+        ("anna", CREATE, "project/new", b"", True),
+        ("anna", DELETE, "project", b"", False),
+        ("anna", ADMIN, "project", b"", False),
+        ("anna", WRITE, "project", MAIN, True),
+        ("anna", FORCE, "project", MAIN, False),
+        ("anna", DELETE, "project", MAIN, False),
+        ("anna", FORCE, "project", b"refs/heads/topic", True),
+        ("anna", DELETE, "project", b"refs/heads/topic", True),
+        ("anna", ADMIN, "of/private", b"", True),
+        ("anna", VFS, "of/private", b"", True),
+        ("anna", ADMIN, "of/more/private", b"", False),
+        ("ben", ADMIN, "of/private", b"", False),
+        ("ci", READ, "project", b"", True),
+        ("ci", WRITE, "project", b"", True),
+        ("ci", CREATE, "project", b"", False),
+        ("ci", CREATE, "project", b"refs/tags/v1", True),
+        ("ci", CREATE, "project", b"refs/tags/v1/more", False),
+        ("ci", WRITE, "project", MAIN, False),
+        ("ci", CREATE, "project", b"trunk:tags/build-7", True),
+        ("ci", CREATE, "project", b"trunk:tags/other", False),
+        ("mallory", READ, "project", b"", False),
+        ("anonymous", READ, "project/www", b"", True),
+        ("anonymous", WRITE, "project/www", b"", False),
+        ("anonymous", READ, "project/secret", b"", False),
+        ("anonymous", READ, "project/secrets", b"", True),
+        ("anonymous", READ, "Project/www", b"", False),
+    ],
+)
+def test_the_first_rule_that_fits_decides(
+    user: str, permission: Permission, path: str, ref: bytes, given: bool
+) -> None:
+    assert AccessRules(TEAM).gives(user, permission, path, ref) is given
+
+
+@pytest.mark.parametrize("path", ["project/SECRET", "project/\u017fecret", "PROJECT/secret"])
+def test_another_spelling_that_a_file_system_takes_for_the_same_gives_nothing_more(path: str) -> None:
+    assert not AccessRules(TEAM).gives("joe", READ, path)
+
+
+def test_a_ref_in_upper_case_is_no_way_around_a_rule() -> None:
+    rules = AccessRules(rule("none", refs="refs = ['refs/heads/main']") + rule("force"))
+    assert not rules.gives("joe", WRITE, "p", MAIN)
+    assert not rules.gives("joe", CREATE, "p", b"refs/heads/MAIN")
+    assert rules.gives("joe", FORCE, "p", b"refs/heads/other")
+
+
+def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
+    rules = AccessRules(rule("force", refs="refs = ['trunk']") + rule("read"))
+    assert rules.gives("joe", FORCE, "p", b"trunk:tags/v1")
+    assert not rules.gives("joe", WRITE, "p", b"other:tags/v1")
+
+
+def test_characters_of_patterns_are_no_regular_expressions() -> None:
+    rules = AccessRules(rule("read", "a.b+(c)"))
+    assert rules.gives("joe", READ, "a.b+(c)")
+    assert not rules.gives("joe", READ, "axbb(c)")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "no rules"),
+        (b"[groups]\na = ['b']\n", "no rules"),
+        (b"[[rules]\n", "line 1"),
+        (b"\xff", "utf-8"),
+        (b"[[rules]]\nwho = ['a']\npath = 'p'\n", "missing required field `may`"),
+        (b"[[rules]]\nwho = ['a']\npath = 'p'\nmay = 'read'\nref = ['x']\n", "unknown field `ref`"),
+        (b"[[rules]]\nwho = 'a'\npath = 'p'\nmay = 'read'\n", "rule 1.who"),
+        (b"[[rules]]\nmay = 'read'\nwho = ['a']\npath = 'p'\n", "rule 1: `may` must be its last line"),
+        (rule("read") + rule("all"), "rule 2: may = 'all': expected none, read, write"),
+        (rule("read", refs="refs = ['x']"), "a repository is read as a whole"),
+        (rule("delete", refs="refs = ['x']"), "is about the whole repository"),
+        (rule("write", refs="refs = []"), "`refs` is empty"),
+        (b"[[rules]]\nwho = []\npath = 'p'\nmay = 'read'\n", "`who` is empty"),
+        (rule("read", who="@core"), "there is no group 'core'"),
+        (rule("read", who="a b"), "who = 'a b'"),
+        (rule("read", "/p"), "a slash at its start"),
+        (rule("read", "a//b"), "two together"),
+        (rule("read", "a/../b"), "'..' are in no path"),
+        (rule("read", "a/x**"), "`**` stands for whole names"),
+        (rule("read", "e\u0301"), "not in Unicode form NFC"),
+        (b"[groups]\na = ['@b']\n" + rule("read"), "'@b' is no name"),
+    ],
+)
+def test_a_file_that_is_refused(content: bytes, why: str) -> None:
+    with pytest.raises(BadRules) as wrong:
+        AccessRules(content)
+    assert why in str(wrong.value)
+
+
+def test_no_part_of_a_file_gives_more_than_the_whole() -> None:
+    """An editor may have written that much when the server reads it."""
+    whole = AccessRules(TEAM)
+    asked = [
+        (user, permission, path, ref)
+        for user in ("anna", "ci", "joe")
+        for permission in (READ, WRITE, CREATE, FORCE, ADMIN)
+        for path in ("project", "project/secret", "of/private")
+        for ref in ((b"", MAIN, b"refs/tags/v1") if permission in (WRITE, FORCE) else (b"",))
+    ]
+    given = {each for each in asked if whole.gives(*each)}
+    usable = 0
+    for length in range(len(TEAM)):
+        try:
+            part = AccessRules(TEAM[:length])
+        except BadRules:
+            continue
+        usable += 1
+        # A user whom no earlier rule refuses is read by a rule that is not there yet, or not at all.
+        assert {each for each in asked if part.gives(*each)} <= given, TEAM[:length]
+    assert usable
+
+
+def test_a_changed_file_counts_at_once_and_a_wrong_one_not_at_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "access.toml"
+    path.write_bytes(rule("read"))
+    file = AccessFile(path)
+    assert file.rules.gives("joe", READ, "p")
+    for content in (b"[[rules]", b"", None):
+        path.unlink() if content is None else path.write_bytes(content)
+        for _ in range(2):
+            assert file.rules.gives("joe", READ, "p")
+    assert caplog.text.count("stay as they were") == 3
+    path.write_bytes(rule("none"))
+    os.utime(path, (1, 1))  # As a clock that is wrong would date it.
+    assert not file.rules.gives("joe", READ, "p")
+    with pytest.raises(BadRules, match="cannot be read: Is a directory"):
+        AccessFile(tmp_path)
