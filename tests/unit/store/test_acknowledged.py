@@ -20,6 +20,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import UNNAMED_KEPT
 from smartserver.store.upload import Upload
 from transports.base import Transport
+from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportFailed
 from transports.memory import MemoryTransport
 
@@ -62,6 +63,27 @@ def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | 
 
 
 # -- a root that is not durable
+
+
+def test_a_root_of_another_process_is_synced_once(storage: MemoryTransport, history: History, clock: Clock) -> None:
+    """The first answer about it makes it durable; later ones, and those about a root of one's own, sync nothing."""
+    line = history.line(2)
+    counted = CountedTransport(storage)
+    ours, theirs = repository_on(counted, clock), repository_on(storage, clock)
+    request = request_id()
+    push(theirs, history, line[:1], {MAIN: line[0]}, request=request)
+    before = counted.counts
+    assert ours.earlier(request, 1000) is not None
+    first = (counted.counts - before).syncs
+    assert first > 0
+    assert ours.earlier(request, 1000) is not None
+    assert not push(ours, history, line[:1], {MAIN: line[0]}, request=request, age=1000).swapped
+    assert (counted.counts - before).syncs == first
+    own = request_id()
+    push(ours, history, line[1:], {MAIN: line[1]}, request=own)
+    before = counted.counts
+    assert ours.earlier(own, 1000) is not None
+    assert (counted.counts - before).syncs == 0
 
 
 @pytest.mark.parametrize("far", [False, True])

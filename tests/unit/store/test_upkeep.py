@@ -271,7 +271,11 @@ def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: Histo
 
 
 def test_files_no_root_names_are_lost_when_they_are_old(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+    repository: PackRepository,
+    history: History,
+    storage: MemoryTransport,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     push_each(repository, history, 2)
     stray = [f"{PACKS}/{'ab' * 16}.pack", f"{PACKS}/{'ab' * 16}.idx", f"tables/{'cd' * 16}", f"log/7-{'ef' * 8}"]
@@ -280,8 +284,11 @@ def test_files_no_root_names_are_lost_when_they_are_old(
     storage.put("root.1234", [b"half a root"])
     assert repository.collect_garbage_files() == 1
     assert all(storage.exists(path) for path in stray)
+    assert caplog.messages == []
     clock.now += DAY
     assert repository.collect_garbage_files() == len(stray)
+    moved = f"moved to {LOST}: {len(stray)}; smartserver recover tells what they are"
+    assert caplog.messages == [f".: files that its root does not name, {moved}"]
     assert not any(storage.exists(path) for path in stray)
     assert all(storage.exists(f"{LOST}/{path.partition('/')[2]}") for path in stray)
     clock.now += 10 * DAY
