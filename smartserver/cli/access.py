@@ -25,11 +25,7 @@ PERMISSIONS = {
 
 
 def open_access(path: Path) -> AccessFile:
-    """The rules of a file.
-
-    Raises:
-        CommandError: it cannot be read, or has no valid rules.
-    """
+    """The rules of a file."""
     try:
         return AccessFile(path)
     except BadRules as wrong:

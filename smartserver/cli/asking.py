@@ -11,7 +11,6 @@ def confirm(question: str, otherwise: str) -> None:
     """Go on where the answer is yes. `otherwise`: the option that does not ask.
 
     Raises:
-        CommandError: it is no, or there is nobody to answer.
         click.Abort: it was ^C.
     """
     try:

@@ -76,7 +76,6 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
     """The repository at a place, or where one may be made, as a server would show it.
 
     Raises:
-        CommandError: it is no place, or hardly the one that is meant.
         BadFlag: as `client_for`.
     """
     if is_url(place):
@@ -206,11 +205,7 @@ def between(source: str, target: str) -> Iterator[None]:
 
 
 def report(pushed: PushOutcome, kept: int) -> None:
-    """Say what was done; `kept`: entries of maps that differ and were not to be replaced.
-
-    Raises:
-        CommandError: something was refused.
-    """
+    """Say what was done; `kept`: entries of maps that differ and were not to be replaced."""
     refused = [
         *[(each.update.ref, each.error) for each in pushed.refs],
         *[(each.update.map.encode(), each.error) for each in pushed.maps],

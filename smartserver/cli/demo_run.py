@@ -87,11 +87,7 @@ class Comparison:
     # -- what is measured
 
     def rows(self) -> Iterator[Row]:
-        """Each operation in turn, each side doing the same on equal repositories.
-
-        Raises:
-            CommandError: an operation that must succeed did not.
-        """
+        """Each operation in turn, each side doing the same on equal repositories."""
         for operation in self.operations():
             yield self._row(operation)
         for side in self.sides:
@@ -196,11 +192,7 @@ class Comparison:
         self.git(side, user, "commit", "--quiet", "--no-verify", "-m", what)
 
     def git(self, side: Side, user: int, *arguments: str) -> str:
-        """What git wrote, run by one of the users.
-
-        Raises:
-            CommandError: it failed.
-        """
+        """What git wrote, run by one of the users."""
         return run(["git", *arguments], side.users[user], side.environments[user])
 
     def attempt(self, side: Side, user: int, *arguments: str) -> subprocess.CompletedProcess[str]:

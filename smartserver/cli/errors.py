@@ -17,7 +17,7 @@ from transports.errors import CodedError
 
 
 class CommandError(Exception):
-    """The command could not do what was asked."""
+    """The command could not do what was asked. Any function of a command may raise it; `main` prints it in one line."""
 
     status = 1
     """What the process ends with."""

@@ -27,11 +27,7 @@ def own_checkout() -> Path | None:
 
 
 def copy(source: Path | None, target: Path, environment: Mapping[str, str]) -> str:
-    """A bare copy with the branches and tags of a repository or bundle (None: made here); gives its main branch.
-
-    Raises:
-        CommandError: it is neither, is shallow, or has no branch.
-    """
+    """A bare copy with the branches and tags of a repository or bundle (None: made here); gives its main branch."""
     if source is None:
         generate(target, environment)
     else:
@@ -69,11 +65,7 @@ def _current(source: Path, environment: Mapping[str, str]) -> str:
 def generate(
     target: Path, environment: Mapping[str, str], branches: Iterable[str] = ("main",), count: int = GENERATED_COMMITS
 ) -> None:
-    """A bare repository: `branches` without a common commit, each of `count` small commits on a handful of files.
-
-    Raises:
-        CommandError: git failed.
-    """
+    """A bare repository: `branches` without a common commit, each of `count` small commits on a handful of files."""
     run(["git", "init", "--quiet", "--bare", str(target)], None, environment)
     stream = []
     for branch in branches:
@@ -84,11 +76,7 @@ def generate(
 
 
 def add_commit(target: Path, environment: Mapping[str, str], branch: str, files: Mapping[str, bytes]) -> None:
-    """Put a commit with these files on top of a branch, or at its beginning.
-
-    Raises:
-        CommandError: git failed.
-    """
+    """Put a commit with these files on top of a branch, or at its beginning."""
     found = attempt(["git", "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"], target, environment)
     parent = found.stdout.strip()
     begin = b"from %s\n" % parent.encode() if parent else b""
@@ -114,11 +102,7 @@ def _commit(branch: str, number: int, name: str, text: bytes) -> bytes:
 
 
 def import_stream(target: Path, environment: Mapping[str, str], stream: bytes) -> None:
-    """Add what a `git fast-import` stream says.
-
-    Raises:
-        CommandError: git failed.
-    """
+    """Add what a `git fast-import` stream says."""
     done = subprocess.run(
         ["git", "fast-import", "--quiet"], cwd=target, env=environment, input=stream, capture_output=True, check=False
     )

@@ -65,9 +65,6 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> 
     """Send what is logged to a file, to syslog, or (None) to standard error, which `journal` says is the journal.
 
     `audits`: with the lines on changes.
-
-    Raises:
-        CommandError: that cannot be written to.
     """
     stream: logging.Handler
     try:

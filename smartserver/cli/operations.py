@@ -119,7 +119,6 @@ def run(url: str, count: int, flags: Set[str] = frozenset()) -> Iterator[Operati
     Raises:
         BadUrl, CodedError, MediumError, ProtocolError: the server cannot be talked to.
         BadFlag: a rule is none.
-        CommandError: an operation had a wrong result.
     """
     location = parse(url)
     # Asked for without the proxy: what is wrong with the server is then said of the server.

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def is_url(place: str) -> bool:
-    """Whether it is the URL of a server of ours, and not a folder or the URL of a store (`open_store`).
-
-    Raises:
-        CommandError: it is a URL, but of neither.
-    """
+    """Whether it is the URL of a server of ours, and not a folder or the URL of a store (`open_store`)."""
     if "://" not in place or is_store_url(place):
         return False
     with one_line():
@@ -54,11 +50,7 @@ def above(place: str) -> str:
 
 
 def store_behind(url: str) -> str:
-    """The URL of the store that a URL of git's or brz's leads to.
-
-    Raises:
-        CommandError: it leads to a server.
-    """
+    """The URL of the store that a URL of git's or brz's leads to."""
     store = url.removeprefix(PREFIX)
     if not is_store_url(store):
         raise CommandError(f"{url} is on a server: give its folder there")
@@ -67,11 +59,7 @@ def store_behind(url: str) -> str:
 
 def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
     """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used. `flags`,
-    and those in the environment: what sees the calls of one on a server, as of `session.client_for`.
-
-    Raises:
-        CommandError: the URL is not a right one, or a flag asks for what there is not.
-    """
+    and those in the environment: what sees the calls of one on a server, as of `session.client_for`."""
     if not is_store_url(place):
         from transports.local import LocalTransport
 
@@ -88,11 +76,7 @@ def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
 
 
 def near(place: str) -> str:
-    """The same place: the folder where it is one of this machine by its URL, file:///srv/code.
-
-    Raises:
-        CommandError: the URL is not a right one.
-    """
+    """The same place: the folder where it is one of this machine by its URL, file:///srv/code."""
     if not place.startswith("file://"):
         return place
     from transports.local import folder_of
@@ -104,11 +88,7 @@ def near(place: str) -> str:
 
 
 def check_folder(path: str) -> None:
-    """Accept a folder that can be read.
-
-    Raises:
-        CommandError: it cannot, or is none.
-    """
+    """Accept a folder that can be read."""
     if not os.path.isdir(path):
         raise CommandError(f"{path!r} is {'not a folder' if os.path.exists(path) else 'not there'}")
     if not os.access(path, os.R_OK | os.X_OK):
@@ -117,11 +97,7 @@ def check_folder(path: str) -> None:
 
 def check_meant(place: str) -> None:
     """Accept a folder that is to be made only where it is not, rather, one of another machine as scp names it, or one
-    below a home that no shell has put in. What is there is meant, and so is all that begins with `./`.
-
-    Raises:
-        CommandError: it may be one of these.
-    """
+    below a home that no shell has put in. What is there is meant, and so is all that begins with `./`."""
     first, _, rest = place.partition("/")
     if "://" in place or os.path.lexists(first):
         return
@@ -135,22 +111,14 @@ def check_meant(place: str) -> None:
 
 
 def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: RequestT) -> ResultT:
-    """What a verb gives on the repository of a URL; `flags` as of `session.client_for`.
-
-    Raises:
-        CommandError: it failed.
-    """
+    """What a verb gives on the repository of a URL; `flags` as of `session.client_for`."""
     with one_line(url), client_for(url, flags) as (client, location):
         return client.call(verb, arguments, location.path)
 
 
 @contextmanager
 def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepository]:
-    """The repository in a folder, or at the URL of a store; `flags` as of `open_store`.
-
-    Raises:
-        CommandError: there is none, or what is done with it fails.
-    """
+    """The repository in a folder, or at the URL of a store; `flags` as of `open_store`."""
     from smartserver.store.repository import PackRepository
 
     if not is_store_url(path):

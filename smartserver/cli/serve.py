@@ -55,11 +55,7 @@ times the CPU."""
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """HOST:PORT, :PORT, HOST or [IPV6]:PORT.
-
-    Raises:
-        CommandError: it is none of them.
-    """
+    """HOST:PORT, :PORT, HOST or [IPV6]:PORT."""
     host, colon, port = text.rpartition(":")
     if not colon and text.isascii() and text.isdigit():
         raise CommandError(f"--listen {text!r}: expected HOST:PORT; for that port alone write :{text}")
@@ -337,11 +333,7 @@ def command(
 
 
 def _refuse_with_stdio(ctx: click.Context) -> None:
-    """Refuse options that `--stdio` cannot obey.
-
-    Raises:
-        UsageConflict: one was given.
-    """
+    """Refuse options that `--stdio` cannot obey."""
     given = {
         parameter.name: parameter.opts[0]
         for parameter in ctx.command.params
@@ -356,11 +348,7 @@ def _refuse_with_stdio(ctx: click.Context) -> None:
 
 
 def _check_access_options(ctx: click.Context) -> None:
-    """Refuse options that mean nothing with `--access`, or without it.
-
-    Raises:
-        UsageConflict: one was given.
-    """
+    """Refuse options that mean nothing with `--access`, or without it."""
     options = ctx.params
     if options["access"] is None:
         if options["name"] is not None:
@@ -383,9 +371,6 @@ def _check_asked(root: str, original: str) -> None:
 
     A client sends paths from the folder on that its command names. Where this server serves another folder, each path
     would name a different place. A home (`.`) is the exception: what follows /~/ in a URL counts from ROOT.
-
-    Raises:
-        UsageConflict: the client asked for another folder.
     """
     try:
         words = shlex.split(original)
@@ -403,11 +388,7 @@ def _check_asked(root: str, original: str) -> None:
 
 def _check(root: Path, *, makes: bool) -> None:
     """Accept a folder of this machine, with a line where little can be done there. `makes`: whether clients may make
-    repositories there.
-
-    Raises:
-        CommandError: it cannot be read, or is none.
-    """
+    repositories there."""
     from smartserver.store.format import recognise
 
     if not root.is_dir():
@@ -423,11 +404,7 @@ def _check(root: Path, *, makes: bool) -> None:
 
 
 def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
-    """Says which calls are refused.
-
-    Raises:
-        CommandError: a rule is none, or matches no verb.
-    """
+    """Says which calls are refused."""
     if not rules:
         return lambda path, calls: None
     from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
@@ -445,11 +422,7 @@ def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
 
 
 def _policy(level: str, ignored: tuple[str, ...]) -> Policy:
-    """What is done about faults.
-
-    Raises:
-        CommandError: one is not known.
-    """
+    """What is done about faults."""
     if not ignored:
         return Policy(Level(level))
     from smartserver.records.system import every_system

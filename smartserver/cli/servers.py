@@ -103,11 +103,7 @@ def measured(link: Countable, act: Callable[[], T]) -> tuple[T, LinkCost]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, also while something is still made in it.
-
-    Raises:
-        OSError: it cannot be removed, or something is made in it all the time.
-    """
+    """Remove a folder, also while something is still made in it."""
     end = time.monotonic() + WRITING_FOR
     while folder.exists():
         try:
@@ -175,21 +171,13 @@ class Workspace:
         return found | ({"GIT_CONFIG_COUNT": str(len(settings))} if settings else {})
 
     def start_ours(self, served: Path | None = None) -> Server:
-        """Our server, which anybody on this machine may write to; it makes repositories below `served`.
-
-        Raises:
-            CommandError: it did not start.
-        """
+        """Our server, which anybody on this machine may write to; it makes repositories below `served`."""
         served = served or self.folder / "served-hpss"
         served.mkdir(exist_ok=True)
         return self.start("hpss", served, partial(serving, served))
 
     def start_git_daemon(self, *names: str) -> Server | None:
-        """`git daemon` with an empty repository for each of `names`; None where it is not installed.
-
-        Raises:
-            CommandError: it did not start.
-        """
+        """`git daemon` with an empty repository for each of `names`; None where it is not installed."""
         programs = attempt(["git", "--exec-path"], None, os.environ).stdout.strip()
         if not (Path(programs) / "git-daemon").exists():
             return None
@@ -201,20 +189,12 @@ class Workspace:
         return self.start("git", served, partial(serving_git, served))
 
     def start(self, scheme: str, served: Path, serve: Serve, environment: Mapping[str, str] | None = None) -> Server:
-        """Any server on a port of its own.
-
-        Raises:
-            CommandError: it did not start.
-        """
+        """Any server on a port of its own."""
         port = free_port()
         return Server(scheme, port, served, self.serve(serve(HOST, port), port, environment))
 
     def serve(self, command: Sequence[str], port: int, environment: Mapping[str, str] | None = None) -> int:
-        """Start any server, which stops when the workspace is left, and wait until it listens; its process's id.
-
-        Raises:
-            CommandError: it does not.
-        """
+        """Start any server, which stops when the workspace is left, and wait until it listens; its process's id."""
         log = self.enter(tempfile.TemporaryFile())  # noqa: SIM115  # The stack closes it.
         # In a group of its own: on Ctrl-C it is this process that stops it, when nobody uses it any more.
         process = subprocess.Popen(
@@ -250,11 +230,7 @@ def attempt(
 
 
 def run(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> str:
-    """What a command wrote.
-
-    Raises:
-        CommandError: it failed.
-    """
+    """What a command wrote."""
     done = attempt(command, folder, environment)
     if done.returncode:
         raise CommandError(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
@@ -262,11 +238,7 @@ def run(command: Sequence[str], folder: Path | None, environment: Mapping[str, s
 
 
 def until_it_listens(listens: Callable[[], bool], ended: Callable[[], bool], name: str, log: IO[bytes]) -> None:
-    """Wait for a server of this name, which writes to `log`.
-
-    Raises:
-        CommandError: it ended, or takes too long; with what it wrote.
-    """
+    """Wait for a server of this name, which writes to `log`."""
     deadline = time.monotonic() + START_WITHIN
     while not listens():
         if ended() or time.monotonic() > deadline:

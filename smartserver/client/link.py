@@ -182,11 +182,7 @@ class Link:
 
     def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
         """Wait for either direction: which can go on, and for how many seconds of waiting, the `silent` ones before
-        included, none could. What this side does meanwhile is not the peer's silence.
-
-        Raises:
-            ConnectionLost: the peer has been silent for too long.
-        """
+        included, none could. What this side does meanwhile is not the peer's silence."""
         started = self._clock()
         readable, writable = self._medium.poll(read=True, write=write, timeout=PING_INTERVAL)
         if readable or writable:
@@ -270,12 +266,7 @@ class Link:
         return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming), reply.advice)
 
     def _body(self, incoming: Incoming) -> Iterator[bytes]:
-        """The chunks of a body as they come.
-
-        Raises:
-            CodedError: the server could not go on; what came before stands.
-            ConnectionLost: the connection broke; the whole segments before it stand.
-        """
+        """The chunks of a body as they come."""
         if not incoming.has_body:
             return
         while True:

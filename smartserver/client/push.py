@@ -237,11 +237,7 @@ class Push:
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
-        """Each update's own refusal; where the request as a whole was refused, that error.
-
-        Raises:
-            CodedError: the whole push was refused.
-        """
+        """Each update's own refusal; where the request as a whole was refused, that error."""
         updates, maps = self._request.updates, self._request.maps
         if len(refusal.outcomes) != len(outgoing.calls):
             if len(outgoing.calls) > 1 or self._creating is not None or isinstance(refusal.error, OutcomeUnknown):

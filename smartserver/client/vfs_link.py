@@ -182,11 +182,7 @@ def _packed(calls: Sequence[Call]) -> tuple[list[tuple[AnyVerb, Arguments]], lis
 
 
 def _size(arguments: Arguments, result: Result) -> int:
-    """How many bytes of a file a result says that there are.
-
-    Raises:
-        RemoteProtocolError: it answers another question than was asked.
-    """
+    """How many bytes of a file a result says that there are."""
     match arguments, result:
         case _, vfs.GetResult(size):
             sizes, most = [size or 0], [vfs.LARGEST]

@@ -140,11 +140,7 @@ def window_log(size: int) -> int:
 
 
 def _inspect(frame: bytes | memoryview, length: int) -> None:
-    """Check everything a frame says of itself, and that it ends where it says.
-
-    Raises:
-        Malformed: it is not a single frame that could hold `length` bytes.
-    """
+    """Check everything a frame says of itself, and that it ends where it says."""
     # Nearly all: a single segment of 256 bytes or more, whose length takes two bytes, as one block that is no run.
     head = int.from_bytes(frame[:6], "little")
     if (

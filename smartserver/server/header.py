@@ -167,11 +167,7 @@ def check_header(message: Request) -> RequestHeader:
 
 
 def _check_vfs(header: RequestHeader) -> None:
-    """Check a request that has a file-level call.
-
-    Raises:
-        Unsupported, LimitExceeded: as `check_header`.
-    """
+    """Check a request that has a file-level call."""
     calls, flags = header.calls, header.flags
     others = [verb.name for verb, _ in calls if not verb.is_vfs]
     if others:

@@ -43,11 +43,7 @@ def place(path: str) -> str:
 
 
 def _parts(path: str, *, below: bool) -> list[str]:
-    """The parts of a path, each of which may be one; none for the root itself. `below`: of what is below a repository.
-
-    Raises:
-        InvalidPath: it is too long, or there is an objection to a part.
-    """
+    """The parts of a valid path; none for the root itself. `below`: of what is below a repository."""
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
         raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
     inner = path.strip("/")

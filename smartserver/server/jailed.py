@@ -113,12 +113,7 @@ class JailedTransport(Transport):
         return "/".join(filter(None, (self._base, jail.file(path))))
 
     def _seen(self, path: str) -> str:
-        """Where a path leads, from the served folder on.
-
-        Raises:
-            NoSuchFile: a part of it begins with a dot: what it names is not listed, and not there.
-            InvalidPath: it cannot be one, or leads out.
-        """
+        """Where a path leads, from the served folder on."""
         try:
             return self._real(self._full(path))
         except InvalidPath:
@@ -135,12 +130,7 @@ class JailedTransport(Transport):
         raise InvalidPath(full, "it leads out of the served folder")
 
     def _changed(self, path: str) -> str:
-        """The place of a name that may be changed, from the served folder on: only links on the way to it are followed.
-
-        Raises:
-            InvalidPath: it cannot be one, or leads out.
-            PermissionDenied: it is the served folder itself, or belongs to a repository of another discipline.
-        """
+        """Where a name that may be changed lies below the served folder; only links on the way to it are followed."""
         full = self._full(path)
         if not full:
             raise PermissionDenied(path, "the served folder itself is not changed")
@@ -151,11 +141,7 @@ class JailedTransport(Transport):
         return found
 
     def _written(self, path: str) -> str:
-        """As `_changed`, of a name that is made or written to.
-
-        Raises:
-            PermissionDenied: also where it is the `format` of what is no repository that is being made.
-        """
+        """As `_changed`, of a name that is made or written to."""
         found = self._changed(path)
         for real in (found, self._real(self._full(path))):
             above, _, name = f"/{real}".rpartition("/")
@@ -164,11 +150,7 @@ class JailedTransport(Transport):
         return found
 
     def _check_repository(self, folder: str) -> None:
-        """Check that what is in a folder may be changed on the level of files.
-
-        Raises:
-            PermissionDenied: a repository of another discipline is there.
-        """
+        """Check that what is in a folder may be changed on the level of files."""
         name = f"{folder}/{FORMAT}".lstrip("/")
         try:
             if self._root.stat(name).kind is not EntryKind.FILE:
@@ -186,12 +168,7 @@ class JailedTransport(Transport):
 
     def _check_moved(self, source: str) -> None:
         """Check that what gets another name is no link, and that none lies in it, which could lead elsewhere then; nor
-        a repository of another discipline, however deep and in whatever other one.
-
-        Raises:
-            PermissionDenied: one does, or there is too much to tell.
-            TransportError: as the lookup.
-        """
+        a repository of another discipline, however deep and in whatever other one."""
         left, looked = [source], 0
         while left:
             each = left.pop()

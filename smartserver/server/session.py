@@ -322,11 +322,7 @@ class Session:
                 pass
 
     def _owes(self, event: events.Request) -> None:
-        """Note whether more of a request is to come.
-
-        Raises:
-            RemoteProtocolError: it is longer than any message.
-        """
+        """Note whether more of a request is to come."""
         size = self._owed.get(event.id, 0) + len(event.payload)
         if size > MAX_MESSAGE:
             raise RemoteProtocolError(f"request {event.id}: {size} bytes, expected no more than {MAX_MESSAGE}")

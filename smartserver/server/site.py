@@ -284,11 +284,7 @@ class Site:
             return ListingEntry(path, "", (), str(wrong))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root.
-
-        Raises:
-            InvalidPath: it leads out of what the store itself may be asked for.
-        """
+        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root."""
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:

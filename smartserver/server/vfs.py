@@ -89,11 +89,7 @@ class VfsWork:
             body.close()
 
     def _admitted(self) -> JailedTransport:
-        """The files, before anything is done.
-
-        Raises:
-            CodedError: the server or the user may not, or it may have been carried out already.
-        """
+        """The files, before anything is done."""
         context = self._context
         context.allowance()
         tree = context.site.files(self._header.message.path)

@@ -192,7 +192,6 @@ class Arrivals:
 
         Raises:
             CorruptFile: a stored base is damaged.
-            TransportError: the store failed.
         """
         found = self.recent.get(kind, key)
         if found is None:

@@ -66,7 +66,6 @@ class Blocks:
 
         Raises:
             CorruptFile: its end is not what was written; of a file that fits into a block, or of a content, all of it.
-            TransportFailed: the store failed.
         """
         self.name = name
         self.remade: bytes | None = None

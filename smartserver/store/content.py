@@ -80,7 +80,6 @@ class ContentReader:
         Raises:
             CorruptFile, CorruptRecord: a record cannot be read.
             NoSuchFile: a pack not opened before is gone.
-            TransportFailed: the store failed.
         """
         gathered = [self._rest]
         length = len(self._rest)

@@ -98,11 +98,7 @@ class Creation:
 
     def beside(self) -> bool:
         """Whether it is made beside its place: then its folder is there, and it was looked what is around it, in one
-        trip, unless a folder above it is missing.
-
-        Raises:
-            TransportError: the store failed.
-        """
+        trip, unless a folder above it is missing."""
         if self._beside:
             return not self._refused
         if not self._file.path or LOCK not in self._file.new.folders:
@@ -124,7 +120,6 @@ class Creation:
         Raises:
             NestedRepository: it would lie inside another one.
             InvalidPath: the folder holds something else, or what is left of a repository.
-            TransportError: the store failed.
         """
         if not self._beside and not self.choose():
             self._prepare_in_place()
@@ -206,7 +201,6 @@ class Creation:
 
         Raises:
             InvalidPath: it does.
-            TransportError: the store failed.
         """
         above, path, folder = self._file.above, self._file.path, self._file.folder
         names = steps.ListDirectory("")

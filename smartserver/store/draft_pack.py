@@ -51,7 +51,6 @@ class DraftPack:
 
         Raises:
             LimitExceeded: more than an index holds.
-            NoSpace, TransportFailed.
         """
         self.index.add_numbered(self.length, segment, rows, bases)
         self._pending += content

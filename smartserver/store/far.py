@@ -132,7 +132,6 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     Raises:
         CorruptFile: a pack is not what the root says, or became shorter.
         NoSuchFile: a pack is gone.
-        TransportFailed: the store failed.
     """
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
@@ -201,11 +200,7 @@ class RecordBuffer:
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
-    """The content of files, given with the bytes they should have; None for one that is not there.
-
-    Raises:
-        TransportFailed: the store failed.
-    """
+    """The content of files, given with the bytes they should have; None for one that is not there."""
     steps: list[Get] = []
     size = 0
     for path, length in files.items():

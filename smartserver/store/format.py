@@ -102,11 +102,7 @@ def is_ours(content: bytes) -> bool:
 
 
 def is_marked(folder: Transport) -> bool:
-    """Whether a folder's `format` is a repository's.
-
-    Raises:
-        TransportError: the store failed.
-    """
+    """Whether a folder's `format` is a repository's."""
     looks = GetStat(FORMAT)
     folder.perform([looks])
     if looks.result is None or looks.result.kind is not EntryKind.FILE:
@@ -132,11 +128,7 @@ def foreign_in(names: Collection[str]) -> str | None:
 
 
 def recognise(transport: Transport) -> str | None:
-    """What another tool keeps in this folder, e.g. `a git repository`, or None.
-
-    Raises:
-        TransportError: the store failed.
-    """
+    """What another tool keeps in this folder, e.g. `a git repository`, or None."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
     return foreign_in([each.path for each in looks if each.result is not None])

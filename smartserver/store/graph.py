@@ -152,11 +152,7 @@ class Graph:
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
-        """The number of the part an ordinal lies in.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """The number of the part an ordinal lies in."""
         if not 0 <= ordinal < self.count:
             raise IndexError(f"no revision has the ordinal {ordinal}, there are {self.count}")
         return bisect.bisect_right(self._firsts, ordinal) - 1
@@ -170,19 +166,11 @@ class Graph:
         return None
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at an ordinal.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """The id at an ordinal."""
         return self.parts[self.part_at(ordinal)].revision(ordinal)
 
     def parents(self, ordinal: int) -> tuple[int, ...]:
-        """The ordinals of a revision's parents, absent ones left out.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """The ordinals of a revision's parents, absent ones left out."""
         part = self.parts[self.part_at(ordinal)]
         local = ordinal - part.first
         return tuple(

@@ -141,7 +141,6 @@ class Intake:
 
         Raises:
             MissingBase: records rest on what neither their revision nor an ancestor introduced.
-            NoSpace, TransportFailed.
         """
         # Nothing is decoded any more, and what refers to itself lives on until the next collection.
         self._arrivals.recent.clear()
@@ -152,11 +151,7 @@ class Intake:
         return None if self._draft is None else self._draft.seal()
 
     def write_down(self, intent: bytes) -> None:
-        """Append the intent to the pack that `finish` gave, and make that durable.
-
-        Raises:
-            NoSpace, TransportFailed.
-        """
+        """Append the intent to the pack that `finish` gave, and make that durable."""
         assert self._draft is not None  # `finish` gave its entry.
         self._draft.write_down(intent)
 
@@ -302,11 +297,7 @@ class Intake:
         return self._encode_anew(proof, entry, record, row, base_key)
 
     def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
-        """Charge the decoding of a record, and of all its base rests on where that was not seen lately.
-
-        Raises:
-            Cancelled, LimitExceeded: as `Allowance.decode`.
-        """
+        """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""
         if base_key is None or self._arrivals.recent.get(entry.kind, base_key) is not None:
             self._allowance.decode(entry.length)
         else:

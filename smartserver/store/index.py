@@ -163,7 +163,6 @@ class Index:
 
         Raises:
             CorruptFile: not an index this release reads, or not what was written.
-            TransportFailed: the store failed.
         """
         self.blocks = blocks
         self.name = name = blocks.name

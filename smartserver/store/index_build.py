@@ -390,7 +390,6 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
 
     Raises:
         CorruptFile: the pack is damaged, or a base is nowhere.
-        TransportFailed: the store failed.
     """
     builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
     for offset, encoded in pack.segments():

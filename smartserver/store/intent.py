@@ -98,7 +98,6 @@ def read_intent(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Int
 
     Raises:
         CorruptFile: it is damaged.
-        TransportError: the store failed.
     """
     length = _length(tail)
     if not HEADER.size + FOOTER.size < length <= size:
@@ -115,7 +114,6 @@ def intent_behind(content: bytes, read: Read, length: int, path: str) -> Intent 
 
     Raises:
         CorruptFile: what follows is no intent, or damaged.
-        TransportError: the store failed.
     """
     while len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more

@@ -164,11 +164,7 @@ class LockFolder:
                 raise
 
     def holder(self) -> Holder | None:
-        """Who has the lock; None where nobody does.
-
-        Raises:
-            TransportError: the store failed.
-        """
+        """Who has the lock; None where nobody does."""
         names = steps.ListDirectory(self._held)
         self._above.perform([names])
         nonce = _holding(names.result)
@@ -184,7 +180,6 @@ class LockFolder:
 
         Raises:
             NoSuchFile: that one does not have it.
-            TransportError: the store failed.
         """
         gone = self._below + f"{LOCK}/{self._randomness(8).hex()}"
         self._above.perform([steps.Rename(f"{self._held}/{holder.nonce}", gone)])
@@ -193,11 +188,7 @@ class LockFolder:
 
     def sweep(self, names: Sequence[str], old: Callable[[float], bool]) -> int:
         """Remove what dead writers left that waited for the lock; how many. `names`: what is in it; `old`: whether that
-        time of last change is long ago by the store's clock.
-
-        Raises:
-            TransportError: the store failed.
-        """
+        time of last change is long ago by the store's clock."""
         others = [f"{self._below}{LOCK}/{name}" for name in names]
         left = [steps.GetStat(path) for path in others if path != self._held]
         self._above.perform(left)
@@ -267,11 +258,7 @@ class LockFolder:
 
     def _let_go(self, nonce: str) -> None:
         """Free the lock where that writer has it, and remove what he made to get it. Where the store fails, the next
-        writer of this process tries again.
-
-        Raises:
-            CodedError: the request for that was refused; the lock is free where the rename alone is not.
-        """
+        writer of this process tries again."""
         own, mine = self._below + f"{LOCK}/{nonce}", f"{self._held}/{nonce}"
         self._kept.add(nonce)  # First: who is interrupted in here may have the lock still.
         for _ in range(2):

@@ -73,7 +73,6 @@ class OpenPack:
             NoSuchFile: it is gone, and the present root names it.
             RepositoryChanged: it is gone, and its segments are nowhere.
             CorruptFile: not of the length or the kinds the root names.
-            TransportFailed: the store failed.
         """
         reader = self._reader
         if reader is None:
@@ -132,7 +131,6 @@ class OpenPack:
         Raises:
             NoSuchFile: index and pack are gone.
             CorruptFile: the pack is damaged too.
-            TransportFailed: the store failed.
         """
         path = index_path(self.entry.name)
         try:

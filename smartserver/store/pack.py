@@ -85,21 +85,13 @@ class PackWriter:
         self.append(encode_header(kinds))
 
     def append(self, chunk: bytes) -> None:
-        """Write bytes of segments as they lie: part of one, or many.
-
-        Raises:
-            NoSpace, TransportFailed.
-        """
+        """Write bytes of segments as they lie: part of one, or many."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self.length += len(chunk)
 
     def finish(self) -> tuple[int, bytes]:
-        """Write the trailer; gives the file's length and hash. The caller syncs.
-
-        Raises:
-            NoSpace, TransportFailed.
-        """
+        """Write the trailer; gives the file's length and hash. The caller syncs."""
         trailer = self._hash.digest()
         self._file.write(trailer)
         self.length += TRAILER
@@ -114,7 +106,6 @@ class PackReader:
 
         Raises:
             CorruptFile: another length, or not a pack this release reads.
-            TransportFailed: the store failed.
         """
         self.name = name
         self.length = length
@@ -133,7 +124,6 @@ class PackReader:
 
         Raises:
             CorruptFile: those bytes are not there.
-            TransportFailed: the store failed.
         """
         self.check_inside(offset, size)
         found = self._read_at(offset, size)
@@ -141,11 +131,7 @@ class PackReader:
         return found
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges of the file, (offset, size) each; shorter where it ends.
-
-        Raises:
-            TransportFailed: the store failed.
-        """
+        """Ranges of the file, (offset, size) each; shorter where it ends."""
         return self._file.read_ranges(ranges)
 
     def _read_at(self, offset: int, size: int) -> bytes:
@@ -177,7 +163,6 @@ class PackReader:
 
         Raises:
             CorruptFile: after the last chunk, when the file is not what was written.
-            TransportFailed: the store failed.
         """
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
@@ -189,11 +174,7 @@ class PackReader:
             raise CorruptFile(self.name, self.end, "the pack does not have the hash it ends with")
 
     def trailer(self) -> bytes:
-        """The hash at the end of the file.
-
-        Raises:
-            TransportFailed: the store failed.
-        """
+        """The hash at the end of the file."""
         return self._read_at(self.end, TRAILER)
 
     def replaces(self) -> tuple[bytes, ...]:
@@ -201,7 +182,6 @@ class PackReader:
 
         Raises:
             CorruptFile: what follows its hash is damaged.
-            TransportFailed: the store failed.
         """
         tail = self._file.read_at(self.length, TAIL)
         intent = intent_behind(tail, self._file.read_at, self.length, self.name)
@@ -212,7 +192,6 @@ class PackReader:
 
         Raises:
             CorruptFile: a segment cannot be read, or the file is not what was written.
-            TransportFailed: the store failed.
         """
         offset = self.first
         stream = SegmentStream(self.kinds, graph_first=False, limit=self.end - self.first)

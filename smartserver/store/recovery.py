@@ -115,7 +115,6 @@ def put_back(file: RootFile) -> int:
     the newest root came back after an older one was there for a day. Folders that a copy left out are made.
 
     Raises:
-        NoSuchRepository: there is none.
         CorruptFile, Unsupported, TransportError: the root cannot be read, or the store failed.
     """
     folder = file.folder
@@ -138,7 +137,6 @@ def find(file: RootFile) -> Findings:
     """Look for what the root does not know, but for changes whose writer is still at it.
 
     Raises:
-        NoSuchRepository: there is none.
         CorruptFile, Unsupported, TransportError: the root or the log cannot be read.
     """
     folder = file.folder
@@ -394,12 +392,7 @@ def _clear(repository: PackRepository) -> None:
 
 def _restore_packs(folder: Transport, root: Root, findings: Findings) -> bool:
     """Cut the packs that are gone out of joined ones again; whether there were any. Their indexes are made when the
-    repository is opened.
-
-    Raises:
-        CorruptFile: a pack is in none of them.
-        TransportError: the store failed.
-    """
+    repository is opened."""
     for entry in findings.gone:
         if not any(_cut(folder, root, entry, each) for each in findings.joined):
             raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")

@@ -41,9 +41,6 @@ def remains(folder: Transport) -> Remains | None:
     """What says that there was a repository, which has lost its root or its format; None where nothing does.
 
     No repository is ever made over one: its packs may be all there is.
-
-    Raises:
-        TransportError: the store failed.
     """
     left = _Left("")
     folder.perform(left.steps)

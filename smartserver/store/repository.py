@@ -43,7 +43,11 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or the place where one can be made."""
+    """The repository at `path` below `transport`, or the place where one can be made.
+
+    Every method may raise TransportError: the store failed. Those that need a repository raise NoSuchRepository where
+    there is none.
+    """
 
     def __init__(
         self,
@@ -82,7 +86,6 @@ class PackRepository:
 
         Raises:
             CorruptFile, Unsupported: its root cannot be read.
-            TransportError: the store failed.
         """
         return self._states.look().exists
 
@@ -91,7 +94,6 @@ class PackRepository:
 
         Raises:
             CorruptFile, Unsupported: its root cannot be read.
-            TransportError: the store failed.
         """
         root = self._states.look().root
         return root is not None and root.deleted and bool(root.log or root.log_files)
@@ -100,9 +102,7 @@ class PackRepository:
         """The format it has on disk.
 
         Raises:
-            NoSuchRepository: there is none.
             CorruptFile, Unsupported: it cannot be read.
-            TransportError: the store failed.
         """
         found = self.file.format()
         if found is None:
@@ -121,9 +121,7 @@ class PackRepository:
         """The repository as it is now; the root is read each time, what did not change is taken over.
 
         Raises:
-            NoSuchRepository: there is none.
             CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
-            TransportError: the store failed.
         """
         found = self._states.read().snapshot
         if found is None:
@@ -134,7 +132,6 @@ class PackRepository:
         """What changed since the root a client knows; everything when that cannot be told.
 
         Raises:
-            NoSuchRepository: there is none.
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
         return self.snapshot().view.changes_since(known)
@@ -143,7 +140,6 @@ class PackRepository:
         """Read and check everything; damage is reported, never raised. `progress`: bytes done, bytes in all.
 
         Raises:
-            NoSuchRepository: there is none.
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
@@ -163,7 +159,6 @@ class PackRepository:
 
         Raises:
             CorruptFile, Unsupported: its root cannot be read.
-            TransportError: the store failed.
         """
         return self._states.look(seen)
 
@@ -249,7 +244,6 @@ class PackRepository:
         """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.
 
         Raises:
-            NoSuchRepository: there is none.
             OutcomeUnknown: it may have been deleted.
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
@@ -286,7 +280,6 @@ class PackRepository:
         """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
 
         Raises:
-            NoSuchRepository: there is none.
             OutcomeUnknown: as `repack_if_needed`.
             CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
@@ -347,7 +340,6 @@ class PackRepository:
         """Who has the repository's lock; None where nobody does.
 
         Raises:
-            NoSuchRepository: there is none.
             Unsupported: its lock is on a file, and ends with its holder.
             CorruptFile, TransportError: its format cannot be read, or the store failed.
         """

@@ -30,7 +30,6 @@ class SegmentReader:
         Raises:
             NoSuchFile: a pack not opened before is gone.
             CorruptFile: a pack became shorter.
-            TransportFailed: the store failed.
         """
         wanted = min(size, self.left)
         self.left -= wanted

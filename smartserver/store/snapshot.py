@@ -86,7 +86,6 @@ class Snapshot:
         Raises:
             NoSuchFile: a pack is gone: read the root again.
             CorruptFile: a pack is damaged and its index too, or names a parent that is in no pack before it.
-            TransportFailed: the store failed.
         """
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
@@ -145,11 +144,7 @@ class Snapshot:
         return self.graph.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at a global ordinal.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """The id at a global ordinal."""
         return self.graph.revision(ordinal)
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
@@ -184,7 +179,6 @@ class Snapshot:
         Raises:
             CorruptFile: it cannot be read, or is not what it says.
             NoSuchFile: its pack is gone: read the root again.
-            TransportFailed: the store failed.
         """
         pack = self.packs[location.pack]
         if self.far and (location.pack, location.row) not in self._fetched:
@@ -251,11 +245,7 @@ class Snapshot:
         self._fetched.read(wanted)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
-        """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack."""
         for start, stop in ranges:
             while start < stop:
                 number = self.graph.part_at(start)
@@ -266,19 +256,11 @@ class Snapshot:
                 start = last
 
     def size(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """Bytes of the segments in half-open ranges of global ordinals.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """Bytes of the segments in half-open ranges of global ordinals."""
         return sum(stop - start for _, start, stop in self.runs(ranges))
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> SegmentReader:
-        """The segments in half-open ranges of global ordinals, as they lie.
-
-        Raises:
-            IndexError: there is no such revision.
-        """
+        """The segments in half-open ranges of global ordinals, as they lie."""
         ranges = tuple(ranges)
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
@@ -318,7 +300,6 @@ class Snapshot:
         """The parents of a revision, absent ones too, which the graph does not know.
 
         Raises:
-            IndexError: there is no such revision.
             CorruptFile: its header cannot be read.
             NoSuchFile, TransportFailed: as `SegmentReader.read`.
         """
@@ -338,7 +319,6 @@ class Snapshot:
         """One segment as it lies.
 
         Raises:
-            IndexError: there is no such revision.
             CorruptFile, NoSuchFile, TransportFailed: as `SegmentReader.read`.
         """
         reader = self.read_ranges(((ordinal, ordinal + 1),))

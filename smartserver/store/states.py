@@ -76,7 +76,6 @@ class States:
 
         Raises:
             CorruptFile, Unsupported: it cannot be read.
-            TransportError: the store failed.
         """
         begun = self._begun
         if seen is not None and begun is not None and begun.is_known(seen):
@@ -91,7 +90,6 @@ class States:
 
         Raises:
             CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
-            TransportError: the store failed.
         """
         for reads_left in range(ROOT_READS, 0, -1):
             root = (look or self.look(durable=durable)).root

@@ -69,11 +69,7 @@ class Stray:
         return place in (LOG, LOST) and "-" in name and not self.is_intent
 
     def entries(self, folder: Transport) -> list[LogEntry]:
-        """The entries of the log that are written down in it, oldest first; none where it cannot be read.
-
-        Raises:
-            TransportError: the store failed.
-        """
+        """The entries of the log that are written down in it, oldest first; none where it cannot be read."""
         if self.intent is not None:
             return [] if self.intent.entry is None else [self.intent.entry]
         with contextlib.suppress(CorruptFile):
@@ -104,11 +100,7 @@ def named(root: Root) -> set[str]:
 
 
 def find(folder: Transport, listed: Sequence[str], root: Root, dropped: Collection[bytes]) -> list[Stray]:
-    """The strays among files that were listed before the root was read.
-
-    Raises:
-        TransportError: the store failed.
-    """
+    """The strays among files that were listed before the root was read."""
     known, gone = named(root), {name.hex() for name in dropped}
     unnamed = [path for path in listed if stem(path) not in known and hex_name(path) not in gone]
     looks = [GetStat(path) for path in unnamed]
@@ -181,7 +173,6 @@ def open_pack(folder: Transport, stray: Stray) -> PackReader:
 
     Raises:
         CorruptFile: it is no pack.
-        TransportError: the store failed.
     """
     assert stray.pack is not None  # Its intent is in it.
     return PackReader(_RangesFile(folder, stray.pack, stray.length), stray.length, stray.pack)
@@ -198,21 +189,13 @@ def _is_stored(folder: Transport, stray: Stray, snapshot: Snapshot) -> bool:
 
 
 def make_lost(folder: Transport) -> None:
-    """Make the folder `lost`, durably, unless it is there.
-
-    Raises:
-        TransportError: the store failed.
-    """
+    """Make the folder `lost`, durably, unless it is there."""
     with contextlib.suppress(FileExists):
         folder.perform([MakeDirectory(LOST), SyncDirectory("")])
 
 
 def move_to_lost(folder: Transport, paths: Sequence[str]) -> None:
-    """Move files to `lost/`, durably.
-
-    Raises:
-        TransportError: the store failed.
-    """
+    """Move files to `lost/`, durably."""
     make_lost(folder)
     places = sorted({path.partition("/")[0] for path in paths})
     moves = [Rename(path, f"{LOST}/{path.partition('/')[2]}") for path in paths]

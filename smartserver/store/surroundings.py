@@ -35,11 +35,7 @@ class Surroundings:
         self._marks = [RepositoryMarkers(each, foreign=True) for each in self._places]
 
     def look(self) -> None:
-        """Look, make the claim, and look again for repositories above.
-
-        Raises:
-            TransportError: the store failed.
-        """
+        """Look, make the claim, and look again for repositories above."""
         place = steps.GetStat(self._own)
         wrong = self._make_claim([place, *self._stats, *steps_of(self._marks), self._siblings])
         self.free = place.result is None
@@ -60,11 +56,7 @@ class Surroundings:
 
     def make_claim(self, parent: str) -> bool:
         """Make the folder above the place, where `parent` names one that was missing, then the claim, and look again;
-        whether it made the folder above.
-
-        Raises:
-            TransportError: the store failed.
-        """
+        whether it made the folder above."""
         wrong = self._make_claim([steps.MakeDirectory(parent)] if parent else [])
         made = not isinstance(wrong, FileExists)
         if not made:  # Somebody else has made the folder above.
@@ -75,11 +67,7 @@ class Surroundings:
 
     def _make_claim(self, first: Sequence[Step]) -> TransportError | None:
         """Do these steps, make the claim, and look which repositories are above by now. Where the claim cannot be made
-        that is given, and what was known before holds.
-
-        Raises:
-            TransportError: a step that asks failed.
-        """
+        that is given, and what was known before holds."""
         marks = [RepositoryMarkers(each, foreign=True) for each in self._places]
         wrong: TransportError | None = None
         try:
@@ -98,7 +86,6 @@ class Surroundings:
 
         Raises:
             NestedRepository, InvalidPath: a folder above it is a repository, or is none.
-            TransportError: the store failed.
         """
         _check_marks(self._above, self._path, self._marks, claimed=self.claimed)
         for place, stat in zip(self._places, self._stats, strict=True):
@@ -111,7 +98,6 @@ def check_above(above: Transport, path: str) -> None:
 
     Raises:
         NestedRepository, InvalidPath: it lies in one.
-        TransportError: the store failed.
     """
     found = [RepositoryMarkers(place, foreign=True) for place in folders_to(path)[:-1]]
     above.perform(steps_of(found))
@@ -191,7 +177,6 @@ def is_recreated(above: Transport, place: str, path: str) -> bool:
 
     Raises:
         InvalidPath: a store without locks of files does not tell.
-        TransportError: the store failed.
     """
     try:
         with RootFile(above, place).locked() as held:

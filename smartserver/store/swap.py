@@ -133,7 +133,6 @@ class RootFile:
 
         Raises:
             TransportFailed: one of `needed` is gone: this writer was stopped for so long that it was swept.
-            NoSuchRepository: there is none.
             CorruptFile: the root is damaged.
             Unsupported: its format or a feature is not one this release writes.
             Locked: another writer holds the lock and does not let go of it; nothing changed.
@@ -161,11 +160,7 @@ class RootFile:
 
     def sweep(self, *, half_made: bool = False) -> list[str]:
         """Delete temporary files that crashed writers left in the repository's folder; their names. `half_made`: it is
-        the folder of a repository that was never finished.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        the folder of a repository that was never finished."""
         with self.locked() if half_made else self.swapping():
             names = ListDirectory("")
             self.folder.perform([names])

@@ -40,7 +40,10 @@ MISSING_NAMED = 1024
 
 
 class Transaction:
-    """Over a snapshot; None where there is no repository (a tombstone counts as none)."""
+    """Over a snapshot; None where there is no repository (a tombstone counts as none).
+
+    Whatever needs one raises NoSuchRepository then.
+    """
 
     def __init__(
         self,
@@ -103,40 +106,24 @@ class Transaction:
 
     @property
     def vcs(self) -> str:
-        """The name of its version-control system.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """The name of its version-control system."""
         return self.created[0] if self.created is not None else self._present().root.vcs
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of record it holds.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """The kinds of record it holds."""
         return self.created[1] if self.created is not None else self._present().root.kinds
 
     @property
     def settings(self) -> Mapping[str, bytes]:
-        """Small settings, such as the name of the main branch.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """Small settings, such as the name of the main branch."""
         if self.created is not None:
             return self.created[2]
         joined: dict[str, bytes | None] = {**self._present().root.settings, **self.setting_changes}
         return {name: value for name, value in joined.items() if value is not None}
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs with the changes so far.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """All refs with the changes so far."""
         if self.created is not None:
             stored: Mapping[bytes, RefValue] = {}
         else:
@@ -147,11 +134,7 @@ class Transaction:
         return {name: value for name, value in sorted(joined.items()) if value is not None}
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref, or None.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """One ref, or None."""
         if name in self.changes:
             return self.changes[name]
         return self._stored_ref(name)
@@ -225,7 +208,6 @@ class Transaction:
         """Change, make or (None) remove a ref; the rule was checked by the caller.
 
         Raises:
-            NoSuchRepository: there is none.
             InvalidName: not 1 to 1,024 bytes, NUL in it, or not a name the repository's VCS allows.
             MissingRevision: a tip is neither stored nor announced.
             WrongTip: a tip is of a type that this ref cannot point at.
@@ -271,21 +253,13 @@ class Transaction:
         return [*stored, *self.declared]
 
     def map_kind(self, name: str) -> str | None:
-        """`ids` or `opaque`, as a map was declared when it got its first entry; None where it never had one.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """`ids` or `opaque`, as a map was declared when it got its first entry; None where it never had one."""
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().view.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key."""
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
@@ -293,11 +267,7 @@ class Transaction:
         return {key: value for key, value in sorted(joined.items()) if value is not None}
 
     def entry(self, name: str, key: bytes) -> bytes | None:
-        """One entry of a map with the changes so far, or None.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """One entry of a map with the changes so far, or None."""
         changed = self.entries.get(name, {})
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
@@ -305,7 +275,6 @@ class Transaction:
         """Change, make or (None) remove an entry of a map; the caller decided that it may be.
 
         Raises:
-            NoSuchRepository: there is none.
             WrongMapKind: the map was declared otherwise.
             InvalidName: the map's name or the key cannot be one.
         """
@@ -326,11 +295,7 @@ class Transaction:
             changes[key] = value
 
     def remove_entries(self, of: bytes) -> None:
-        """Remove what belongs to a ref from every map.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """Remove what belongs to a ref from every map."""
         found = self._belonging.pop(of, set())
         if self.created is None:
             view = self._present().view
@@ -414,7 +379,6 @@ class Transaction:
         had.
 
         Raises:
-            NoSuchRepository: there is none.
             MissingRevision: a want is not stored.
         """
         if self.created is not None:
@@ -429,11 +393,7 @@ class Transaction:
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def stats(self) -> RepositoryStats:
-        """What the stored repository consists of.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """What the stored repository consists of."""
         snapshot = self._present()
         root, view = snapshot.root, snapshot.view
         return RepositoryStats(
@@ -454,7 +414,6 @@ class Transaction:
         """Change, make or (None) remove a setting.
 
         Raises:
-            NoSuchRepository: there is none.
             InvalidName: it names a ref that cannot be one.
         """
         if value is not None:
@@ -469,11 +428,7 @@ class Transaction:
             self.setting_changes[name] = value
 
     def delete(self) -> None:
-        """Put a tombstone in the repository's place; nothing else is asked for in the request.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """Put a tombstone in the repository's place; nothing else is asked for in the request."""
         self._present()
         self.deleted = True
 
@@ -506,17 +461,12 @@ class Transaction:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
 
         Raises:
-            NoSuchRepository: there is none.
             CorruptFile, TransportError: a table is damaged or cannot be read.
         """
         return self._present().view.changes_since(known)
 
     def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | BulkReader | ContentReader:
-        """The bytes of what a plan says.
-
-        Raises:
-            NoSuchRepository: there is none.
-        """
+        """The bytes of what a plan says."""
         if isinstance(plan, ContentPlan):
             return ContentReader(self._moment(), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)

@@ -109,7 +109,6 @@ class Upload:
         Raises:
             CorruptRecord: it has not, or lacks announced segments.
             MissingBase: bases that neither their revision nor an ancestor introduced.
-            NoSpace, TransportFailed: the store failed.
         """
         try:
             self._stream.finish()
@@ -168,11 +167,7 @@ class Upload:
         self._intake, self._checked, self.entry, self.intent = intake, snapshot, entry, None
 
     def write_down(self, intent: Intent) -> None:
-        """Append to the new pack, if there is one, what the change is about to do, and make that durable; once.
-
-        Raises:
-            NoSpace, TransportFailed: the store failed.
-        """
+        """Append to the new pack, if there is one, what the change is about to do, and make that durable; once."""
         if self.entry is not None and self.intent is None:
             self._intake.write_down(encode_intent(intent))
             self.intent = intent

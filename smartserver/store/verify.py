@@ -43,7 +43,6 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
     """Read and check everything a repository's root names. `progress`: bytes of packs done, bytes in all.
 
     Raises:
-        NoSuchRepository: there is none.
         Unsupported: this release cannot read it.
         TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         PermissionDenied: a file of it may not be read, and no damage was found before.

@@ -220,11 +220,7 @@ class SegmentCheck:
         return record
 
     def _base(self, proof: SegmentProof, entry: Entry) -> Record | None:
-        """The base of a record; None where it has none.
-
-        Raises:
-            CorruptRecord: it comes from no ancestor, or cannot be read.
-        """
+        """The base of a record; None where it has none."""
         try:
             key = proof.base(entry)
         except UnreachableBase as wrong:

@@ -73,11 +73,7 @@ def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
 
 
 def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> list[Frame]:
-    """The frames of a message or a part of one.
-
-    Raises:
-        LocalProtocolError: more is to follow and the last frame would not be full.
-    """
+    """The frames of a message or a part of one."""
     frames = _pieces(kind, request_id, payload)
     full = _is_continued(frames[-1])
     if more and not full:
@@ -215,11 +211,7 @@ class Connection:
             return None
 
     def _read_frame(self, frame: Frame) -> events.Event | None:
-        """The event a frame is, or None for one that is skipped.
-
-        Raises:
-            RemoteProtocolError: it may not come now.
-        """
+        """The event a frame is, or None for one that is skipped."""
         self._unseen += HEADER.size + len(frame.payload)
         if frame.type >= IGNORED_FROM:
             return None

@@ -270,11 +270,7 @@ class ConnectionState:
         return True
 
     def _begin(self, sender: Role, request_id: int, step: Step) -> Machine:
-        """The machines of a new request.
-
-        Raises:
-            ProtocolError: it may not begin now.
-        """
+        """The machines of a new request."""
         blame = self._blame(sender)
         if sender is Role.SERVER or step not in CLIENT[ClientState.IDLE]:
             raise blame(f"got {step.value[0].name} from the {sender.value} for request {request_id}, which is not open")

@@ -26,9 +26,6 @@ def breezy_library(tools: Path | None) -> Mapping[str, str]:
     """The environment in which this interpreter finds Breezy.
 
     `tools`: where the programs of an environment that has it are, for where this one has not.
-
-    Raises:
-        CommandError: it does not.
     """
     if importlib.util.find_spec("breezy.bzr") is not None:
         return {}

@@ -93,11 +93,7 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def put(text: str, name: str, inside: str) -> str:
-    """The page with this between the marks of a measurement.
-
-    Raises:
-        CommandError: the page lacks a mark, or they are not in order.
-    """
+    """The page with this between the marks of a measurement."""
     first, last = marks(name)
     before, begin, rest = text.partition(first)
     _, end, after = rest.partition(last)

@@ -103,11 +103,7 @@ class Side(Brz):
         self.home().mkdir()
 
     def make(self, piece: str) -> None:
-        """Make one of the user's pieces.
-
-        Raises:
-            CommandError: this side cannot.
-        """
+        """Make one of the user's pieces."""
         trunk = self.place.url("project/trunk")
         match piece:
             case "ahead":

@@ -104,12 +104,7 @@ class TcpMedium:
         self._made, self._first, self._others = True, b"", ()
 
     def _try_others(self, wrong: OSError) -> None:
-        """Have a connection to another address, if this one was never made; what went with its handshake is sent again.
-
-        Raises:
-            ConnectionLost: it was made.
-            CannotConnect: there is no other address, or nobody there either.
-        """
+        """Connect to another address if this one never answered, and send again what went with its handshake."""
         if self._made or wrong.errno in WAS_MADE:
             raise ConnectionLost(_words(wrong)) from None
         if not self._others:
@@ -138,9 +133,6 @@ def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, S
 
     The kernel decides that: without a cookie of the server's, or where it has learned that the way there does not let
     such packets through, this waits for the handshake as ever.
-
-    Raises:
-        OSError: none answers.
     """
     last = OSError("the name has no address")
     for tried, (family, kind, protocol, _, place) in enumerate(places, 1):

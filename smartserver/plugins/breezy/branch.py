@@ -110,12 +110,7 @@ class HpssBranch(Branch):
         return self._count(revision_id)
 
     def _count(self, revision_id: RevisionId) -> int:
-        """The revno of a revision, counted from the tip's: the line of first parents may end at a ghost.
-
-        Raises:
-            NoSuchRevision: it is not in that line.
-            GhostRevisionsHaveNoRevno: it may be below the ghost.
-        """
+        """The revno of a revision, counted from the tip's: the line of first parents may end at a ghost."""
         revno: int = branches_of_breezy().revision_id_to_revno(self, revision_id)
         return revno
 

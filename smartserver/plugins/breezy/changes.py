@@ -133,11 +133,7 @@ def stays(remote: Remote) -> RefUpdate:
 
 
 def _change(remote: Remote, updates: Sequence[RefUpdate], update: MapUpdateRequest) -> PushOutcome:
-    """Make a change.
-
-    Raises:
-        NotAsRemembered: it was decided on what was remembered, and that is not so.
-    """
+    """Make a change."""
     was_remembered = remote.is_assumed
     with remote.words():
         try:

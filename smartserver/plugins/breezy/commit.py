@@ -52,7 +52,6 @@ class Commit:
 
         Raises:
             OutOfDateTree: the tip has moved since it was read.
-            BzrError: it could not be done.
         """
         remote = self._below.remote
         there = remote.state().tip

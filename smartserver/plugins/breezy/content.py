@@ -143,12 +143,7 @@ class Content:
     def _take(
         self, parts: Iterable[Part], trees: TreesField | None, chosen: RevisionsField | None
     ) -> RevisionId | None:
-        """Take in what came; the first revision of it.
-
-        Raises:
-            WrongContent: a record is another revision's, or names other parents than the graph, or the graph does than
-                it did before.
-        """
+        """Take in what came; the first revision of it."""
         first: RevisionId | None = None
         for part in parts:
             first = first or part.revision
@@ -344,11 +339,7 @@ class Content:
 
 
 def _check(record: Record, revision: RevisionId, parents: tuple[RevisionId, ...]) -> None:
-    """Check that a record is of the revision it came with, and names the parents that this came with.
-
-    Raises:
-        WrongContent: it is not, or does not.
-    """
+    """Check that a record is of the revision it came with, and names the parents that this came with."""
     if record.kind in (REVISION, SIGNATURE, INVENTORY) and record.key != revision:
         raise WrongContent(record.key, f"it came with the revision {shown(revision)}")
     if record.kind == REVISION:

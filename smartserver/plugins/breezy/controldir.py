@@ -296,10 +296,6 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
     """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
 
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` of `BzrDir.clone_on_transport`: the parent is the same.
-
-    Raises:
-        NotOnServer: it is to be stacked, or bound.
-        AlreadyBranchError: there is a branch.
     """
     if asked.get("stacked") or asked.get("stacked_on"):
         raise NotOnServer(STACKED)
@@ -360,9 +356,6 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
 
     Breezy opens one place after the other, further up each time; of ours the first can be opened, whether anything is
     there or not, and a place that is opened is not told whether it is where the path ends.
-
-    Raises:
-        NoWorkingTree: it is to be switched. Asking would look for its tree here, and so ask again without end.
     """
     if not isinstance(a_transport, HpssTransport):
         return stock(cls, a_transport, probers)
@@ -396,10 +389,6 @@ def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **opti
     """Make a repository on a server, at a path itself (`brz init-shared-repository`).
 
     The format is one of Breezy's own, and it asks nobody but Bazaar's smart protocol before it writes files.
-
-    Raises:
-        NotOnServer: that is not the one a server has.
-        AlreadyControlDirError: there is a repository.
     """
     if not isinstance(transport, HpssTransport):
         return stock(wanted, transport, *arguments, **options)

@@ -130,11 +130,7 @@ class ToServer(GenericInterBranch):
         return result
 
     def _read_basis(self, checkout: Checkout, *, overwrites: bool) -> None:
-        """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach.
-
-        Raises:
-            BzrError: the server has not what the tree rests on.
-        """
+        """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach."""
         repository, remote = self.target.repository, self.target.remote
         basis, content = checkout.parents()[:1], remote.content
         if content is not None:

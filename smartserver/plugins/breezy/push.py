@@ -63,7 +63,6 @@ def push(
         AlreadyBranchError: there is one.
         DivergedBranches: the target has revisions that the source has not.
         NoSuchRevision: `stop_revision` is not in the source.
-        BzrError: it could not be done.
     """
     if lossy:
         raise NotOnServer(LOSSY)
@@ -92,11 +91,7 @@ def run_hooks(result: BranchPushResult) -> None:
 
 
 def _own_revno(source: Branch, tip: RevisionId) -> int:
-    """The revno a revision has as a tip; one that was merged has another in the source's own line.
-
-    Raises:
-        NoSuchRevision: the source has no such revision.
-    """
+    """The revno a revision has as a tip; one that was merged has another in the source's own line."""
     revno, last = source.last_revision_info()
     remote = remote_of(source)
     if remote is not None and tip in remote.numbers:
@@ -188,11 +183,7 @@ class _Push:
         return any(each is not None and _folder(each) == folder for each in known)
 
     def _planned(self) -> Changes:
-        """What is sent to the branch as it is known.
-
-        Raises:
-            AppendRevisionsOnlyViolation: its options forbid it.
-        """
+        """What is sent to the branch as it is known."""
         if self._violates():
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()

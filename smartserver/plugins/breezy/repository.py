@@ -363,11 +363,7 @@ class HpssRepository:
         return self._signature(revision_id) is not None
 
     def _signature(self, revision: RevisionId) -> bytes | None:
-        """The signature of a revision, if it has one.
-
-        Raises:
-            NoSuchRevision: there is no such revision.
-        """
+        """The signature of a revision, if it has one."""
         check_has(self, revision)
         return self._signatures.find(revision, self.shadow())
 

@@ -41,11 +41,7 @@ INSERTS = frozenset((
 
 
 def send_beside(remote: Remote, repository: Repository, revisions: Collection[RevisionId]) -> None:
-    """Have the server keep revisions of another repository that none of its branches leads to yet.
-
-    Raises:
-        BzrError: it could not be done.
-    """
+    """Have the server keep revisions of another repository that none of its branches leads to yet."""
     if not revisions:
         return
     with repository.lock_read(), remote.words():
@@ -67,11 +63,7 @@ class WriteGroup:
         self.repository.unlock()
 
     def send(self, remote: Remote) -> None:
-        """End the group, and send it.
-
-        Raises:
-            BzrError: it could not be sent.
-        """
+        """End the group, and send it."""
         try:
             with instead_of_breezys_look(self.repository):  # The server looks for what is missing.
                 self.repository.commit_write_group()

@@ -47,11 +47,7 @@ class HpssTags(Tags):  # type: ignore[misc]  # Breezy is not typed.
         return {was.tip: now, now: was.tip}.get(found, found)
 
     def set_tag(self, tag_name: str, revision: RevisionId) -> None:
-        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip.
-
-        Raises:
-            BzrError: its name is too long.
-        """
+        """Set a tag, be it there or not; a tag of what was remembered as the tip becomes one of what is the tip."""
         if why := changes.objection(tag_name):
             raise errors.BzrError(why)
         remote = self._remote

@@ -37,11 +37,7 @@ class CheckReport:
         self._shown = shown
 
     def report_results(self, verbose: bool) -> None:
-        """Say what was checked.
-
-        Raises:
-            BzrError: something is damaged.
-        """
+        """Say what was checked."""
         found = self._found
         if self._shown is not None:
             trace.note("checked repository %s format %s", *self._shown)
@@ -64,21 +60,13 @@ class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not t
 
 
 def reconcile(place: Place) -> ReconcileReport:
-    """Say that there is nothing to reconcile, when that is so.
-
-    Raises:
-        BzrError: something is damaged.
-    """
+    """Say that there is nothing to reconcile, when that is so."""
     raise_damage(verify(place))
     return ReconcileReport()
 
 
 def raise_damage(found: VerifyResult) -> None:
-    """List what is damaged.
-
-    Raises:
-        BzrError: something is.
-    """
+    """List what is damaged."""
     for problem in found.problems:
         trace.note("%s", plain(problem))
     if found.problems:

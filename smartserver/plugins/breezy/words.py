@@ -42,11 +42,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def in_breezys_words(url: str, location: Place) -> Iterator[None]:
-    """Raise Breezy's error for whatever goes wrong with what is at `url`.
-
-    Raises:
-        BzrError: always that.
-    """
+    """Raise Breezy's error for whatever goes wrong with what is at `url`."""
     try:
         yield
     except CannotConnect as wrong:

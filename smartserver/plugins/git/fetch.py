@@ -88,12 +88,7 @@ class Fetch:
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
 
     def _segments(self, pulled: PullAnswer, kinds: Sequence[Kind]) -> Iterator[bytes]:
-        """The whole segments of a body as they come, its progress shown.
-
-        Raises:
-            Malformed: it does not end where a segment does.
-            CannotGoOn: there are fewer or more than were announced.
-        """
+        """The whole segments of a body as they come, its progress shown."""
         stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
         count = size = 0
         for chunk in pulled.body:

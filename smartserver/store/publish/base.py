@@ -102,7 +102,6 @@ def write_new(folder: Transport, steps: Sequence[Step]) -> ExitStack:
 
     Raises:
         FileExists: a name is taken, and stays as it is.
-        TransportError: the store failed.
     """
     undo = ExitStack()
     for step in steps:

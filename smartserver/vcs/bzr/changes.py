@@ -133,11 +133,7 @@ def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
 
 
 def _check_counts(head: LeafHead, earlier: LeafHead, count: int, count_before: int) -> None:
-    """Check that a leaf says as many items as it has; the counts are of what differs.
-
-    Raises:
-        ValueError: it says another number.
-    """
+    """Check that a leaf says as many items as it has; the counts are of what differs."""
     if head.items - count != earlier.items - count_before:
         has = earlier.items + count - count_before
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
@@ -207,11 +203,7 @@ def _item_end(text: bytes, at: int, end: int) -> int:
 
 
 def _refuse_doubles(head: LeafHead, added: Iterable[bytes], new: bytes) -> None:
-    """Check that none of these items, which differ, has the key of one that does not.
-
-    Raises:
-        ValueError: one has.
-    """
+    """Check that none of these items, which differ, has the key of one that does not."""
     cut = len(head.prefix)
     for file_id in added:
         line = b"\n" + file_id[cut:] + b"\0"

@@ -259,11 +259,7 @@ def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
 
 
 def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
-    """Check that a revision's own record says what is said of it besides: else nobody could pull it.
-
-    Raises:
-        CannotSend: it does not.
-    """
+    """Check that a revision's own record says what is said of it besides: else nobody could pull it."""
     try:
         found = read_revision(records[0].text)
     except ValueError as wrong:
@@ -280,11 +276,7 @@ def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Se
 
 
 def _size(revision: RevisionId, difference: Difference) -> int:
-    """Bytes of the texts a revision introduced, as its tree says.
-
-    Raises:
-        CannotSend: one is larger than a server takes.
-    """
+    """Bytes of the texts a revision introduced, as its tree says."""
     sizes = [0]
     for entry, _ in difference.texts:
         size = int(entry.size or 0)

@@ -297,11 +297,7 @@ def _described(revision: RevisionId) -> list[tuple[int, Key]]:
 
 @contextmanager
 def _reading(revision: RevisionId) -> Iterator[None]:
-    """What cannot be read is damage of this revision's tree.
-
-    Raises:
-        CorruptRecord: so it is.
-    """
+    """What cannot be read is damage of this revision's tree."""
     try:
         yield
     except ValueError as wrong:

@@ -231,11 +231,7 @@ def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iter
 
 
 def _walk(repository: GitRepository, asked: bytes) -> Revisions:
-    """The commits `git rev-list` names.
-
-    Raises:
-        ToolFailed: it failed.
-    """
+    """The commits `git rev-list` names."""
     # ignore-missing must come before stdin: git reads its arguments in order.
     walk = ("rev-list", "--ignore-missing", "--topo-order", "--reverse", "--format=%T %P", "--stdin")
     found = Revisions()
@@ -251,11 +247,7 @@ def _walk(repository: GitRepository, asked: bytes) -> Revisions:
 
 @contextlib.contextmanager
 def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
-    """What a git command writes where it reads `asked`.
-
-    Raises:
-        ToolFailed: it failed; raised where the context is left.
-    """
+    """What a git command writes where it reads `asked`."""
     # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
     with scratch(asked) as questions, scratch() as said:
         process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
