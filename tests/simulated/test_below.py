@@ -152,7 +152,7 @@ def test_one_that_is_made_above_meanwhile(work: Work, monkeypatch: pytest.Monkey
             RemoteRepository(other, "group", knowledge, below=True).push(PushRequest(push, work.source, NEW))
         return found
 
-    monkeypatch.setattr(type(site), "find_below", lambda self, path: find_late(path))
+    monkeypatch.setattr(type(site), "find_below", lambda self, path, may_read: find_late(path))
     assert work.push("group/trunk", work.line[3]) is Outcome.DONE
     assert work.joint.refs("group") == {HERE: work.line[1], b"trunk": work.line[3]}
 
