@@ -184,7 +184,7 @@ class RequestContext:
 
     def _advice(self, root: Root) -> list[Advice | None]:
         """What a user who may write should know of the repository."""
-        if not self.access.may(Permission.WRITE, self.find().at):
+        if not self.access.may(Permission.WRITE, self.find().repository.path):
             return []
         return [of_format(self.find().repository.format()), of_packs(root)]
 

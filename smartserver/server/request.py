@@ -307,13 +307,13 @@ class ServedRequest:
     def _log_refusal(self, refusal: Failure) -> None:
         """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which
         is what a log bounds: one refused client hides no full disk."""
-        error = refusal.fault
-        self._log(error.code)
-        if error.code not in FOR_ADMINISTRATORS:
-            return
-        why = str(error_from_wire(error.code, named(error)))
-        why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
-        refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
+        self._log(refusal.fault.code)
+        for error in (refusal.fault, *(each.fault for each in refusal.outcomes)):
+            if error is None or error.code not in FOR_ADMINISTRATORS:
+                continue
+            why = str(error_from_wire(error.code, named(error)))
+            why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
+            refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 
     def _over(self) -> None:
         """The final answer is sent."""

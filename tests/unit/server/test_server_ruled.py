@@ -154,6 +154,18 @@ def test_each_changed_ref_is_judged(served: Served, user: Callable[[str], Dialog
     assert served.refs("team/secret") == {MAIN: history[3]}
 
 
+def test_a_refused_ref_is_in_the_log_however_little_is(
+    user: Callable[[str], Dialog], history: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = [moved(b"refs/tags/v1", history[1]), moved(b"refs/tags/v2", history[1])]
+    answer = user("ben").ask(message(*calls, path="team/secret"))  # type: ignore[arg-type]
+    assert code(answer) == "refused"
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line.partition("access-denied: ")[2] for line in lines] == [
+        f"create refs/tags/{name}: the server's access rules give ben read and no more here" for name in ("v1", "v2")
+    ]
+
+
 def test_a_changed_rule_counts_from_the_next_request_of_a_connection(user: Callable[[str], Dialog], file: Path) -> None:
     carl = user("carl")
     assert code(carl.ask(message(PULL, path="open"))) == ""
