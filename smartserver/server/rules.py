@@ -11,6 +11,9 @@ A TOML file has groups and an ordered list of rules:
     refs = ["refs/heads/main"]
     may = "write"
 
+    [keys]
+    anna = ["ssh-ed25519 AAAA... anna@laptop"]
+
 The first rule that fits the user, the path and the ref decides; where none does, nothing is allowed. A rule with `refs`
 is about changes of these refs and nothing else. In a pattern `*` is any part of a name between slashes, and `**` is any
 number of names.
@@ -24,6 +27,7 @@ ref as they are spelled, and for both in lower case.
 
 from __future__ import annotations
 
+import base64
 import enum
 import logging
 import os
@@ -33,7 +37,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -50,6 +54,7 @@ EVERYBODY = "*"
 ANONYMOUS = "anonymous"
 """The name of users whom nothing identifies."""
 
+_KEY_TYPE = re.compile(r"[a-z0-9][a-z0-9@.-]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 _WORDS = re.compile(r"\*\*|\*|[^*]+")
 
@@ -112,6 +117,7 @@ class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An access file."""
 
     groups: dict[str, list[str]] = {}
+    keys: dict[str, list[str]] = {}
     rules: list[RuleText] = []
 
 
@@ -128,6 +134,16 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+class PublicKey(NamedTuple):
+    """A key that logs a user in over SSH."""
+
+    user: str
+    kind: str
+    """As `ssh-ed25519`."""
+    content: str
+    """In base64."""
 
 
 class AccessRule:
@@ -170,7 +186,9 @@ class AccessRules:
         Raises:
             BadRules: it is none.
         """
-        self.rules = tuple(_rules(content))
+        text, orders = _parsed(content)
+        self.rules = tuple(_rules(text, orders))
+        self.keys = tuple(_keys(text.keys))
 
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
@@ -209,7 +227,8 @@ class AccessRules:
         return any(rule.level and rule._users & {user, EVERYBODY} for rule in self.rules)
 
 
-def _rules(content: bytes) -> Iterator[AccessRule]:
+def _parsed(content: bytes) -> tuple[FileText, list[list[str]]]:
+    """The file, and the order of the lines of each rule."""
     try:
         raw: dict[str, Any] = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
@@ -218,17 +237,45 @@ def _rules(content: bytes) -> Iterator[AccessRule]:
         text = msgspec.convert(raw, FileText)
     except msgspec.ValidationError as wrong:
         raise BadRules(_numbered(str(wrong))) from None
+    return text, [list(rule) for rule in raw.get("rules", ())]
+
+
+def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
     if not text.rules:
         raise BadRules("it has no rules: nobody could do anything")
     for name, members in text.groups.items():
         for each in (name, *members):
             if not is_user_name(each):
                 raise BadRules(f"groups.{name}: {each!r} is no name: letters, digits and _.@+- are allowed")
-    for number, (rule, order) in enumerate(zip(text.rules, raw["rules"], strict=True), 1):
+    for number, (rule, order) in enumerate(zip(text.rules, orders, strict=True), 1):
         try:
-            yield AccessRule(number, _checked(rule, list(order)), _users(rule.who, text.groups))
+            yield AccessRule(number, _checked(rule, order), _users(rule.who, text.groups))
         except BadRules as wrong:
             raise BadRules(f"rule {number}: {wrong}") from None
+
+
+def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
+    users: dict[str, str] = {}
+    for user, lines in keys.items():
+        if not is_user_name(user):
+            raise BadRules(f"keys.{user}: {user!r} is no name: letters, digits and _.@+- are allowed")
+        for line in lines:
+            kind, content, *_ = [*line.split(None, 2), "", ""]
+            if not _is_key(kind, content):
+                raise BadRules(f"keys.{user}: {line[:40]!r}... is no public key: expected a line of a .pub file")
+            if users.setdefault(content, user) != user:
+                raise BadRules(f"keys.{user}: the key {content[:40]!r}... is one of {users[content]!r} too")
+            yield PublicKey(user, kind, content)
+
+
+def _is_key(kind: str, content: str) -> bool:
+    """Whether this is a public key of OpenSSH: base64 of a blob that begins with its own type (RFC 4253, 6.6)."""
+    try:
+        blob = base64.b64decode(content, validate=True)
+    except ValueError:
+        return False
+    name = kind.encode()
+    return _KEY_TYPE.fullmatch(kind) is not None and blob.startswith(len(name).to_bytes(4, "big") + name)
 
 
 def _numbered(why: str) -> str:

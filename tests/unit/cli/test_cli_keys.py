@@ -1,0 +1,81 @@
+"""smartserver.cli.keys: the lines of authorized_keys for the keys of an access file."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+
+RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "create"\n'
+
+
+def key(number: int, kind: str = "ssh-ed25519") -> str:
+    blob = len(kind).to_bytes(4, "big") + kind.encode() + bytes([0, 0, 0, 32]) + bytes([number]) * 32
+    return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "argv", [__file__])
+    path = tmp_path / "access.toml"
+    path.write_text(f'[keys]\nanna = ["{key(1)} anna@laptop", "{key(2)}"]\nben = ["{key(3)}"]\n\n{RULE}')
+    return path
+
+
+def lines(*arguments: str) -> list[str]:
+    result = CliRunner().invoke(group, ["keys", *arguments])
+    assert result.exit_code == 0, result.exception
+    return result.output.splitlines()
+
+
+def test_a_line_for_each_key(file: Path) -> None:
+    found = lines(str(file), "/srv/my code")
+    command = f"{__file__} serve '/srv/my code' --stdio --access {file} --log syslog --user"
+    assert found == [
+        f'restrict,command="{command} {user}" {key(number)} {user}'
+        for user, number in (("anna", 1), ("anna", 2), ("ben", 3))
+    ]
+    assert shlex.split(found[0].split('"')[1])[:3] == [__file__, "serve", "/srv/my code"]
+
+
+def test_a_quote_in_a_path_does_not_end_the_command(file: Path) -> None:
+    (found, *_) = lines(str(file), '/srv/a"b')
+    assert "serve '/srv/a\\\"b' --stdio" in found
+
+
+@pytest.mark.parametrize(("number", "count"), [(2, 1), (7, 0)])
+def test_one_key_is_looked_up(file: Path, number: int, count: int) -> None:
+    found = lines(str(file), "/srv", "--lookup", *key(number).split())
+    assert [line.endswith(f"{key(number)} anna") for line in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ('anna = ["AAAA"]', "keys.anna: 'AAAA'... is no public key"),
+        ('anna = ["ssh-rsa {}"]', "is no public key"),
+        ('anna = ["ssh-ed25519 AAA*"]', "is no public key"),
+        ('anna = ["command=x ssh-ed25519 AAAA"]', "is no public key"),
+        ('"an na" = []', "is no name"),
+        ('anna = ["ssh-ed25519 {}"]\nben = ["ssh-ed25519 {}"]', "is one of 'anna' too"),
+    ],
+)
+def test_keys_that_are_refused(file: Path, keys: str, why: str) -> None:
+    file.write_text("[keys]\n" + keys.replace("{}", key(1).split()[1]) + "\n" + RULE)
+    result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
+    assert isinstance(result.exception, CommandError)
+    assert why in str(result.exception)
+
+
+def test_a_program_that_sshd_could_not_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/nowhere/smartserver"])
+    result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
+    assert isinstance(result.exception, CommandError)
+    assert "/nowhere/smartserver is no program" in str(result.exception)
