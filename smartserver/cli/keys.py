@@ -16,7 +16,8 @@ from smartserver.cli.errors import CommandError
 @FILE
 @click.argument("root")
 @click.option("--lookup", nargs=2, metavar="TYPE KEY", help="Only the line of this key; nothing where nobody has it.")
-def command(file: Path, root: str, lookup: tuple[str, str] | None) -> None:
+@click.option("--log", "place", default="syslog", show_default=True, metavar="FILE|syslog", help="As of `serve`.")
+def command(file: Path, root: str, lookup: tuple[str, str] | None, place: str) -> None:
     """Print a line of `authorized_keys` for each key of an access file. With it sshd lets that user do what the rules
     of the file say with the repositories below ROOT, and nothing else.
 
@@ -40,17 +41,17 @@ def command(file: Path, root: str, lookup: tuple[str, str] | None) -> None:
     for key in open_access(file).rules.keys:
         if lookup is None or lookup == (key.kind, key.content):
             click.echo(
-                f'restrict,command="{_quoted(_serve(file, root, key.user))}" {key.kind} {key.content} {key.user}'
+                f'restrict,command="{_quoted(_serve(file, root, place, key.user))}" {key.kind} {key.content} {key.user}'
             )
 
 
-def _serve(file: Path, root: str, user: str) -> str:
+def _serve(file: Path, root: str, place: str, user: str) -> str:
     """The command of a user, by full paths: sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
         raise CommandError(f"{program} is no program that sshd could run: call `smartserver` by its path")
     words = [str(program), "serve", str(Path(root).absolute()), "--stdio"]
-    return shlex.join([*words, "--access", str(file.absolute()), "--log", "syslog", "--user", user])
+    return shlex.join([*words, "--access", str(file.absolute()), "--log", place, "--user", user])
 
 
 def _quoted(text: str) -> str:

@@ -71,12 +71,15 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> 
         if place is None:
             stream = logging.StreamHandler(sys.stderr)
         elif place == "syslog":
+            os.stat(SYSLOG)  # Python goes on without it, and complains of each line on standard error.
             stream = logging.handlers.SysLogHandler(SYSLOG)
             stream.ident = f"smartserver[{os.getpid()}]: "
         else:  # Opened again once it was rotated.
             stream = logging.handlers.WatchedFileHandler(place)
     except OSError as wrong:
-        raise CommandError(f"--log {place}: {wrong.strerror or wrong}") from None
+        what = SYSLOG if place == "syslog" else place
+        raise CommandError(f"--log {place}: {what}: {wrong.strerror}") from None
+    logging.raiseExceptions = place is None  # A full disk is no news for the client whose standard error this is.
     dated = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     stream.setFormatter(logging.Formatter() if place == "syslog" else Journal() if journal and not place else dated)
     stream.addFilter(RateLimit())

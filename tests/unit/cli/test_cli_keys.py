@@ -45,6 +45,11 @@ def test_a_line_for_each_key(file: Path) -> None:
     assert shlex.split(found[0].split('"')[1])[:3] == [__file__, "serve", "/srv/my code"]
 
 
+def test_the_log_may_be_a_file(file: Path) -> None:
+    (found, *_) = lines(str(file), "/srv", "--log", "/var/log/hpss")
+    assert " --log /var/log/hpss --user anna" in found
+
+
 def test_a_quote_in_a_path_does_not_end_the_command(file: Path) -> None:
     (found, *_) = lines(str(file), '/srv/a"b')
     assert "serve '/srv/a\\\"b' --stdio" in found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,33 @@ def test_a_flood_of_lines_of_a_kind_is_bounded_and_counted() -> None:
     log(logging.WARNING, "full: %d", 2, PERIOD)
     log(logging.WARNING, "full: %d", 3, 0.0)  # The clock was set back.
     assert passed == ["full: 1 (and 5 others like it since the last such line)", "full: 2", "full: 3"]
+
+
+def test_lines_for_syslog_and_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither says anything to a client when a line cannot be written; a file that was rotated is opened again."""
+    root, place = logging.getLogger(), tmp_path / "log"
+    level, complains = root.level, logging.raiseExceptions
+    audit = logging.getLogger("smartserver.audit")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(str(tmp_path / "journal"))
+        monkeypatch.setattr("smartserver.cli.logs.SYSLOG", str(tmp_path / "journal"))
+        try:
+            for where in ("syslog", str(place)):
+                monkeypatch.setattr(root, "handlers", [])
+                log_to(where, False, journal=True, audits=True)
+                audit.info("a change")
+                logging.getLogger("smartserver").info("a request")
+                assert not logging.raiseExceptions
+                if where == "syslog":
+                    assert re.fullmatch(rb"<14>smartserver\[\d+\]: a change\x00?", journal.recv(1000))
+                    root.handlers[0].close()
+            place.rename(tmp_path / "log.1")
+            audit.info("another")
+        finally:
+            for each in root.handlers:
+                each.close()
+            root.setLevel(level)
+            audit.setLevel(logging.NOTSET)
+            logging.raiseExceptions = complains
+    assert (tmp_path / "log.1").read_text().endswith(" INFO a change\n")
+    assert place.read_text().endswith(" INFO another\n")

@@ -444,4 +444,12 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     result = CliRunner().invoke(group, ["serve", str(tmp_path), "--log", str(tmp_path / "no" / "log")])
     assert isinstance(result.exception, CommandError)
-    assert str(result.exception).startswith(f"--log {tmp_path}/no/log: No such file")
+    place = tmp_path / "no" / "log"
+    assert str(result.exception) == f"--log {place}: {place}: No such file or directory"
+
+
+def test_a_syslog_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.cli.logs.SYSLOG", str(tmp_path / "log"))
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--log", "syslog"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == f"--log syslog: {tmp_path}/log: No such file or directory"
