@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import NoReturn
 
 from smartserver.cli.interrupts import Interrupts
@@ -94,6 +95,19 @@ def check_origin(url: str, environment: Mapping[str, str]) -> None:
         raise BadUrl(url, f"{why}, so that the machine's key is known")
 
 
+def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
+    """The words of the command that logs in at other machines for git, as git-config(1) says at core.sshCommand."""
+    import subprocess  # With what `ssh_url` loads these take 10 ms, which most commands do not need.
+
+    from smartserver.client.ssh_url import of_shell
+
+    command = environment.get("GIT_SSH_COMMAND", "")
+    if not command:
+        asking = ["git", "config", "--get", "core.sshCommand"]
+        command = subprocess.run(asking, env=environment, stdout=subprocess.PIPE, check=False).stdout.decode().strip()
+    return of_shell(command) if command else [environment.get("GIT_SSH") or "ssh"]
+
+
 def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:
     """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
 
@@ -111,7 +125,8 @@ def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextli
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    with client_for(url, frozenset(), f"git {AGENT}", environment) as (client, location):
+    ssh = partial(ssh_of_git, environment)
+    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh) as (client, location):
         hint = read(reader, os.getppid())
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)

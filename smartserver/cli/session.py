@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import smartserver
 from smartserver.client.call import Client
 from smartserver.client.places import behind, connect, parse_place
 from smartserver.client.plain import plain
+from smartserver.client.url import Location
 from smartserver.trace import text
 from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
 from smartserver.trace.recorder import Recorder
@@ -30,7 +31,11 @@ AGENT = f"smartserver/{smartserver.__version__}"
 
 @contextmanager
 def client_for(
-    url: str, flags: Set[str], agent: str = AGENT, environment: Mapping[str, str] = os.environ
+    url: str,
+    flags: Set[str],
+    agent: str = AGENT,
+    environment: Mapping[str, str] = os.environ,
+    ssh: Callable[[], Sequence[str]] = lambda: ("ssh",),
 ) -> Iterator[tuple[Client, Place]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows a line for each request on stderr,
     `hpssdetail` also each call of one with more than four, `hpssvfs` also where in the program
@@ -39,7 +44,7 @@ def client_for(
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
-    SMARTSERVER_SSH: the command that logs in at the server of an hpss+ssh:// URL.
+    SMARTSERVER_SSH: the program that logs in at the server of an hpss+ssh:// URL, else what `ssh` gives.
 
     Raises:
         BadUrl: it is not one.
@@ -49,8 +54,9 @@ def client_for(
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
     def connected() -> Medium:
-        ssh = environment.get("SMARTSERVER_SSH") or "ssh"
-        return connect(location, ssh, fast_open=fast_open, flags=sorted(flags))
+        program = environment.get("SMARTSERVER_SSH")
+        words = () if isinstance(location, Location) else (program,) if program else ssh()
+        return connect(location, words, fast_open=fast_open, flags=sorted(flags))
 
     progress = _progress if sys.stderr.isatty() else None
     with (

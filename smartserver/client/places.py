@@ -5,7 +5,7 @@ What a scheme but hpss:// needs is loaded when one is met.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
@@ -70,9 +70,10 @@ def behind(place: Place) -> str:
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 
-def connect(place: Place, ssh: str, *, fast_open: bool = False, flags: Iterable[str] = ()) -> Medium:
-    """A connection to a place; `ssh`: the command that logs in where that is needed. `fast_open`: as `TcpMedium`.
-    `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this command.
+def connect(place: Place, ssh: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = ()) -> Medium:
+    """A connection to a place. `ssh`: the words of the command that logs in where that is needed. `fast_open`: as
+    `TcpMedium`. `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this
+    command.
 
     Raises:
         CannotConnect: nobody is there.

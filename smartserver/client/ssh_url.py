@@ -6,7 +6,9 @@ The path is that machine's own: `/srv/code/project`, or `/~/code/project` below 
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from smartserver.client.url import BadUrl, parse
@@ -14,6 +16,15 @@ from smartserver.client.url import BadUrl, parse
 SCHEME = "hpss+ssh"
 
 HOME = "~/"
+
+
+SHELL = re.compile(r"[^\w@+,./:-]")
+"""What makes a command one for a shell."""
+
+
+def of_shell(command: str) -> list[str]:
+    """A command that may have arguments of its own, as words to which others are added."""
+    return ["sh", "-c", f'{command} "$@"', command] if SHELL.search(command) else [command]
 
 
 class Login(NamedTuple):
@@ -63,9 +74,9 @@ class SshLocation(NamedTuple):
         """What its user calls the folder that is served (`errors.known_as`)."""
         return f"{self.where}:{HOME if self.root == '.' else f'{self.root}/'}"
 
-    def command(self, ssh: str) -> list[str]:
+    def command(self, ssh: Sequence[str]) -> list[str]:
         """What logs in there and serves."""
-        words = [ssh, "-T", "-o", "ForwardX11=no"]
+        words = [*ssh, "-T", "-o", "ForwardX11=no"]
         if self.port:
             words += ["-p", str(self.port)]
         if self.user:

@@ -268,6 +268,17 @@ def test_over_ssh(users: Users, tmp_path: Path) -> None:
         assert ("unknown whether the change was made" in second) == (words[0] == "push")
 
 
+def test_the_ssh_of_breezys_user(users: Users, tmp_path: Path) -> None:
+    """A path in BRZ_SSH is meant; a name of Breezy's is not."""
+    said = tmp_path / "said"
+    for name, variables in {"mine": {"BRZ_SSH": f"{tmp_path}/mine"}, "ssh": {"BRZ_SSH": "paramiko"}}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {name} >> {said}\n")
+        program.chmod(0o755)
+        assert users.run("", "log", "hpss+ssh://h/~/x", PATH=f"{tmp_path}:/usr/bin:/bin", **variables).status == 3
+    assert set(said.read_text().split()) == {"mine", "ssh"}
+
+
 def test_over_an_ssh_that_is_not_there(users: Users, tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")
     refused = users.run("", "log", "hpss+ssh://me@host/srv/project", SMARTSERVER_SSH=absent)

@@ -32,9 +32,10 @@ FAST_OPEN = Option(
 )
 SSH = Option(
     "hpss.ssh",
-    default="ssh",
+    default="",
     override_from_env=["SMARTSERVER_SSH"],
-    help="The command that logs in at the server of an hpss+ssh:// URL; it is given options as OpenSSH's has them.",
+    help="The program that logs in at the server of an hpss+ssh:// URL, with OpenSSH's options; default: the path in "
+    "BRZ_SSH, else ssh.",
 )
 DEBUG = Option(
     "hpss.debug",
@@ -47,6 +48,12 @@ option_registry.register(SSH)
 option_registry.register(DEBUG)
 
 
+def _breezys_ssh() -> str:
+    """The program that BRZ_SSH gives the path of; of Breezy's names of programs there is OpenSSH's alone."""
+    found: str | None = Option("BRZ_SSH", override_from_env=["BRZ_SSH"]).get_override()
+    return found if found and "/" in found else "ssh"
+
+
 class Server:
     """What every transport of one server shares."""
 
@@ -54,12 +61,12 @@ class Server:
         self.location = location
         options = GlobalStack()
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
-        ssh: str = options.get(SSH.name)
+        ssh: str = options.get(SSH.name) or _breezys_ssh()
         debug: str = options.get(DEBUG.name)
         flags = told(debug)
 
         def connected() -> Medium:
-            return connect(location, ssh, fast_open=fast_open, flags=flags)
+            return connect(location, [ssh], fast_open=fast_open, flags=flags)
 
         self._unread: History | None = None
         watching = observers(served_by(location), debug, behind(location))

@@ -93,6 +93,32 @@ def test_a_folder_of_another_machine_is_named_in_utf_8(tmp_path: Path) -> None:
     assert (tmp_path / "ssh.command").read_text("utf-8") == "smartserver serve '/ü' --stdio"
 
 
+@pytest.mark.parametrize(
+    ("variables", "config", "expected"),
+    [
+        ({}, "", "GIT_SSH"),
+        ({"GIT_SSH_COMMAND": ""}, "", "GIT_SSH"),
+        ({}, "{} config", "config"),
+        ({"GIT_SSH_COMMAND": "X=2 {} 'a b'"}, "{} config", "a b"),
+        ({"GIT_SSH_COMMAND": "{} variable", "SMARTSERVER_SSH": "{}"}, "", "-T"),
+    ],
+)
+def test_the_ssh_of_gits_user(tmp_path: Path, variables: dict[str, str], config: str, expected: str) -> None:
+    """As git itself chooses it; the command is one for a shell."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nprintf "%s" "$1" > "${0%/*}/said"\n')
+    other = tmp_path / "of-git-ssh"
+    other.write_text(f"#!/bin/sh\nprintf GIT_SSH > {tmp_path}/said\n")
+    for each in (ssh, other):
+        each.chmod(0o755)
+    given = {name: value.format(ssh) for name, value in variables.items()} | {"GIT_SSH": str(other)}
+    if config:
+        given |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.sshCommand"}
+        given["GIT_CONFIG_VALUE_0"] = config.format(ssh)
+    assert run("origin", "hpss+ssh://host/~/x", said="list\n", **given).returncode == 128
+    assert (tmp_path / "said").read_text() == expected
+
+
 def test_git_that_says_nothing_ends_it() -> None:
     done = run("origin", "hpss://127.0.0.1:1/x")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

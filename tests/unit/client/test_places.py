@@ -61,14 +61,14 @@ def test_what_is_none(url: str) -> None:
 @pytest.mark.sockets
 def test_plain_hpss_is_tcp() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        medium = connect(parse_place(f"hpss://127.0.0.1:{listener.getsockname()[1]}/a"), "ssh")
+        medium = connect(parse_place(f"hpss://127.0.0.1:{listener.getsockname()[1]}/a"), ["ssh"])
         medium.close()
     assert isinstance(medium, TcpMedium)
 
 
 @pytest.mark.sockets
 def test_ssh_is_a_pipe_to_the_command_that_is_named() -> None:
-    medium = connect(parse_place("hpss+ssh://h/srv/a"), "echo")
+    medium = connect(parse_place("hpss+ssh://h/srv/a"), ["echo"])
     assert isinstance(medium, PipeMedium)
     assert medium.read(100).startswith(b"-T -o ForwardX11=no")
     medium.close()
@@ -78,7 +78,7 @@ def test_ssh_is_a_pipe_to_the_command_that_is_named() -> None:
 def test_a_store_is_a_pipe_to_a_server_of_its_own_whose_last_words_are_why(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import sys; sys.exit('smartserver: sftp://h/srv/: the key of h is not known')"
     monkeypatch.setattr(store_url.StoreLocation, "command", lambda *_: [sys.executable, "-c", program])
-    medium = connect(parse_place("hpss+sftp://h/srv/a"), "ssh")
+    medium = connect(parse_place("hpss+sftp://h/srv/a"), ["ssh"])
     with pytest.raises(CannotConnect, match=r"^cannot connect to h: sftp://h/srv/: the key of h is not known$"):
         medium.read(1)
     medium.close()

@@ -63,8 +63,8 @@ def test_bad(url: str, why: str) -> None:
 
 def test_what_is_run() -> None:
     """The other machine's shell takes nothing of a URL for a command, and ssh nothing for an option."""
-    assert parse_ssh("hpss+ssh://me@h:22/$(x) y/$(x)").command("ssh") == [
+    assert parse_ssh("hpss+ssh://me@h:22/$(x) y/$(x)").command(["ssh"]) == [
         *("ssh", "-T", "-o", "ForwardX11=no", "-p", "22", "-l", "me", "--", "h"),
         "smartserver serve '/$(x) y' --stdio",
     ]
-    assert parse_ssh("hpss+ssh://h/~/a").command("/bin/ssh")[-3:] == ["--", "h", "smartserver serve . --stdio"]
+    assert parse_ssh("hpss+ssh://h/~/a").command(["/bin/ssh"])[-3:] == ["--", "h", "smartserver serve . --stdio"]
