@@ -93,6 +93,23 @@ def test_strict_refuses_them_and_what_is_ignored_is_taken(tmp_path: Path, ours: 
         assert "taken with faults" not in done.err
 
 
+def test_no_fault_refuses_a_push_where_the_checks_are_off(tmp_path: Path, ours: Begin) -> None:
+    """The server takes what harms clients, as `git -c receive.fsckObjects=false` does, and says nothing."""
+    side = ours("shared")
+    commit = odd_commit(side, HARMFUL["hasDotgit"])
+    for level, status in (("off", 0), ("safe", 1)):
+        (tmp_path / level).mkdir()
+        served = Served(tmp_path / level, "--anonymous", "write", "--fsck", level)
+        try:
+            done = side.run(f'a git push "{served.url("x")}" odd')
+            assert done.status == status, done.said
+            assert "taken with faults" not in done.err
+            if level == "off":
+                assert commit in side.run(f'a git ls-remote "{served.url("x")}"').out
+        finally:
+            served.close()
+
+
 def test_an_id_that_is_no_fault(ours: Begin) -> None:
     side = ours("nothing")
     done = side.run("as a smartserver serve . --fsck-ignore hasDotGit")
