@@ -86,7 +86,8 @@ def explain(ctx: click.Context, file: Path, user: str, level: str, path: str, re
     """Say whether USER may do something to the repository at PATH of a server, and which rule decides; the status is 1
     if not.
 
-    With REF, of changes of that ref; of a brz tag, REF is BRANCH:tags/NAME. Users without a name are "anonymous".
+    With REF, of changes of that ref; of a brz tag, REF is BRANCH:tags/NAME, where BRANCH is . for one that is not in a
+    shared repository. Users without a name are "anonymous".
 
     \b
     smartserver access explain access.toml anna write project/www refs/heads/main

@@ -321,7 +321,7 @@ def _check_pattern(key: str, pattern: str) -> None:
     parts = pattern.split("/")
     if not pattern.strip("/") == pattern or (pattern and "" in parts):
         raise BadRules(f"{key} = {pattern!r}: a slash at its start or end, or two together")
-    if {".", ".."} & set(parts):
+    if {".", ".."} & set(parts) and (key, pattern) != ("refs", "."):  # A branch that is a repository of its own.
         raise BadRules(f"{key} = {pattern!r}: '.' and '..' are in no path or ref")
     if any("**" in part and part != "**" for part in parts):
         raise BadRules(f"{key} = {pattern!r}: `**` stands for whole names, between slashes")

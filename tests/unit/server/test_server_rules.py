@@ -119,6 +119,16 @@ def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
     assert not rules.gives("joe", WRITE, "p", b"other:tags/v1")
 
 
+def test_a_branch_that_is_a_repository_of_its_own_is_the_ref_of_a_dot() -> None:
+    rules = AccessRules(rule("write", refs="refs = ['.']") + rule("none", refs="refs = ['.:tags/v*']") + rule("force"))
+    assert not rules.gives("joe", FORCE, "p", b".")
+    assert rules.gives("joe", WRITE, "p", b".:tags/v1")
+    assert rules.gives("joe", FORCE, "p", b"trunk")
+    narrow = AccessRules(rule("force", refs="refs = ['.:tags/v*']") + rule("read"))
+    assert narrow.gives("joe", FORCE, "p", b".:tags/v1")
+    assert not narrow.gives("joe", WRITE, "p", b".")
+
+
 def test_characters_of_patterns_are_no_regular_expressions() -> None:
     rules = AccessRules(rule("read", "a.b+(c)"))
     assert rules.gives("joe", READ, "a.b+(c)")
