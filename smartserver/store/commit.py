@@ -117,7 +117,14 @@ class Commit:
             self._place.hold_place(vcs, kinds)
         publication = upload.publication(self.file.path) if upload is not None else []
         published = upload.published if upload is not None else []
-        with self.file.swapping(publication, published) as swap:
+        with contextlib.ExitStack() as until:
+            try:
+                swap = until.enter_context(self.file.swapping(publication, published))
+            except NoSuchRepository:
+                if planned.transaction.created is not None:
+                    # Another creation of the same place was refused and took the tombstone away. So is this one.
+                    self._place.hold_place(*planned.transaction.created[:2])
+                raise
             if state.root != swap.current:  # All of it: a restored backup reaches a version for the second time.
                 state = self.states.open(swap.current)
                 again = self._planned(state, locked=True)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import MAIN, History, Lockless, Repeatable, Stepwise, check_whole, push
@@ -16,6 +17,7 @@ from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.format import MADE_BESIDE, Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import holds_repository
+from smartserver.store.swap import RootFile
 from transports.base import Transport
 from transports.errors import Locked, TransportError
 from transports.local import LocalTransport
@@ -155,6 +157,25 @@ def test_of_many_at_once_none_is_in_another(tmp_path: Path, discipline: Discipli
         found = [path for path in set(paths) if live(LocalTransport(str(tmp_path)), f"{number}/{path}")]
         assert found
         assert not [(one, other) for one in found for other in found if other.startswith(f"{one}/")]
+
+
+def test_a_place_that_another_creation_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two make `a`, another `a/b`. The first that sees that takes the tombstone away, on which the second one rests."""
+    storage, history = MemoryTransport(), History()
+    line = history.line(1)
+    swapping = RootFile.swapping
+
+    def late(file: RootFile, *arguments: Any) -> Any:
+        monkeypatch.setattr(RootFile, "swapping", swapping)
+        push(PackRepository(storage, "a/b", discipline=FILE), history, line, {MAIN: line[0]})
+        storage.delete("a/root")
+        return swapping(file, *arguments)
+
+    monkeypatch.setattr(RootFile, "swapping", late)
+    with pytest.raises(InvalidPath, match="a repository is below it at 'b'"):
+        push(PackRepository(storage, "a", discipline=FILE), history, line, {MAIN: line[0]})
+    assert live(storage, "a/b")
+    assert not live(storage, "a")
 
 
 def test_a_deleted_repository_is_none() -> None:
