@@ -231,10 +231,10 @@ def command(
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous, RuledUser, on_streams
+    from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
     from smartserver.server.rules import ANONYMOUS
-    from smartserver.server.sessions import Sessions
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
@@ -260,7 +260,7 @@ def command(
     else:  # Who is let into a store has an account there: no link leads him where he may not go.
         site.inside = inside_of(transport)
     executor = ThreadExecutor(reactor.callFromThread)
-    sessions = Sessions(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
+    connections = Connections(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
 
     def stop() -> None:
         with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
@@ -280,18 +280,18 @@ def command(
         if told and number == signal.SIGHUP:
             return  # The end of a terminal sends it, and its shell once more.
         if told:
-            sessions.cut()
-        elif remote and session in sessions.open:
+            connections.cut()
+        elif remote and session in connections.open:
             session.abort()
         told.append(True)
         stop()
 
     def stopping() -> object:
-        if sessions.busy:
+        if connections.busy:
             grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
             with contextlib.suppress(OSError):  # The terminal may be gone.
-                click.echo(f"stopping: {_connections(sessions.busy)} {grace}", err=True)
-        return sessions.stop(STOP_AFTER)
+                click.echo(f"stopping: {_connections(connections.busy)} {grace}", err=True)
+        return connections.stop(STOP_AFTER)
 
     if stdio:
         if log_place is None:  # Standard error is the user's: it is told.
@@ -299,14 +299,14 @@ def command(
         who = name or user()
         policy_of_streams = Anonymous(anonymous) if anonymous else None
         admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file)
-        session = stdio_shell.serve(sessions, admission, who)
+        session = stdio_shell.serve(connections, admission, who)
         session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
         of_file = RuledUser(ANONYMOUS, file) if file is not None else None
         by_address = tcp.anonymous_by_address(permitted)
         try:
-            listening = tcp.listen(reactor, sessions, host, port, lambda address: of_file or by_address(address))
+            listening = tcp.listen(reactor, connections, host, port, lambda address: of_file or by_address(address))
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None

@@ -11,10 +11,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from smartserver.server.access import Admission
+from smartserver.server.connections import Connections, Timer
 from smartserver.server.outbox import Outbox, unacknowledged
 from smartserver.server.patience import Patience
 from smartserver.server.session import Session
-from smartserver.server.sessions import Sessions, Timer
 from transports.errors import CodedError
 
 
@@ -29,7 +29,7 @@ class SessionProtocol(protocol.Protocol):
     _timer: Timer | None = None
 
     def __init__(
-        self, server: Sessions, admission: Admission, peer: str, address: str = "", refusal: CodedError | None = None
+        self, server: Connections, admission: Admission, peer: str, address: str = "", refusal: CodedError | None = None
     ) -> None:
         """`address`: whose connections are counted together; empty: nobody's. `refusal`: why it is one too many."""
         self._server = server

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from smartserver.server import jail
+from smartserver.server.connections import Clock
 from smartserver.server.executor import Executor
-from smartserver.server.sessions import Clock
 from smartserver.server.site import Site
 from smartserver.server.tcp import TcpReactor
 from transports.base import EntryKind, Transport

@@ -8,7 +8,7 @@ from twisted.internet import error, stdio
 from twisted.python.failure import Failure
 
 from smartserver.server.access import Admission
-from smartserver.server.sessions import Sessions
+from smartserver.server.connections import Connections
 from smartserver.server.shell import SessionProtocol
 
 
@@ -43,8 +43,8 @@ class StdioProtocol(SessionProtocol):
         self._carrier.connectionLost(reason)
 
 
-def serve(sessions: Sessions, admission: Admission, user: str) -> SessionProtocol:
+def serve(connections: Connections, admission: Admission, user: str) -> SessionProtocol:
     """Begin the one session."""
-    session = StdioProtocol(sessions, admission, f"{user} on standard input")
+    session = StdioProtocol(connections, admission, f"{user} on standard input")
     stdio.StandardIO(session)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
     return session

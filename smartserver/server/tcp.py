@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.logger import LogEvent
 
 from smartserver.server.access import Admission, Anonymous, anonymous
-from smartserver.server.sessions import Sessions
+from smartserver.server.connections import Connections
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.limits import NOTSENT_LOWAT
 
@@ -67,8 +67,8 @@ class TcpFactory(protocol.Factory):
 
     noisy = False
 
-    def __init__(self, sessions: Sessions, admission: Callable[[str], Admission]) -> None:
-        self._sessions = sessions
+    def __init__(self, connections: Connections, admission: Callable[[str], Admission]) -> None:
+        self._connections = connections
         self._admission = admission
 
     def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
@@ -76,10 +76,10 @@ class TcpFactory(protocol.Factory):
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
-        refusal = self._sessions.admit(peer, counted(host))
-        if refusal is not None and not self._sessions.may_refuse:
+        refusal = self._connections.admit(peer, counted(host))
+        if refusal is not None and not self._connections.may_refuse:
             return None
-        return TcpProtocol(self._sessions, self._admission(host), peer, counted(host), refusal)
+        return TcpProtocol(self._connections, self._admission(host), peer, counted(host), refusal)
 
 
 class TcpProtocol(SessionProtocol):
@@ -147,14 +147,14 @@ def anonymous_by_address(policy: Anonymous) -> Callable[[str], Admission]:
 
 
 def listen(
-    reactor: TcpReactor, sessions: Sessions, host: str, port: int, admission: Callable[[str], Admission]
+    reactor: TcpReactor, connections: Connections, host: str, port: int, admission: Callable[[str], Admission]
 ) -> ListeningPort:
     """Begin to listen.
 
     Raises:
         CannotListenError: the address is taken or not this machine's.
     """
-    return reactor.listenTCP(port, TcpFactory(sessions, admission), BACKLOG, host)
+    return reactor.listenTCP(port, TcpFactory(connections, admission), BACKLOG, host)
 
 
 def fast_open(port: ListeningPort) -> str:

@@ -88,7 +88,7 @@ class Commit:
             if self.upload is not None:
                 self._undo.callback(self.upload.abandon)
             # Behind a link what the request began with will do: it is compared with the root under the lock.
-            done = self._attempt(self.states.take_begun())
+            done = self._attempt(self.states.take_reusable())
             while done is None:  # Each time another writer has brought some of what the body has.
                 done = self._attempt(None)
         return done
@@ -223,7 +223,7 @@ class Commit:
         # No older root can be put back over a first one.
         if changes and not noted and not root.deleted and root.version > 1:
             files.append((intent_path(root.version, self.file.randomness(8)), encode_intent(intent)))
-        swap.settle(root, files, self._undo, upload.leave if upload is not None else lambda: None)
+        swap.replace_with_pack(root, files, self._undo, upload.leave if upload is not None else lambda: None)
         return RootView(root, self.file.folder, state.view)
 
 

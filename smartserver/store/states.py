@@ -62,7 +62,7 @@ class States:
         self._texts = texts
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
-        self._begun: State | None = None
+        self._reusable: State | None = None
         self._again = reader(file, texts, self)
 
     @property
@@ -77,9 +77,9 @@ class States:
         Raises:
             CorruptFile, Unsupported: it cannot be read.
         """
-        begun = self._begun
-        if seen is not None and begun is not None and begun.is_known(seen):
-            return LatestRoot(begun.root, now=False)
+        reusable = self._reusable
+        if seen is not None and reusable is not None and reusable.is_known(seen):
+            return LatestRoot(reusable.root, now=False)
         try:
             return LatestRoot(self._file.read(durable=durable), now=True)
         except NoSuchRepository:
@@ -100,7 +100,7 @@ class States:
                 if reads_left == 1:
                     raise
                 continue
-            self._begun = self._file.publisher.begun(state)
+            self._reusable = self._file.publisher.reusable_state(state)
             return state
         raise AssertionError("the last read returns or raises")
 
@@ -126,10 +126,10 @@ class States:
                     self._latest = latest
         return State(root, latest.view, latest)
 
-    def take_begun(self) -> State | None:
+    def take_reusable(self) -> State | None:
         """Behind a link, once: what was read last. None where it is as well to read now."""
-        begun, self._begun = self._begun, None
-        return begun
+        reusable, self._reusable = self._reusable, None
+        return reusable
 
 
 def reader(file: RootFile, texts: TextCache, states: States | None = None) -> Reopen:

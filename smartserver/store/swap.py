@@ -139,7 +139,7 @@ class RootFile:
         """
         if self.format() is None:
             raise NoSuchRepository(self.path)
-        first = self.publisher.bring(first)  # Others of this process need not wait for that.
+        first = self.publisher.do_before_lock(first)  # Others of this process need not wait for that.
         with contextlib.ExitStack() as until:
             try:
                 held = until.enter_context(self.locked(first, needed))
@@ -333,7 +333,7 @@ class Swap:
             return False
         return (there.incarnation, there.version) == (self.current.incarnation, self.current.version)
 
-    def settle(
+    def replace_with_pack(
         self,
         root: Root,
         files: Sequence[tuple[str, bytes]],

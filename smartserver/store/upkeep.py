@@ -88,7 +88,7 @@ def repack(
                 dropped=[each.name for each in old],
                 randomness=randomness,
             ).finish()
-            swap.settle(new, files, undo, place.leave)
+            swap.replace_with_pack(new, files, undo, place.leave)
     place.leave()
     return new
 

@@ -45,7 +45,7 @@ class Publisher(abc.ABC):
         """
 
     @abc.abstractmethod
-    def bring(self, steps: Sequence[Step]) -> Sequence[Step]:
+    def do_before_lock(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Do steps before the lock is taken; gives those that are left to `hold`, which does them in its own trip."""
 
     @abc.abstractmethod
@@ -53,7 +53,7 @@ class Publisher(abc.ABC):
         """Steps that make a root durable in the trip that reads it; none where `make_durable` does that when needed."""
 
     @abc.abstractmethod
-    def begun(self, state: StateT) -> StateT | None:
+    def reusable_state(self, state: StateT) -> StateT | None:
         """The state that a request read first, if its commit may plan on it; None where reading again costs no trip."""
 
     @abc.abstractmethod

@@ -39,14 +39,14 @@ class FilePublisher(Publisher):
             self.above.perform([*first, *look.steps])
             yield look.held()
 
-    def bring(self, steps: Sequence[Step]) -> Sequence[Step]:
+    def do_before_lock(self, steps: Sequence[Step]) -> Sequence[Step]:
         self.above.perform(steps)
         return ()
 
     def sync_with_read(self) -> Sequence[Step]:
         return ()
 
-    def begun(self, state: Kept) -> Kept | None:
+    def reusable_state(self, state: Kept) -> Kept | None:
         return None
 
     def quarantine(self, request: bytes, prepare: Callable[[], str] | None = None) -> Quarantine:

@@ -46,13 +46,13 @@ class FolderPublisher(Publisher):
         # With steps to do first, which can take long, it neither waits nor holds up another thread until they are done.
         return self._lock.hold(wait if first else wait(), first, needed)
 
-    def bring(self, steps: Sequence[Step]) -> Sequence[Step]:
+    def do_before_lock(self, steps: Sequence[Step]) -> Sequence[Step]:
         return steps
 
     def sync_with_read(self) -> Sequence[Step]:
         return [SyncDirectory("")] if self._far else ()
 
-    def begun(self, state: Kept) -> Kept | None:
+    def reusable_state(self, state: Kept) -> Kept | None:
         return state if self._far else None
 
     def quarantine(self, request: bytes, prepare: Callable[[], str] | None = None) -> Quarantine:

@@ -1,4 +1,4 @@
-"""What Twisted's transports do, noted: carriers of sessions, clients that hear what was said, and time that passes."""
+"""What Twisted's transports do, noted: carriers of connections, clients that hear what was said, and passing time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dialogs import Served, message
 from twisted.internet.task import Clock
 
 from smartserver.server.access import invoking_user
+from smartserver.server.connections import Clock as ReactorClock
+from smartserver.server.connections import Connections
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.limits import Limits
-from smartserver.server.sessions import Clock as ReactorClock
-from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -107,16 +107,16 @@ class TcpCarrier(Carrier):
         self.options[option] = value
 
 
-def sessions_of(clock: Clock, limits: Limits | None = None, served: Served | None = None) -> Sessions:
+def connections_of(clock: Clock, limits: Limits | None = None, served: Served | None = None) -> Connections:
     """The connections of a server."""
-    return Sessions((served or Served()).site, InlineExecutor(), cast("ReactorClock", clock), limits)
+    return Connections((served or Served()).site, InlineExecutor(), cast("ReactorClock", clock), limits)
 
 
 def begin(
-    sessions: Sessions, carrier: Carrier | None = None, address: str = "", refusal: CodedError | None = None
+    connections: Connections, carrier: Carrier | None = None, address: str = "", refusal: CodedError | None = None
 ) -> tuple[SessionProtocol, Carrier]:
     """A connection."""
-    made = SessionProtocol(sessions, invoking_user("tester"), "a peer", address, refusal)
+    made = SessionProtocol(connections, invoking_user("tester"), "a peer", address, refusal)
     carrier = carrier or Carrier()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
     return made, carrier

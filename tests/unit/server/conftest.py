@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builders import MAIN
-from carriers import sessions_of
+from carriers import connections_of
 from dialogs import Dialog, Served
 from twisted.internet.task import Clock
 
-from smartserver.server.sessions import Sessions
+from smartserver.server.connections import Connections
 
 
 @pytest.fixture
@@ -35,5 +35,5 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def sessions(clock: Clock) -> Sessions:
-    return sessions_of(clock)
+def connections(clock: Clock) -> Connections:
+    return connections_of(clock)

@@ -7,8 +7,8 @@ from carriers import PING, ROOM, begin, heard
 from twisted.internet.interfaces import IHalfCloseableProtocol, IPushProducer
 from twisted.internet.task import Clock
 
+from smartserver.server.connections import Connections
 from smartserver.server.outbox import SLICE
-from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Ping, Reply
@@ -20,8 +20,8 @@ def test_it_is_what_twisted_takes() -> None:
     assert IPushProducer.implementedBy(SessionProtocol)
 
 
-def test_bytes_in_and_out(sessions: Sessions) -> None:
-    made, carrier = begin(sessions)
+def test_bytes_in_and_out(connections: Connections) -> None:
+    made, carrier = begin(connections)
     assert carrier.producer is made
     assert carrier.streaming
     client = Connection(Role.CLIENT)
@@ -31,13 +31,13 @@ def test_bytes_in_and_out(sessions: Sessions) -> None:
     made.readConnectionLost()
     assert carrier.calls == ["lose"]
     made.writeConnectionLost()
-    assert sessions.open == {made}
+    assert connections.open == {made}
     made.connectionLost()
-    assert sessions.open == set()
+    assert connections.open == set()
 
 
-def test_reading_pauses_and_goes_on(sessions: Sessions) -> None:
-    made, carrier = begin(sessions)
+def test_reading_pauses_and_goes_on(connections: Connections) -> None:
+    made, carrier = begin(connections)
     made.pause_reading()
     made.resume_reading()
     made.stopProducing()
@@ -47,8 +47,8 @@ def test_reading_pauses_and_goes_on(sessions: Sessions) -> None:
 # -- sending
 
 
-def test_what_is_long_goes_to_the_carrier_in_slices(sessions: Sessions) -> None:
-    made, carrier = begin(sessions)
+def test_what_is_long_goes_to_the_carrier_in_slices(connections: Connections) -> None:
+    made, carrier = begin(connections)
     carrier.stuck = True
     made.write(b"a" * ROOM)
     assert made.session.writable
@@ -65,8 +65,8 @@ def test_what_is_long_goes_to_the_carrier_in_slices(sessions: Sessions) -> None:
     assert carrier.written == b"a" * ROOM + b"b" * (3 * SLICE + 1) + b"c"
 
 
-def test_what_waits_is_sent_before_the_connection_closes(sessions: Sessions) -> None:
-    made, carrier = begin(sessions)
+def test_what_waits_is_sent_before_the_connection_closes(connections: Connections) -> None:
+    made, carrier = begin(connections)
     carrier.stuck = True
     made.write(b"a" * (2 * SLICE))
     made.dataReceived(b"GET / HTTP/1.1\r\n")
@@ -80,8 +80,8 @@ def test_what_waits_is_sent_before_the_connection_closes(sessions: Sessions) -> 
     assert made.patience.sent_all is not None
 
 
-def test_a_peer_that_ended_gets_what_waits(sessions: Sessions) -> None:
-    made, carrier = begin(sessions)
+def test_a_peer_that_ended_gets_what_waits(connections: Connections) -> None:
+    made, carrier = begin(connections)
     carrier.stuck = True
     made.write(b"a" * (3 * SLICE))
     made.dataReceived(b"GET / HTTP/1.1\r\n")
@@ -93,8 +93,8 @@ def test_a_peer_that_ended_gets_what_waits(sessions: Sessions) -> None:
     assert len(carrier.written) == 3 * SLICE
 
 
-def test_answers_nobody_takes_have_a_bound(sessions: Sessions, caplog: pytest.LogCaptureFixture) -> None:
-    made, carrier = begin(sessions)
+def test_answers_nobody_takes_have_a_bound(connections: Connections, caplog: pytest.LogCaptureFixture) -> None:
+    made, carrier = begin(connections)
     carrier.stuck = True
     client = Connection(Role.CLIENT)
     ping = client.send(Ping(bytes(64)))
@@ -115,17 +115,17 @@ def test_answers_nobody_takes_have_a_bound(sessions: Sessions, caplog: pytest.Lo
 # -- the end
 
 
-def test_a_lost_connection_is_forgotten_at_once(sessions: Sessions, clock: Clock) -> None:
+def test_a_lost_connection_is_forgotten_at_once(connections: Connections, clock: Clock) -> None:
     """A server sees many short connections: a timer that held each for minutes would fill memory."""
-    made, _ = begin(sessions)
+    made, _ = begin(connections)
     assert len(clock.getDelayedCalls()) == 1
     made.connectionLost()
     assert clock.getDelayedCalls() == []
     made.connectionLost()
 
 
-def test_the_program_learns_of_the_loss(sessions: Sessions) -> None:
-    made, _ = begin(sessions)
+def test_the_program_learns_of_the_loss(connections: Connections) -> None:
+    made, _ = begin(connections)
     lost: list[bool] = []
     made.when_lost = lambda: lost.append(True)
     made.connectionLost()

@@ -6,14 +6,14 @@ import random
 
 import pytest
 from builders import MAIN, History
-from carriers import INSERT, PING, ROOM, Carrier, Never, begin, heard, sessions_of, wait
+from carriers import INSERT, PING, ROOM, Carrier, Never, begin, connections_of, heard, wait
 from dialogs import Served, message
 from twisted.internet.task import Clock
 
+from smartserver.server.connections import Connections
 from smartserver.server.limits import Limits
 from smartserver.server.outbox import SLICE
 from smartserver.server.patience import PROBE_INTERVAL
-from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.connection import Connection, Role
@@ -22,8 +22,8 @@ from smartserver.wire.limits import KEEP_IDLE, MAX_FRAME, PING_INTERVAL, STALL_T
 from smartserver.wire.messages import encode
 
 
-def test_an_idle_connection_is_closed(sessions: Sessions, clock: Clock) -> None:
-    made, carrier = begin(sessions)
+def test_an_idle_connection_is_closed(connections: Connections, clock: Clock) -> None:
+    made, carrier = begin(connections)
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING))
     assert [type(event) for event in heard(carrier, client)] == [Reply]
@@ -40,7 +40,7 @@ def test_an_idle_connection_is_closed(sessions: Sessions, clock: Clock) -> None:
 @pytest.mark.parametrize("sent", [0, 3, 7])
 def test_who_never_makes_a_request_holds_no_connection(clock: Clock, sent: int) -> None:
     """Nothing, a piece of the opening line, or all of it."""
-    made, carrier = begin(sessions_of(clock, Limits(idle=40.0)))
+    made, carrier = begin(connections_of(clock, Limits(idle=40.0)))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING)[:sent])
     wait(clock, 39)
@@ -52,7 +52,7 @@ def test_who_never_makes_a_request_holds_no_connection(clock: Clock, sent: int) 
 @pytest.mark.parametrize("asked", [False, True])
 def test_who_stops_in_the_middle_of_a_frame_is_dropped(clock: Clock, asked: bool) -> None:
     """Whether he never asked anything, or did and is given much longer for what he may ask next."""
-    made, carrier = begin(sessions_of(clock, Limits(idle=40.0)))
+    made, carrier = begin(connections_of(clock, Limits(idle=40.0)))
     client = Connection(Role.CLIENT)
     if asked:
         made.dataReceived(client.send(PING))
@@ -82,7 +82,7 @@ def test_an_upload_that_stopped_is_dropped(
 ) -> None:
     """The connection, the quarantine and all; and one line says so."""
     before = served.files()
-    made, carrier = begin(sessions_of(clock, served=served))
+    made, carrier = begin(connections_of(clock, served=served))
     client = Connection(Role.CLIENT)
     if part == "a request":
         made.dataReceived(client.send(Request(1, bytes(MAX_FRAME), more=True)))
@@ -105,7 +105,7 @@ def test_an_upload_that_stopped_is_dropped(
 
 
 def test_a_client_that_computes_keeps_its_upload_by_signs_of_life(served: Served, clock: Clock) -> None:
-    made, carrier = begin(sessions_of(clock, served=served))
+    made, carrier = begin(connections_of(clock, served=served))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)))
     for _ in range(10):
@@ -121,7 +121,7 @@ def test_a_client_that_computes_keeps_its_upload_by_signs_of_life(served: Served
 
 
 def test_no_sign_of_life_is_asked_of_who_sends(served: Served, clock: Clock) -> None:
-    made, carrier = begin(sessions_of(clock, served=served))
+    made, carrier = begin(connections_of(clock, served=served))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)))
     segment = served.history.segment(list(served.history.parents)[2])
@@ -132,10 +132,10 @@ def test_no_sign_of_life_is_asked_of_who_sends(served: Served, clock: Clock) -> 
     assert carrier.calls == []
 
 
-def test_a_client_that_waits_for_the_server_may_be_silent(sessions: Sessions, clock: Clock) -> None:
+def test_a_client_that_waits_for_the_server_may_be_silent(connections: Connections, clock: Clock) -> None:
     """For as long as the server works."""
-    made, carrier = begin(sessions)
-    sessions.executor = Never()
+    made, carrier = begin(connections)
+    connections.executor = Never()
     made.session.executor = Never()
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING))
@@ -146,10 +146,10 @@ def test_a_client_that_waits_for_the_server_may_be_silent(sessions: Sessions, cl
     assert clock.getDelayedCalls() == []
 
 
-def test_a_client_that_sends_no_more_is_asked_whether_it_is_still_there(sessions: Sessions, clock: Clock) -> None:
+def test_a_client_that_sends_no_more_is_asked_whether_it_is_still_there(connections: Connections, clock: Clock) -> None:
     """One that closed its connection looks the same until something is written to it, twice: the first write tells the
     system that nobody reads."""
-    made, carrier = begin(sessions)
+    made, carrier = begin(connections)
     made.session.executor = Never()
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(PING))
@@ -163,7 +163,7 @@ def test_a_client_that_sends_no_more_is_asked_whether_it_is_still_there(sessions
 
 
 def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, clock: Clock) -> None:
-    made, carrier = begin(sessions_of(clock, served=served))
+    made, carrier = begin(connections_of(clock, served=served))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)))
     made.session.backlog(100 << 20)
@@ -178,17 +178,17 @@ def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, 
     assert carrier.calls == ["pause", "resume", "resume", "lose write"]
 
 
-def big_clone(clock: Clock) -> tuple[SessionProtocol, Carrier, Sessions]:
+def big_clone(clock: Clock) -> tuple[SessionProtocol, Carrier, Connections]:
     """A connection on which a clone of a megabyte has begun and is not read."""
     served = Served(history=History())
     tip = served.history.commit({"noise": bytes(range(256)) * 16, "more": random.Random(1).randbytes(1 << 20)})
     served.push([tip], {MAIN: tip})
-    sessions = sessions_of(clock, served=served)
-    made, carrier = begin(sessions)
+    connections = connections_of(clock, served=served)
+    made, carrier = begin(connections)
     carrier.stuck = True
     made.dataReceived(Connection(Role.CLIENT).send(Request(1, encode(message((repository_pull, PullRequest()))))))
     assert carrier.writes[-1] == SLICE
-    return made, carrier, sessions
+    return made, carrier, connections
 
 
 def test_a_clone_whose_reader_stopped_is_dropped(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,7 +228,7 @@ def test_a_clone_may_be_read_a_byte_at_a_time(clock: Clock) -> None:
 
 
 def test_who_reads_slowly_is_no_less_heard_in_the_middle_of_an_upload(served: Served, clock: Clock) -> None:
-    made, carrier = begin(sessions_of(clock, served=served))
+    made, carrier = begin(connections_of(clock, served=served))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)))
     carrier.stuck = True
@@ -263,7 +263,7 @@ def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(cl
 
 
 def test_the_time_given_can_be_chosen(served: Served, clock: Clock) -> None:
-    made, carrier = begin(sessions_of(clock, Limits(idle=8.0), served))
+    made, carrier = begin(connections_of(clock, Limits(idle=8.0), served))
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)))
     clock.pump([2.0] * 3)

@@ -12,17 +12,19 @@ from twisted.internet.task import Clock
 
 from smartserver.server import stdio
 from smartserver.server.access import invoking_user
+from smartserver.server.connections import Connections
 from smartserver.server.outbox import SLICE
-from smartserver.server.sessions import Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
 
 
-def test_standard_streams_have_the_access_they_are_given(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_streams_have_the_access_they_are_given(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
     joined: list[object] = []
     monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
-    made = stdio.serve(sessions, invoking_user("joe"), "joe")
+    made = stdio.serve(connections, invoking_user("joe"), "joe")
     assert joined == [made]
     assert made.session.admission == invoking_user("joe")
 
@@ -43,21 +45,21 @@ class Streams(Carrier):
             self.protocol.connectionLost()
 
 
-def on_streams(sessions: Sessions) -> tuple[SessionProtocol, Streams]:
-    made = stdio.StdioProtocol(sessions, invoking_user("joe"), "joe on standard input")
+def on_streams(connections: Connections) -> tuple[SessionProtocol, Streams]:
+    made = stdio.StdioProtocol(connections, invoking_user("joe"), "joe on standard input")
     carrier = Streams()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
     return made, carrier
 
 
-def test_output_that_nobody_reads_ends_the_connection(sessions: Sessions) -> None:
-    made, carrier = on_streams(sessions)
+def test_output_that_nobody_reads_ends_the_connection(connections: Connections) -> None:
+    made, carrier = on_streams(connections)
     made.writeConnectionLost()
     assert carrier.calls == ["lost"]
 
 
-def test_output_that_was_closed_here_leaves_the_input_to_its_end(sessions: Sessions) -> None:
-    made, carrier = on_streams(sessions)
+def test_output_that_was_closed_here_leaves_the_input_to_its_end(connections: Connections) -> None:
+    made, carrier = on_streams(connections)
     made.dataReceived(b"hpss/2\n")
     made.writeConnectionLost()
     assert carrier.calls == ["resume", "lose write"]
@@ -65,23 +67,23 @@ def test_output_that_was_closed_here_leaves_the_input_to_its_end(sessions: Sessi
     assert carrier.calls[2:] == ["lose", "lost"]
 
 
-def test_input_that_ends_first_is_answered(sessions: Sessions) -> None:
-    made, carrier = on_streams(sessions)
+def test_input_that_ends_first_is_answered(connections: Connections) -> None:
+    made, carrier = on_streams(connections)
     made.dataReceived(Connection(Role.CLIENT).send(PING))
     made.readConnectionLost()
     assert carrier.calls == ["lose"]  # StandardIO says that it is lost once the answer is out.
 
 
-def test_output_that_nobody_takes_does_not_keep_it(sessions: Sessions, clock: Clock) -> None:
-    made, carrier = on_streams(sessions)
+def test_output_that_nobody_takes_does_not_keep_it(connections: Connections, clock: Clock) -> None:
+    made, carrier = on_streams(connections)
     made.dataReceived(b"hpss/2\n")
     clock.advance(STALL_TIMEOUT)
     assert carrier.calls == ["resume", "lose write", "lost"]
 
 
-def test_output_that_nobody_takes_leaves_nothing_behind(sessions: Sessions, clock: Clock) -> None:
+def test_output_that_nobody_takes_leaves_nothing_behind(connections: Connections, clock: Clock) -> None:
     """Not its timer either, which would hold it for ever."""
-    made, carrier = on_streams(sessions)
+    made, carrier = on_streams(connections)
     carrier.stuck = True
     carrier.protocol = made
     made.write(bytes(4 * SLICE))
@@ -92,4 +94,4 @@ def test_output_that_nobody_takes_leaves_nothing_behind(sessions: Sessions, cloc
     clock.advance(PING_INTERVAL)
     assert carrier.calls == ["lost"]
     assert clock.getDelayedCalls() == []
-    assert sessions.open == set()
+    assert connections.open == set()

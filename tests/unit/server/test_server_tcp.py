@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from carriers import TcpCarrier, sessions_of
+from carriers import TcpCarrier, connections_of
 from twisted.internet import tcp as twisted_tcp
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
@@ -20,8 +20,8 @@ from twisted.logger import globalLogPublisher
 
 from smartserver.server import tcp
 from smartserver.server.access import Anonymous
+from smartserver.server.connections import Connections
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.sessions import Sessions
 from smartserver.verbs.declare import Permission
 from smartserver.wire.limits import NOTSENT_LOWAT
 
@@ -54,16 +54,16 @@ def test_loopback(host: str, local: bool) -> None:
         (None, False),
     ],
 )
-def test_who_connects_decides_what_it_may(sessions: Sessions, address: IAddress | None, may_force: bool) -> None:
-    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.WRITE)).buildProtocol(address)
+def test_who_connects_decides_what_it_may(connections: Connections, address: IAddress | None, may_force: bool) -> None:
+    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.WRITE)).buildProtocol(address)
     assert made is not None
     access = made.session.admission.admit({})
     assert access.may(Permission.FORCE, "project") is may_force
     assert access.may(Permission.WRITE, "project")
 
 
-def test_the_options_of_a_socket(sessions: Sessions) -> None:
-    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
+def test_the_options_of_a_socket(connections: Connections) -> None:
+    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
     assert made is not None
     carrier = TcpCarrier()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
@@ -73,9 +73,11 @@ def test_the_options_of_a_socket(sessions: Sessions) -> None:
     assert carrier.producer is made
 
 
-def test_an_option_the_system_does_not_know_is_left_out(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_the_system_does_not_know_is_left_out(
+    connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tcp, "SOCKET_OPTIONS", {"TCP_NO_SUCH_THING": 1})
-    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
+    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
     assert made is not None
     carrier = TcpCarrier()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
@@ -110,15 +112,15 @@ def test_whose_connections_are_counted_together(host: str, whose: str) -> None:
     ],
 )
 def test_the_log_tells_connections_of_one_address_apart(
-    sessions: Sessions, address: IAddress | None, peer: str
+    connections: Connections, address: IAddress | None, peer: str
 ) -> None:
-    made = tcp.TcpFactory(sessions, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(address)
+    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(address)
     assert made is not None
     assert made.peer == peer
 
 
 def test_one_too_many_and_more_than_that(clock: Clock) -> None:
-    factory = tcp.TcpFactory(sessions_of(clock, Limits(connections=1)), tcp.anonymous_by_address(Anonymous.READ))
+    factory = tcp.TcpFactory(connections_of(clock, Limits(connections=1)), tcp.anonymous_by_address(Anonymous.READ))
     here: IAddress = cast("IAddress", IPv4Address("TCP", "192.0.2.1", 7))
     for number in range(1 + MAX_REFUSED):
         made = factory.buildProtocol(here)
@@ -147,9 +149,9 @@ class Reactor:
         return Port()
 
 
-def test_listening(sessions: Sessions) -> None:
+def test_listening(connections: Connections) -> None:
     reactor = Reactor()
-    port = tcp.listen(reactor, sessions, "::1", 4155, tcp.anonymous_by_address(Anonymous.READ))
+    port = tcp.listen(reactor, connections, "::1", 4155, tcp.anonymous_by_address(Anonymous.READ))
     assert port.getHost().port == 1
     port.socket.close()
     assert reactor.asked is not None

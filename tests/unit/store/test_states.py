@@ -97,5 +97,5 @@ def test_what_a_request_began_with_is_had_once_where_reading_is_a_trip(history: 
     push(PackRepository(store, "project"), history, [])
     states = States(RootFile(store, "project"), TextCache())
     read = states.read()
-    assert states.take_begun() is (read if far else None)
-    assert states.take_begun() is None
+    assert states.take_reusable() is (read if far else None)
+    assert states.take_reusable() is None

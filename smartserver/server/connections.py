@@ -31,7 +31,7 @@ flight, one round trip after it connected."""
 
 FAREWELL = 10.0
 """Seconds one that was let go is open at most; `Limits.idle` where that is less. No more than `IDLE_ENOUGH`, so that it
-was open for at least as long before: on that the bound of `Sessions` rests."""
+was open for at least as long before: on that the bound of `Connections` rests."""
 
 
 class Timer(Protocol):
@@ -86,7 +86,7 @@ class _RareLines:
         self._said, self._unsaid = now, 0
 
 
-class Sessions:
+class Connections:
     """The open connections of one server process.
 
     There are no more than twice `limits.connections`, and `MAX_REFUSED` that are told to come later. Those that count

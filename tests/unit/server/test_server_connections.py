@@ -1,16 +1,16 @@
-"""server.sessions: how many connections there may be, and how they end when the server stops."""
+"""server.connections: how many connections there may be, and how they end when the server stops."""
 
 from __future__ import annotations
 
 import pytest
-from carriers import PING, Carrier, begin, heard, sessions_of
+from carriers import PING, Carrier, begin, connections_of, heard
 from dialogs import message
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
+from smartserver.server.connections import FAREWELL, IDLE_ENOUGH, PARTING, REPORT_EVERY, Connections
 from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.patience import Patience
-from smartserver.server.sessions import FAREWELL, IDLE_ENOUGH, PARTING, REPORT_EVERY, Sessions
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.connection import Connection, Role
@@ -20,41 +20,41 @@ from smartserver.wire.messages import RequestFlag, encode
 
 
 def test_those_of_one_address(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(of_address=2))
-    first, _ = begin(sessions, address="192.0.2.1")
-    begin(sessions, address="192.0.2.1")
+    connections = connections_of(clock, Limits(of_address=2))
+    first, _ = begin(connections, address="192.0.2.1")
+    begin(connections, address="192.0.2.1")
     for _ in range(5):
-        begin(sessions)
-    assert sessions.admit("192.0.2.2:1", "192.0.2.2") is None
-    assert sessions.admit("127.0.0.1:1", "") is None
-    why = sessions.admit("192.0.2.1:9", "192.0.2.1")
+        begin(connections)
+    assert connections.admit("192.0.2.2:1", "192.0.2.2") is None
+    assert connections.admit("127.0.0.1:1", "") is None
+    why = connections.admit("192.0.2.1:9", "192.0.2.1")
     assert str(why).startswith("the server is busy: it takes no more than 2 connections from one address at a time")
-    refused, _ = begin(sessions, address="192.0.2.1", refusal=why)
+    refused, _ = begin(connections, address="192.0.2.1", refusal=why)
     refused.connectionLost()
     refused.connectionLost()
-    assert sessions.admit("192.0.2.1:9", "192.0.2.1") is not None
+    assert connections.admit("192.0.2.1:9", "192.0.2.1") is not None
     first.connectionLost()
-    assert sessions.admit("192.0.2.1:9", "192.0.2.1") is None
+    assert connections.admit("192.0.2.1:9", "192.0.2.1") is None
 
 
 def test_those_refused_are_few_and_take_no_places(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(connections=1))
+    connections = connections_of(clock, Limits(connections=1))
     why = ServerBusy("connections", 1)
-    refused = [begin(sessions, refusal=why)[0] for _ in range(MAX_REFUSED - 1)]
-    assert sessions.admit("x", "") is None
-    assert sessions.may_refuse
-    refused.append(begin(sessions, refusal=why)[0])
-    assert not sessions.may_refuse
+    refused = [begin(connections, refusal=why)[0] for _ in range(MAX_REFUSED - 1)]
+    assert connections.admit("x", "") is None
+    assert connections.may_refuse
+    refused.append(begin(connections, refusal=why)[0])
+    assert not connections.may_refuse
     refused[0].connectionLost()
-    assert sessions.may_refuse
+    assert connections.may_refuse
 
 
 def test_a_flood_of_connections_is_no_flood_of_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    sessions = sessions_of(clock, Limits(connections=0))
+    connections = connections_of(clock, Limits(connections=0))
     for _ in range(100):
-        sessions.admit("192.0.2.1:5", "")
+        connections.admit("192.0.2.1:5", "")
     clock.advance(REPORT_EVERY)
-    sessions.admit("192.0.2.1:6", "")
+    connections.admit("192.0.2.1:6", "")
     assert len(caplog.records) == 2
     assert caplog.records[1].message.endswith("try again later (and 99 others since the last such line)")
 
@@ -72,147 +72,147 @@ def asks(made: SessionProtocol, carrier: Carrier, client: Connection | None = No
 
 def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """Who has been so the longest goes first, and its place is free at once."""
-    sessions = sessions_of(clock, Limits(connections=2))
-    first, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=2))
+    first, carrier = begin(connections)
     clock.advance(1)
-    second, other = begin(sessions)
+    second, other = begin(connections)
     clock.advance(IDLE_ENOUGH - 1.1)
-    assert sessions.admit("x", "") is not None
+    assert connections.admit("x", "") is not None
     assert carrier.calls == []
     caplog.clear()
     clock.advance(0.1)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
     why = "all 2 connections are in use, and this one was idle for 10 s"
     assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(why.encode())]
     assert (carrier.calls, other.calls) == (["resume", "lose write", "lose"], [])
     assert [each.message for each in caplog.records] == [f"a peer: let go: {why}"]
-    begin(sessions)
-    assert sessions.admit("x", "") is not None  # The second had its ten seconds not yet.
+    begin(connections)
+    assert connections.admit("x", "") is not None  # The second had its ten seconds not yet.
     first.connectionLost()
-    assert sessions.admit("x", "") is not None  # Its place is taken.
+    assert connections.admit("x", "") is not None  # Its place is taken.
     clock.advance(1)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
     assert other.calls == ["resume", "lose write", "lose"]
     second.connectionLost()
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
 
 
 def test_a_flood_of_silent_connections_is_no_flood_of_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    sessions = sessions_of(clock, Limits(connections=50))
-    carriers = [begin(sessions)[1] for _ in range(50)]
+    connections = connections_of(clock, Limits(connections=50))
+    carriers = [begin(connections)[1] for _ in range(50)]
     clock.advance(IDLE_ENOUGH)
     for _ in range(50):
-        assert sessions.admit("x", "") is None
-        begin(sessions)
+        assert connections.admit("x", "") is None
+        begin(connections)
     assert all(carrier.calls for carrier in carriers)
     assert len(caplog.records) == 1
 
 
 def test_who_never_asked_goes_before_who_may_ask_again(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(connections=2))
-    kept, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=2))
+    kept, carrier = begin(connections)
     client = asks(kept, carrier)
     clock.advance(1)
-    _, silent = begin(sessions)
+    _, silent = begin(connections)
     clock.advance(IDLE_ENOUGH)
     for calls in ([], ["resume", "lose write"]):
-        assert sessions.admit("x", "") is None
+        assert connections.admit("x", "") is None
         assert carrier.calls == calls
         assert silent.calls == ["resume", "lose write", "lose"]
-        begin(sessions)
+        begin(connections)
     assert heard(carrier, client) == [GoAway(b"all 2 connections are in use, and this one was idle for 11 s")]
-    assert sessions.admit("x", "") is not None
+    assert connections.admit("x", "") is not None
 
 
 def test_who_has_only_to_close_goes_first(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(connections=2))
-    _, silent = begin(sessions)
-    told, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=2))
+    _, silent = begin(connections)
+    told, carrier = begin(connections)
     told.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
     clock.advance(IDLE_ENOUGH)
     assert carrier.calls == ["resume", "lose write"]
     told.writeConnectionLost()  # Only now was everything sent.
     clock.advance(IDLE_ENOUGH - 1)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
     assert (carrier.calls, silent.calls) == (["resume", "lose write"], ["resume", "lose write", "lose"])
-    begin(sessions)
+    begin(connections)
     clock.advance(1)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
     assert carrier.calls == ["resume", "lose write", "lose"]
 
 
 def test_who_does_something_is_never_let_go(clock: Clock) -> None:
     """A request is open, a part of one came just now, an answer is not taken yet, or one is on its way."""
-    sessions = sessions_of(clock, Limits(connections=4))
-    half, begun = begin(sessions)
+    connections = connections_of(clock, Limits(connections=4))
+    half, begun = begin(connections)
     half.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
-    slow, opening = begin(sessions)
-    reads, answer = begin(sessions)
+    slow, opening = begin(connections)
+    reads, answer = begin(connections)
     asks(reads, answer)
     answer.stuck = True
     reads.write(bytes(1 << 20))
-    again, kept = begin(sessions)
+    again, kept = begin(connections)
     other = asks(again, kept)
     clock.advance(IDLE_ENOUGH - 1)
     slow.dataReceived(Connection(Role.CLIENT).send(PING)[:9])
     asks(again, kept, other, 2)
     clock.advance(IDLE_ENOUGH - 1)
-    assert sessions.admit("x", "") is not None
+    assert connections.admit("x", "") is not None
     assert begun.calls == opening.calls == answer.calls == kept.calls == []
 
 
 def test_a_request_on_its_way_is_no_pause(clock: Clock) -> None:
     """Half a frame may be one, and who sends it is slow or stalled, for which there is another time."""
-    sessions = sessions_of(clock, Limits(connections=2))
-    (slow, opening), (again, kept) = begin(sessions), begin(sessions)
+    connections = connections_of(clock, Limits(connections=2))
+    (slow, opening), (again, kept) = begin(connections), begin(connections)
     client, other = Connection(Role.CLIENT), asks(again, kept)
     first, second = client.send(PING), other.send(Request(2, PING.payload))
     slow.dataReceived(first[:-1])
     again.dataReceived(second[:-1])
     clock.advance(3 * IDLE_ENOUGH)
-    assert sessions.admit("x", "") is not None
+    assert connections.admit("x", "") is not None
     slow.dataReceived(first[-1:])
     again.dataReceived(second[-1:])
     assert [type(event) for event in heard(opening, client) + heard(kept, other)] == [Reply, Reply]
     assert slow.patience.idle_since(clock.seconds()) == again.patience.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
 
 
 def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(connections=1))
-    made, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=1))
+    made, carrier = begin(connections)
     client = Connection(Role.CLIENT)
     insert = encode(message((repository_insert_pack, InsertPackRequest()), flags=RequestFlag.BODY, path="nowhere"))
     made.dataReceived(client.send(Request(1, insert, body=True)) + client.send(Body(1, b"x")))
     assert [type(event) for event in heard(carrier, client)] == [Error]
     clock.advance(2 * IDLE_ENOUGH)
-    assert sessions.admit("x", "") is not None
+    assert connections.admit("x", "") is not None
     assert made.patience.idle_since(clock.seconds()) is None
     made.dataReceived(client.send(Cancel(1)))
     assert made.patience.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
 
 
 def test_who_takes_his_answer_slowly_is_never_let_go(clock: Clock) -> None:
     """However seldom the server looks at it besides: a byte taken since the answer was written counts at once."""
-    sessions = sessions_of(clock, Limits(connections=1))
-    made, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=1))
+    made, carrier = begin(connections)
     carrier.stuck = True
     made.dataReceived(Connection(Role.CLIENT).send(PING))
     for _ in range(5):
         clock.advance(IDLE_ENOUGH - 1)
         carrier.take(1)
-        assert sessions.admit("x", "") is not None
+        assert connections.admit("x", "") is not None
     clock.advance(IDLE_ENOUGH)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
 
 
 def test_signs_of_life_keep_no_place(clock: Clock) -> None:
     """Neither of who never asked, also where it takes what they are answered, nor of who asked long ago."""
-    sessions = sessions_of(clock, Limits(connections=3))
-    (silent, pongs), (stuck, untaken), (again, kept) = (begin(sessions) for _ in range(3))
+    connections = connections_of(clock, Limits(connections=3))
+    (silent, pongs), (stuck, untaken), (again, kept) = (begin(connections) for _ in range(3))
     untaken.stuck = True
     other = asks(again, kept)
     client = Connection(Role.CLIENT)
@@ -225,11 +225,11 @@ def test_signs_of_life_keep_no_place(clock: Clock) -> None:
         stuck.dataReceived(client.send(Ping()))
         untaken.take(1)
         again.dataReceived(other.send(Ping()))
-        assert sessions.admit("x", "") is not None
+        assert connections.admit("x", "") is not None
     clock.advance(2)
     for _ in range(3):
-        assert sessions.admit("x", "") is None
-        begin(sessions)
+        assert connections.admit("x", "") is None
+        begin(connections)
     assert all("lose write" in each.calls or "lose" in each.calls for each in (pongs, untaken, kept))
     clock.advance(FAREWELL)
     assert untaken.calls[-1] == "abort"
@@ -237,12 +237,12 @@ def test_signs_of_life_keep_no_place(clock: Clock) -> None:
 
 @pytest.mark.parametrize("all_sent", [False, True])
 def test_who_was_let_go_has_an_end_whatever_he_takes(clock: Clock, all_sent: bool) -> None:
-    sessions = sessions_of(clock, Limits(connections=1))
-    made, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=1))
+    made, carrier = begin(connections)
     carrier.stuck = True
     made.dataReceived(Connection(Role.CLIENT).send(PING))
     clock.advance(IDLE_ENOUGH)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
     assert carrier.calls == ["resume", "lose write"]
     if all_sent:
         made.writeConnectionLost()
@@ -268,17 +268,17 @@ class Aborted(Carrier):
 def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
     """Though each asks, takes its answer byte by byte for as long as it can, and somebody new comes every second."""
     limit = 4
-    sessions = sessions_of(clock, Limits(connections=limit))
+    connections = connections_of(clock, Limits(connections=limit))
     carriers: list[Aborted] = []
     most = 0
     for second in range(300):
-        while sessions.admit("x", "") is None:
+        while connections.admit("x", "") is None:
             carrier = Aborted()
             carrier.stuck = True
-            carrier.made, _ = begin(sessions, carrier)
+            carrier.made, _ = begin(connections, carrier)
             carrier.made.dataReceived(Connection(Role.CLIENT).send(PING))
             carriers.append(carrier)
-        most = max(most, len(sessions.open))
+        most = max(most, len(connections.open))
         clock.advance(1)
         for each in carriers:
             if each.calls or second % 30 < 15:
@@ -291,20 +291,20 @@ def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
 def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:
     """Though he never closes; and he is gone before as many as there may be could be told so again."""
     idle, limit = 3.0, 4
-    sessions = sessions_of(clock, Limits(connections=limit, idle=idle))
+    connections = connections_of(clock, Limits(connections=limit, idle=idle))
     most = 0
     carriers: list[Aborted] = []
     for second in range(13):
-        while sessions.admit("x", "") is None:
+        while connections.admit("x", "") is None:
             carrier = Aborted()
             carrier.stuck = len(carriers) % 2 == 0
-            carrier.made, _ = begin(sessions, carrier)
+            carrier.made, _ = begin(connections, carrier)
             carriers.append(carrier)
         assert len(carriers) == limit * (1 + second // 3)
-        most = max(most, len(sessions.open))
+        most = max(most, len(connections.open))
         clock.advance(1)
         for each in carriers:
-            if each.calls[-1:] == ["lose"] and each.made in sessions.open:
+            if each.calls[-1:] == ["lose"] and each.made in connections.open:
                 each.made.connectionLost()
     assert most == 2 * limit
     goodbye = [GoAway(b"no request for 3 s")]
@@ -313,12 +313,12 @@ def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:
 
 
 def test_who_asked_once_and_was_told_to_go_has_no_place(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(connections=1))
-    made, carrier = begin(sessions)
+    connections = connections_of(clock, Limits(connections=1))
+    made, carrier = begin(connections)
     client = asks(made, carrier)
     clock.advance(KEEP_IDLE)
     assert heard(carrier, client) == [GoAway(b"no request for 900 s")]
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
     assert carrier.calls == ["resume", "lose write"]
     made.dataReceived(b"x" * 100)
     clock.advance(FAREWELL)
@@ -327,7 +327,7 @@ def test_who_asked_once_and_was_told_to_go_has_no_place(clock: Clock) -> None:
 
 def test_a_full_server_looks_at_nobody_in_vain_twice(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before the one that is idle the longest may have been so for long enough."""
-    sessions = sessions_of(clock, Limits(connections=20))
+    connections = connections_of(clock, Limits(connections=20))
     looks = 0
 
     def look(patience: Patience, now: float) -> float | None:
@@ -337,42 +337,42 @@ def test_a_full_server_looks_at_nobody_in_vain_twice(clock: Clock, monkeypatch: 
 
     idle_since = Patience.idle_since
     monkeypatch.setattr(Patience, "idle_since", look)
-    first, carrier = begin(sessions)
+    first, carrier = begin(connections)
     client = asks(first, carrier)
     clock.advance(1)
     for _ in range(19):
-        begin(sessions)
+        begin(connections)
     for _ in range(50):
-        assert sessions.admit("x", "") is not None
+        assert connections.admit("x", "") is not None
     assert looks == 20
     clock.advance(IDLE_ENOUGH - 1.5)
     asks(first, carrier, client, 2)
-    assert sessions.admit("x", "") is not None
+    assert connections.admit("x", "") is not None
     assert looks == 20
     clock.advance(0.5)
     for _ in range(50):
-        assert sessions.admit("x", "") is not None
+        assert connections.admit("x", "") is not None
     assert looks == 40
     clock.advance(1)
-    assert sessions.admit("x", "") is None
+    assert connections.admit("x", "") is None
 
 
 def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> None:
-    sessions = sessions_of(clock, Limits(connections=1, of_address=1))
-    _, carrier = begin(sessions, address="192.0.2.1")
+    connections = connections_of(clock, Limits(connections=1, of_address=1))
+    _, carrier = begin(connections, address="192.0.2.1")
     clock.advance(IDLE_ENOUGH)
-    assert "from one address" in str(sessions.admit("192.0.2.1:9", "192.0.2.1"))
+    assert "from one address" in str(connections.admit("192.0.2.1:9", "192.0.2.1"))
     assert carrier.calls == []
-    assert sessions.admit("192.0.2.2:9", "192.0.2.2") is None
+    assert connections.admit("192.0.2.2:9", "192.0.2.2") is None
 
 
 # -- stopping
 
 
-def test_stopping_waits_for_every_connection(sessions: Sessions, clock: Clock) -> None:
-    first, carrier = begin(sessions)
-    second, _ = begin(sessions)
-    stopped = sessions.stop(30.0)
+def test_stopping_waits_for_every_connection(connections: Connections, clock: Clock) -> None:
+    first, carrier = begin(connections)
+    second, _ = begin(connections)
+    stopped = connections.stop(30.0)
     assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(b"the server is stopping")]
     first.connectionLost()
     assert not stopped.called
@@ -381,10 +381,10 @@ def test_stopping_waits_for_every_connection(sessions: Sessions, clock: Clock) -
     clock.advance(30)
 
 
-def test_stopping_waits_only_shortly_for_peers_that_are_owed_nothing(sessions: Sessions, clock: Clock) -> None:
+def test_stopping_waits_only_shortly_for_peers_that_are_owed_nothing(connections: Connections, clock: Clock) -> None:
     """They may hold a connection for a command to come."""
-    made, _ = begin(sessions)
-    stopped = sessions.stop(30.0)
+    made, _ = begin(connections)
+    stopped = connections.stop(30.0)
     clock.advance(5)
     assert not stopped.called  # It is still on its way.
     made.writeConnectionLost()
@@ -396,10 +396,12 @@ def test_stopping_waits_only_shortly_for_peers_that_are_owed_nothing(sessions: S
     made.connectionLost()
 
 
-def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    made, _ = begin(sessions)
+def test_stopping_does_not_wait_for_ever(
+    connections: Connections, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, _ = begin(connections)
     made.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
-    stopped = sessions.stop(30.0)
+    stopped = connections.stop(30.0)
     clock.advance(29.9)
     assert not stopped.called
     clock.advance(0.1)
@@ -407,19 +409,19 @@ def test_stopping_does_not_wait_for_ever(sessions: Sessions, clock: Clock, caplo
     assert [each.message for each in caplog.records] == ["stopping: open requests are cut off (connections: 1)"]
 
 
-def test_stopping_can_be_hurried(sessions: Sessions, clock: Clock) -> None:
-    made, _ = begin(sessions)
-    sessions.cut()  # Nobody said stop.
+def test_stopping_can_be_hurried(connections: Connections, clock: Clock) -> None:
+    made, _ = begin(connections)
+    connections.cut()  # Nobody said stop.
     made.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
-    assert sessions.busy == 1
-    stopped = sessions.stop(30.0)
+    assert connections.busy == 1
+    stopped = connections.stop(30.0)
     assert not stopped.called
-    sessions.cut()
+    connections.cut()
     assert stopped.called
-    sessions.cut()
+    connections.cut()
 
 
-def test_stopping_without_connections(sessions: Sessions, clock: Clock) -> None:
-    assert sessions.stop(30.0).called
+def test_stopping_without_connections(connections: Connections, clock: Clock) -> None:
+    assert connections.stop(30.0).called
     assert clock.getDelayedCalls() == []
-    sessions.changed()
+    connections.changed()
