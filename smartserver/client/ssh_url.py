@@ -17,14 +17,13 @@ SCHEME = "hpss+ssh"
 
 HOME = "~/"
 
-
-SHELL = re.compile(r"[^\w@+,./:-]")
+FOR_SHELL = re.compile(r"[^\w@+,./:-]")
 """What makes a command one for a shell."""
 
 
 def of_shell(command: str) -> list[str]:
     """A command that may have arguments of its own, as words to which others are added."""
-    return ["sh", "-c", f'{command} "$@"', command] if SHELL.search(command) else [command]
+    return ["sh", "-c", f'{command} "$@"', command] if FOR_SHELL.search(command) else [command]
 
 
 class Login(NamedTuple):

@@ -245,8 +245,7 @@ def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
         raise BadRules("it has no rules: nobody could do anything")
     for name, members in text.groups.items():
         for each in (name, *members):
-            if not is_user_name(each):
-                raise BadRules(f"groups.{name}: {each!r} is no name: letters, digits and _.@+- are allowed")
+            _check_name(f"groups.{name}", each)
     for number, (rule, order) in enumerate(zip(text.rules, orders, strict=True), 1):
         try:
             yield AccessRule(number, _checked(rule, order), _users(rule.who, text.groups))
@@ -254,11 +253,15 @@ def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
             raise BadRules(f"rule {number}: {wrong}") from None
 
 
+def _check_name(key: str, name: str) -> None:
+    if not is_user_name(name):
+        raise BadRules(f"{key}: {name!r} is no name: letters, digits and _.@+- are allowed")
+
+
 def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
     users: dict[str, str] = {}
     for user, lines in keys.items():
-        if not is_user_name(user):
-            raise BadRules(f"keys.{user}: {user!r} is no name: letters, digits and _.@+- are allowed")
+        _check_name(f"keys.{user}", user)
         for line in lines:
             kind, content, *_ = [*line.split(None, 2), "", ""]
             if not _is_key(kind, content):

@@ -29,19 +29,24 @@ class SessionProtocol(protocol.Protocol):
     _timer: Timer | None = None
 
     def __init__(
-        self, server: Connections, admission: Admission, peer: str, address: str = "", refusal: CodedError | None = None
+        self,
+        connections: Connections,
+        admission: Admission,
+        peer: str,
+        address: str = "",
+        refusal: CodedError | None = None,
     ) -> None:
         """`address`: whose connections are counted together; empty: nobody's. `refusal`: why it is one too many."""
-        self._server = server
+        self._connections = connections
         self.peer, self.address, self.refusal = peer, address, refusal
-        self.session = Session(server.site, admission, self, server.executor, peer, address)
+        self.session = Session(connections.site, admission, self, connections.executor, peer, address)
         self.outbox = Outbox()
         self.patience = Patience(
             self.session,
             self.outbox,
             lambda: unacknowledged(self._writer()),
-            idle=server.limits.idle,
-            farewell=server.farewell,
+            idle=connections.limits.idle,
+            farewell=connections.farewell,
             refused=refusal is not None,
         )
 
@@ -50,7 +55,7 @@ class SessionProtocol(protocol.Protocol):
     def connectionMade(self) -> None:
         """The connection is open."""
         self._carrier = self.transport
-        self._server.opened(self)
+        self._connections.opened(self)
         self._carrier.registerProducer(self, True)
         self.patience.begin(self._now)
         if self.refusal is not None:
@@ -77,15 +82,15 @@ class SessionProtocol(protocol.Protocol):
     def writeConnectionLost(self) -> None:
         """Everything was sent."""
         self.patience.sent_all = self._now
-        self._server.changed()
+        self._connections.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
         """The connection is gone."""
-        self._server.closed(self)
+        self._connections.closed(self)
         self._forget_timer()  # It would keep this object for up to a quarter of an hour.
         self.outbox.clear()
         self.session.connection_lost()
-        self._server.changed()
+        self._connections.changed()
         if self.when_lost is not None:
             self.when_lost()
 
@@ -170,7 +175,7 @@ class SessionProtocol(protocol.Protocol):
 
     @property
     def _now(self) -> float:
-        return self._server.clock.seconds()
+        return self._connections.clock.seconds()
 
     def _watch(self) -> None:
         """Have `patience` look, and again before long."""
@@ -180,9 +185,9 @@ class SessionProtocol(protocol.Protocol):
             self._end_drain()
             return
         if self.patience.leaving:
-            self._server.release(self)
+            self._connections.release(self)
         if was_closing or not self.patience.closing:  # Else it is watched from where it began to close.
-            self._timer = self._server.clock.callLater(self.patience.next_look(self._now), self._watch)
+            self._timer = self._connections.clock.callLater(self.patience.next_look(self._now), self._watch)
 
     def _writer(self) -> Any:
         """What sends (`outbox.Writer`); None where nothing does any more."""
