@@ -54,6 +54,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("LC_ALL", "C.UTF-8")
+        patch.setenv("SMARTSERVER_AGENT", "0")  # Each command is tested alone; what tests the agent turns it on.
         yield
 
 

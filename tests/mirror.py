@@ -21,6 +21,7 @@ from types import FrameType
 from sources import ROOT, Source, read
 
 MIRRORED = (
+    "smartserver/agent",
     "smartserver/client",
     "smartserver/plugins",
     "smartserver/records",

@@ -21,6 +21,7 @@ hand.
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
     SMARTSERVER_DEBUG=hpss-ban=silly git fetch   fail where it asks for what it need not
     SMARTSERVER_FAST_OPEN=1 git push      save a round trip where the server has --fast-open
+    SMARTSERVER_AGENT=0 git push          without the agent, which holds connections between commands
 """
 
 
@@ -31,11 +32,33 @@ def main() -> None:
         sys.exit(0 if sys.argv[1:2] in (["-h"], ["--help"]) else 2)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As a shell has it for what runs in the background.
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
-    from smartserver.cli.git_remote_run import serve
+    words = [os.fsencode(word) for word in sys.argv[1:]]
+    status = _by_agent(words)
+    if status is None:
+        from smartserver.cli.git_remote_run import serve
 
-    # A URL is UTF-8 in every locale, or it would lead elsewhere in another.
-    remote, url = [os.fsencode(word).decode("utf-8", "surrogateescape") for word in sys.argv[1:]]
-    serve(remote, url, os.environ)
+        # A URL is UTF-8 in every locale, or it would lead elsewhere in another.
+        remote, url = [word.decode("utf-8", "surrogateescape") for word in words]
+        status = serve(remote, url, os.environ, parent=os.getppid())
+    # Without the interpreter's own attempts to flush what git no longer reads.
+    os._exit(status)
+
+
+def _by_agent(words: list[bytes]) -> int | None:
+    """Have the user's agent run it: the exit status; None where it is to be run here."""
+    url = words[1].lower()
+    # What starts a program of its own may need this terminal, and git's traces descriptors that are not passed on.
+    if not url.startswith((b"hpss://", b"hpss+ssh://")) or any(
+        name.startswith(b"GIT_TRACE") and value.isdigit() and int(value) > 2 for name, value in os.environb.items()
+    ):
+        return None
+    from smartserver.agent.address import is_wanted
+
+    if not is_wanted(os.environ):
+        return None
+    from smartserver.agent.thin import hand_over
+
+    return hand_over(words, os.environb)
 
 
 if __name__ == "__main__":

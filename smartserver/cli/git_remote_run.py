@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import NoReturn
 
 from smartserver.cli.interrupts import Interrupts
-from smartserver.cli.session import AGENT, client_for
+from smartserver.cli.session import AGENT, client_for, login_of
+from smartserver.client.held import AgentHolder, Holder, holder_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.places import parse_place
@@ -37,16 +37,16 @@ FALSE = ("0", "false", "no", "off", "")
 """What git takes for a false value of a variable."""
 
 
-def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
-    """Serve one git command and end the process. An interrupt ends it without a word, whatever became of it: git's user
-    knows what he did."""
+def serve(remote: str, url: str, environment: Mapping[str, str], *, parent: int, holder: Holder | None = None) -> int:
+    """Serve one git command, run by the process `parent`: the exit status. An interrupt ends it without a word,
+    whatever became of it: git's user knows what he did."""
     at_end = contextlib.ExitStack()
     interrupts = Interrupts()
     status = 0
     try:
         try:
             interrupts.heed()
-            run(remote, url, environment, at_end)
+            run(remote, url, environment, at_end, parent, holder)
         finally:
             interrupts.end()
     except BaseException as wrong:
@@ -55,9 +55,8 @@ def serve(remote: str, url: str, environment: Mapping[str, str]) -> NoReturn:
             _say(wrong, url, environment)
     finally:
         at_end.close()
-    # Without the interpreter's own attempts to flush what git no longer reads.
     sys.stderr.flush()
-    os._exit(INTERRUPTED if interrupts.number else status)
+    return INTERRUPTED if interrupts.number else status
 
 
 def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None:
@@ -108,7 +107,25 @@ def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
     return of_shell(command) if command else [environment.get("GIT_SSH") or "ssh"]
 
 
-def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextlib.ExitStack) -> None:
+def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:
+    """What holds the connections of a git command.
+
+    Raises:
+        BadUrl: it is not one, or one that may not be followed.
+    """
+    check_origin(url, environment)
+    place = parse_place(url)
+    return holder_for(place, login_of(place, environment, partial(ssh_of_git, environment)), environment)
+
+
+def run(
+    remote: str,
+    url: str,
+    environment: Mapping[str, str],
+    at_end: contextlib.ExitStack,
+    parent: int,
+    holder: Holder | None,
+) -> None:
     """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
 
     Raises:
@@ -126,8 +143,8 @@ def run(remote: str, url: str, environment: Mapping[str, str], at_end: contextli
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
     ssh = partial(ssh_of_git, environment)
-    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh) as (client, location):
-        hint = read(reader, os.getppid())
+    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh, holder) as (client, location):
+        hint = read(reader, parent)
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
         at_end.callback(git.close)

@@ -20,6 +20,7 @@ from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
 COMMANDS = {
     "serve": "smartserver.cli.serve",
     "access": "smartserver.cli.access",
+    "agent": "smartserver.cli.agent",
     "keys": "smartserver.cli.keys",
     "demo": "smartserver.cli.demo",
     "push": "smartserver.cli.push",
@@ -39,7 +40,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "keys", "demo", "setup", "docs")
+OF_ITSELF = ("access", "agent", "keys", "demo", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)

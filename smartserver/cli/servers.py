@@ -164,6 +164,7 @@ class Workspace:
             "GIT_AUTHOR_NAME": "Demo", "GIT_AUTHOR_EMAIL": "demo@example.org",
             "GIT_COMMITTER_NAME": "Demo", "GIT_COMMITTER_EMAIL": "demo@example.org",
             "LC_ALL": "C",
+            "SMARTSERVER_AGENT": "0",  # Each command is shown or measured alone.
             "PATH": str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", os.defpath),
         }  # fmt: skip
         for number, (name, value) in enumerate((settings or {}).items()):

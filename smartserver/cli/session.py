@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import smartserver
 from smartserver.client.call import Client
+from smartserver.client.held import Holder, holder_for
 from smartserver.client.places import behind, connect, parse_place
 from smartserver.client.plain import plain
 from smartserver.client.url import Location
@@ -36,15 +37,17 @@ def client_for(
     agent: str = AGENT,
     environment: Mapping[str, str] = os.environ,
     ssh: Callable[[], Sequence[str]] = lambda: ("ssh",),
+    holder: Holder | None = None,
 ) -> Iterator[tuple[Client, Place]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows a line for each request on stderr,
     `hpssdetail` also each call of one with more than four, `hpssvfs` also where in the program
     each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans. A server that is started
-    here for files behind a link is told the same.
+    here for files behind a link is told the same. `holder`: what keeps connections; default: the user's agent.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
     SMARTSERVER_SSH: the program that logs in at the server of an hpss+ssh:// URL, else what `ssh` gives.
+    SMARTSERVER_AGENT=0: no connection is taken from the user's agent, or given to it.
 
     Raises:
         BadUrl: it is not one.
@@ -53,17 +56,28 @@ def client_for(
     location = parse_place(url)
     fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0")
 
+    words = login_of(location, environment, ssh)
+    holding = holder or holder_for(location, words, environment)
+
     def connected() -> Medium:
-        program = environment.get("SMARTSERVER_SSH")
-        words = () if isinstance(location, Location) else (program,) if program else ssh()
-        return connect(location, words, fast_open=fast_open, flags=sorted(flags))
+        return connect(location, words, fast_open=fast_open, flags=sorted(flags), lends=holding is not None)
 
     progress = _progress if sys.stderr.isatty() else None
     with (
         observers_for(flags, environment, behind(location)) as observers,
-        Client(connected, observers, agent=agent, progress=progress, copied=fast_open, above=location.above) as client,
+        Client(
+            connected, observers, agent=agent, progress=progress, copied=fast_open, above=location.above, holder=holding
+        ) as client,
     ):
         yield client, location
+
+
+def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
+    """The words of the command that logs in at a place, none where nobody has to; `ssh`: as of `client_for`."""
+    if isinstance(place, Location) or behind(place):
+        return ()
+    program = environment.get("SMARTSERVER_SSH")
+    return (program,) if program else ssh()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from smartserver.client.certainty import Certainty
 from smartserver.client.link import Link
@@ -19,6 +19,9 @@ from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import RequestFlag
 from smartserver.wire.observer import Observer
 from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from smartserver.client.held import Holder
 
 RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
@@ -38,10 +41,13 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         copied: bool = False,
         above: str = "",
+        holder: Holder | None = None,
     ) -> None:
         """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open).
-        `above`: what errors call the folder that is served (`errors.known_as`)."""
+        `above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection between
+        commands."""
         self._connect = connect
+        self._holder = holder
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
         self._least_age = 1 if copied else 0
         self._observers = tuple(observers)
@@ -85,7 +91,8 @@ class Client:
         while True:
             link: Link | None = None
             try:
-                link = self._ready()
+                # What is lost on one that others used is sent again: of file-level changes no log could tell.
+                link = self._ready(resume=lost is None and (outgoing.repeatable or not outgoing.mutates))
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
                 age = self._least_age if first is None else max(1, int((now - first) * 1000))
@@ -95,11 +102,12 @@ class Client:
                 return link.exchange(outgoing, age, self._agent)
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
-                self.close()
+                self._drop()
                 certainty = certainty.after(wrong, perhaps_read=perhaps_read)
                 doubtful, repeatable = certainty.doubtful, outgoing.repeatable
                 helps = may_help(wrong, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
-                again = next(pauses, None) if helps else None
+                stale = link is not None and link.resumed
+                again = (0.0 if stale else next(pauses, None)) if helps else None
                 if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
                     lost = wrong  # A rule that was broken says more than a connection that did.
                 if again is None:
@@ -118,22 +126,30 @@ class Client:
                     raise
                 self._sleep(again)
             except BaseException as wrong:
-                self.close()
+                self._drop()
                 if certainty.doubtful and isinstance(wrong, Exception):
                     # The body could not be made once more. That says nothing of the sending before.
                     raise certainty.doubt(f"{lost}; it could not be sent again: {wrong}") from wrong
                 raise
 
-    def _ready(self) -> Link:
+    def _ready(self, *, resume: bool) -> Link:
         if self._link is None or not self._link.usable:
-            self.close()
-            for observer in self._observers:
-                observer.connecting()
-            self._link = Link(self._connect(), self._observers, self.progress, self._clock, self._above)
+            self._drop()
+            found = self._holder.take() if self._holder is not None and resume else None
+            if found is None:
+                for observer in self._observers:
+                    observer.connecting()
+            medium = self._connect() if found is None else found.medium
+            self._link = Link(medium, self._observers, self.progress, self._clock, self._above, found)
         return self._link
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection, or have it held for other commands; the next request takes or opens another."""
+        if self._link is not None and self._holder is not None:
+            self._link.leave(self._holder)
+        self._drop()
+
+    def _drop(self) -> None:
         link, self._link = self._link, None
         if link is not None:
             link.close()

@@ -5,8 +5,10 @@ A body is sent while reading: a refusal that comes early stops it. A body that c
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -47,11 +49,22 @@ from smartserver.wire.messages import Request as RequestMessage
 from smartserver.wire.observer import Observer
 from transports.errors import CodedError
 
+if TYPE_CHECKING:
+    from smartserver.client.held import Holder, Resumed
+
 FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
 
 NEXT_WRITE = 32 * 1024
 """Bytes gathered before each further one: the server works on them while this side makes the next."""
+
+LEAST_PATIENCE = 1.0
+ROUND_TRIPS = 4
+"""How long a server may say nothing on a connection that others used before, until the request is repeated on another:
+seconds at least, and as many times what it took before."""
+
+LAST_ID = 1 << 31
+"""Of a request on a connection that is given on: half of all that it can have."""
 
 WITHOUT_A_WORD = "the server closed the connection before it said anything"
 PERHAPS = "it may be too busy, or no hpss server"
@@ -69,14 +82,22 @@ class Link:
         progress: ProgressReport | None,
         clock: Callable[[], float],
         above: str = "",
+        resumed: Resumed | None = None,
     ) -> None:
-        """`above`: what errors call the folder that is served (`errors.known_as`)."""
+        """`above`: what errors call the folder that is served (`errors.known_as`). `resumed`: what is known of a
+        connection that others used before."""
         self._above = above
         self._medium = medium
-        self._connection = Connection(Role.CLIENT, observers)
+        self._last_id = resumed.last_id if resumed else 0
+        self._connection = Connection(Role.CLIENT, observers, last_id=self._last_id)
         self._progress = progress
         self._clock = clock
-        self._last_id = 0
+        self._patience = resumed.patience if resumed else None
+        """Seconds until one that is resumed counts as gone, as long as nothing came."""
+        self._roundtrip = math.inf
+        """The fewest seconds from a request to the first byte after it."""
+        self._asked: float | None = None
+        """When the request was made that nothing came after."""
         self._silent = 0.0
         self._going_away = False
         self._heard = False
@@ -90,6 +111,11 @@ class Link:
         """Whether the last request may have been carried out: it was sent whole, and nobody said that he reads none."""
 
     @property
+    def resumed(self) -> bool:
+        """Whether others used the connection before."""
+        return self._patience is not None
+
+    @property
     def usable(self) -> bool:
         """Whether another request may be sent here."""
         return not self._going_away and not self._open_body
@@ -97,6 +123,12 @@ class Link:
     def close(self) -> None:
         """Close the medium."""
         self._medium.close()
+
+    def leave(self, holder: Holder) -> bool:
+        """Give the connection on if it is at rest; whether it was."""
+        if not self.usable or self._outbox or not self._connection.at_rest or self._last_id >= LAST_ID:
+            return False
+        return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
 
     def exchange(self, outgoing: Outgoing, age: int, agent: str) -> Answer:
         """Send a request and read its answer; whatever else the body raises comes through.
@@ -119,6 +151,9 @@ class Link:
             extras={"agent": msgspec.Raw(_encode(agent))} if says_agent else {},
         )
         has_body = outgoing.body is not None
+        self._asked = self._clock()
+        if self._patience is not None and not self._heard:
+            self._outbox += self._connection.send(Ping(b"there?"))
         head = self._connection.send(Request(request_id, encode(message), body=has_body))
         incoming = Incoming(request_id)
         self._send(incoming, head, outgoing.body)
@@ -184,11 +219,12 @@ class Link:
         """Wait for either direction: which can go on, and for how many seconds of waiting, the `silent` ones before
         included, none could. What this side does meanwhile is not the peer's silence."""
         started = self._clock()
-        readable, writable = self._medium.poll(read=True, write=write, timeout=PING_INTERVAL)
+        patience = None if self._heard else self._patience
+        readable, writable = self._medium.poll(read=True, write=write, timeout=patience or PING_INTERVAL)
         if readable or writable:
             return readable, writable, 0.0
         silent += self._clock() - started
-        if silent > IDLE_TIMEOUT:
+        if silent > IDLE_TIMEOUT or (patience is not None and silent >= patience):
             raise ConnectionLost(f"no sign of life for {silent:.0f} s")
         return False, False, silent
 
@@ -199,6 +235,9 @@ class Link:
             raise self._told(wrong) from None
         if received:
             self._heard = True
+            if self._asked is not None:
+                self._roundtrip = min(self._roundtrip, self._clock() - self._asked)
+                self._asked = None
             self._connection.receive_data(received)
         else:
             self._connection.receive_eof()

@@ -70,10 +70,12 @@ def behind(place: Place) -> str:
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 
-def connect(place: Place, ssh: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = ()) -> Medium:
+def connect(
+    place: Place, ssh: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = (), lends: bool = False
+) -> Medium:
     """A connection to a place. `ssh`: the words of the command that logs in where that is needed. `fast_open`: as
     `TcpMedium`. `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this
-    command.
+    command. `lends`: it may be lent on when this process ends.
 
     Raises:
         CannotConnect: nobody is there.
@@ -84,5 +86,5 @@ def connect(place: Place, ssh: Sequence[str], *, fast_open: bool = False, flags:
     from smartserver.client.ssh_url import SshLocation
 
     if isinstance(place, SshLocation):
-        return PipeMedium(place.command(ssh), where=place.where)
+        return PipeMedium(place.command(ssh), where=place.where, passes_on=lends)
     return PipeMedium(place.command(flags), where=place.where, quotes=True)

@@ -37,7 +37,9 @@ def summary(recorder: Recorder, now: float, behind: str = "") -> str:
     """Everything a command did. `behind`: the store that the process works on which answered, where that is one of this
     machine: it is that process's link that is slow, and it is not counted."""
     trips, calls = recorder.round_trips, len(recorder.calls)
-    connects = f" + {recorder.connections} to connect" if recorder.connections else ""
+    connects = (
+        f" + {recorder.connections} to connect" if recorder.connections else " on a held connection" * bool(calls)
+    )
     vfs = "" if behind else f" ({recorder.vfs_calls} vfs)"
     counted = (
         f"hpss: {trips} round trip{'s' * (trips != 1)}{connects}, {calls} call{'s' * (calls != 1)}{vfs}, "

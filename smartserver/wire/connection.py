@@ -5,8 +5,8 @@
     connection.receive_data(socket.recv(limits.RECEIVE_CHUNK))      # or receive_eof() at the end
     while (event := connection.next_event()) is not None: ...
 
-Those four calls are all there is, and `part_way`, for who has to tell a pause from a peer that does nothing. What may
-follow what is in `states`, what bytes look like in `frames`.
+Those four calls are all there is, and `part_way`, for who has to tell a pause from a peer that does nothing, and
+`at_rest`, for who gives a connection on. What may follow what is in `states`, what bytes look like in `frames`.
 """
 
 from __future__ import annotations
@@ -117,10 +117,11 @@ class Connection:
     as it was before the call.
     """
 
-    def __init__(self, role: Role, observers: Iterable[Observer] = ()) -> None:
+    def __init__(self, role: Role, observers: Iterable[Observer] = (), *, last_id: int = 0) -> None:
+        """`last_id`: of the last request, to go on with a connection that was at rest; 0 begins one."""
         self._role = role
         self._observers: Sequence[Observer] = tuple(observers)
-        self._state = ConnectionState(role)
+        self._state = ConnectionState(role, last_id)
         self._buffer = ReceiveBuffer()
         self._eof = False
         self._broken: RemoteProtocolError | None = None
@@ -174,6 +175,11 @@ class Connection:
         for observer in self._observers:
             observer.sent(event, len(sent))
         return sent
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is owed by either side and nothing unread: another process may go on with it."""
+        return self._broken is None and not self._eof and self._state.at_rest and not self._buffer.part_way
 
     @property
     def part_way(self) -> bool:

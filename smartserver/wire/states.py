@@ -208,17 +208,25 @@ class Machine:
 class ConnectionState:
     """Where a connection is: its two sides and the requests without a final answer. `role` is our own."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, last_id: int = 0) -> None:
+        """`last_id`: of the requests before, where the connection is one that was at rest and is gone on with."""
         self.role = role
-        self.sides = {Role.CLIENT: Side.SILENT, Role.SERVER: Side.SILENT}
+        begun = Side.OPEN if last_id else Side.SILENT
+        self.sides = {Role.CLIENT: begun, Role.SERVER: begun}
         self.going_away = False
         self._requests: dict[int, Machine] = {}
-        self._last_id = 0
+        self._last_id = last_id
         self._slots: dict[tuple[Role, Slot], int] = {}
         self._unanswered_pings = {Role.CLIENT: 0, Role.SERVER: 0}
 
     def _blame(self, sender: Role) -> type[ProtocolError]:
         return LocalProtocolError if sender is self.role else RemoteProtocolError
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is owed: both sides are open, no request is, and each PING has its PONG."""
+        both = all(side is Side.OPEN for side in self.sides.values())
+        return both and not self._requests and not any(self._unanswered_pings.values()) and not self.going_away
 
     def opening(self, sender: Role, what: Opening) -> None:
         """Account for `sender` having opened, refused or closed its side.

@@ -1,4 +1,7 @@
-"""Pushes on fresh and on held connections over real TCP: what the handshake costs, and what slow start does."""
+"""Pushes on fresh and on held connections over real TCP: what the handshake costs, and what slow start does.
+
+A connection is held between commands by the user's agent, and by a program that pushes several times.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 import click
 
 from bench import options
-from bench.links import Across, across
+from bench.links import Across, across, agent
 from bench.report import Progress, Report, line, median
 from netem.link import Link
 from netem.meter import Slope
@@ -34,6 +37,9 @@ from smartserver.verbs.rules import Rule
 
 NAME = "project"
 FRESH, HELD, PAUSED = "fresh", "held", "paused"
+BY_ITSELF, FAST_OPENED, BY_AGENT = "fresh connection", "fresh connection, Fast Open", "connection that the agent held"
+TRIPS: Mapping[str, int] = {BY_ITSELF: 2, FAST_OPENED: 1, BY_AGENT: 1}
+"""Of a push, by how a command comes by its connection."""
 SOON = 0.004
 TOLERANCE = 0.05
 FAST_OPEN = ("net.ipv4.tcp_fastopen", "3")
@@ -53,7 +59,7 @@ PAUSE = 10.0
 @options.number("--repeat", 5, "Pushes at each RTT.")
 @options.rtts()
 def command(repeat: int, rtts: Sequence[float]) -> None:
-    """Pushes on a fresh connection over real TCP: 2 round trips, 1 with Fast Open; and slow start of a large one.
+    """Pushes over real TCP: 2 round trips, 1 with Fast Open or the agent; and slow start of a large one.
 
     Client and server are in network namespaces with a link of packets between them (Linux, as root or where users may
     make namespaces). Takes two minutes. Another load on the machine falsifies slopes.
@@ -69,43 +75,47 @@ def command(repeat: int, rtts: Sequence[float]) -> None:
         source = work.folder / "source.git"
         generate(source, environment, count=3)
         with across(work, Link(SOON), [FAST_OPEN]) as there:
-            _small(there, report, source, environment, repeat, rtts or RTTS, progress)
+            with agent(there, environment) as held:
+                ways = {BY_ITSELF: environment, FAST_OPENED: {**environment, "SMARTSERVER_FAST_OPEN": "1"}}
+                _small(
+                    there, report, source, {**ways, BY_AGENT: {**environment, **held}}, repeat, rtts or RTTS, progress
+                )
             _large(there, report, progress)
     report.finish()
 
 
 def _small(
-    there: Across, report: Report, source: Path, environment: Mapping[str, str], repeat: int, rtts: Sequence[float],
-    progress: Progress,
+    there: Across, report: Report, source: Path, ways: Mapping[str, Mapping[str, str]], repeat: int,
+    rtts: Sequence[float], progress: Progress,
 ) -> None:  # fmt: skip
+    """`ways`: the environment of each."""
     count = 0
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    trips: dict[bool, int] = {False: 0, True: 0}
+    found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    trips = dict.fromkeys(ways, 0)
 
-    def push(*, fast_open: bool) -> tuple[float, int]:
+    def push(environment: Mapping[str, str]) -> tuple[float, int]:
         nonlocal count
         count += 1
         add_commit(source, environment, "main", {"file": b"number %d\n" % count})
         there.network.take()
-        asked = {**environment, "SMARTSERVER_FAST_OPEN": f"{fast_open:d}"}
-        seconds, _ = there.git(source, asked, "push", "--quiet", there.url(NAME), "main")
+        seconds, _ = there.git(source, environment, "push", "--quiet", there.url(NAME), "main")
         return seconds, there.network.take().rounds
 
-    for _ in range(2):  # The first makes the repository, and fetches the cookie.
-        push(fast_open=True)
+    for environment in (*ways.values(), *ways.values()):  # They make the repository, fetch the cookie, start the agent.
+        push(environment)
     for turn in range(repeat):
         for rtt in rtts:
             progress.step(f"one revision, RTT {rtt:g} s, {turn + 1} of {repeat}")
             there.network.change(Link(rtt))
-            for fast_open in (False, True):
-                seconds, rounds = push(fast_open=fast_open)
-                found[fast_open].append((rtt, seconds))
-                trips[fast_open] = max(trips[fast_open], rounds)
-    for fast_open, what, expected in ((False, "", 2), (True, ", Fast Open", 1)):
-        slope = line(found[fast_open])
-        ok = trips[fast_open] == expected and (slope is None or abs(slope.rounds / expected - 1) <= TOLERANCE)
-        shown = f"{trips[fast_open]}{_shown(slope)}"
-        report.add(f"git push of one revision, fresh connection{what}", shown, "", f"{expected} +- {TOLERANCE:.0%}", ok)
+            for way, environment in ways.items():
+                seconds, rounds = push(environment)
+                found[way].append((rtt, seconds))
+                trips[way] = max(trips[way], rounds)
+    for way, expected in TRIPS.items():
+        slope = line(found[way])
+        ok = trips[way] == expected and (slope is None or abs(slope.rounds / expected - 1) <= TOLERANCE)
+        shown = f"{trips[way]}{_shown(slope)}"
+        report.add(f"git push of one revision, {way}", shown, "", f"{expected} +- {TOLERANCE:.0%}", ok)
 
 
 def _shown(slope: Slope | None) -> str:

@@ -238,6 +238,20 @@ class Across(PacketLine):
 
 
 @contextmanager
+def agent(there: Across, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """What is in the environment of a user with an agent on the near side; it ends with the context.
+
+    Its folder is in /tmp, whatever TMPDIR says: the path of a socket is short.
+    """
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        settings = {"SMARTSERVER_AGENT": "1", "XDG_RUNTIME_DIR": folder}
+        try:
+            yield settings
+        finally:
+            there.run(["smartserver", "agent", "stop"], Path(folder), {**environment, **settings})
+
+
+@contextmanager
 def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()) -> Iterator[Across]:
     """Start a link with a server of ours behind it; `settings` of the kernel's are set on both sides first."""
     served = work.folder / "served"

@@ -1,9 +1,13 @@
-"""client.media_conformance, client.media.tcp, client.media.pipe: TCP and a pipe against what every
-medium promises. The simulated one is in tests/simulated/test_simulated_medium.py."""
+"""client.media_conformance, client.media.tcp, client.media.pipe, client.media.descriptors: TCP, a pipe, and what
+another process has of them, against what every medium promises.
+
+The simulated one is in tests/simulated/test_simulated_medium.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import sys
@@ -12,6 +16,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from smartserver.client.held import Lendable
+from smartserver.client.media.descriptors import DescriptorMedium
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.media_conformance import MediumSuite, Peer, play
@@ -80,3 +86,23 @@ class TestPipe(MediumSuite):
     @pytest.fixture
     def connect(self) -> Callable[[Peer], Medium]:
         return lambda peer: PipeMedium([sys.executable, "-c", PROGRAM.format(peer=peer.value)])
+
+
+class TestDescriptorsOfASocket(MediumSuite):
+    @pytest.fixture
+    def connect(self, peers: TcpPeers) -> Callable[[Peer], Medium]:
+        return lambda peer: lent(peers.connect(peer))
+
+
+class TestDescriptorsOfAPipe(MediumSuite):
+    @pytest.fixture
+    def connect(self) -> Callable[[Peer], Medium]:
+        return lambda peer: lent(PipeMedium([sys.executable, "-c", PROGRAM.format(peer=peer.value)], passes_on=True))
+
+
+def lent(medium: Medium) -> Medium:
+    """What another process has of it."""
+    assert isinstance(medium, Lendable)
+    other = DescriptorMedium([os.dup(each) for each in medium.lend()])
+    medium.close()
+    return other

@@ -57,7 +57,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "smartserver.vcs": ("smartserver.records", "smartserver.errors"),
     "smartserver.vcs.git": OF_A_SYSTEM,
     "smartserver.vcs.bzr": OF_A_SYSTEM,
+    "smartserver.agent": (VERSION,),
     "smartserver.client": (
+        "smartserver.agent",
         "smartserver.wire",
         "smartserver.verbs",
         "smartserver.records",

@@ -107,7 +107,7 @@ def fetch(url: str, commit: str, repository: Path, begin: str, number: int, said
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.setprofile(look)
     with contextlib.suppress(BaseException):
-        git_remote_run.serve("origin", url, {**os.environ, "GIT_DIR": str(repository)})
+        os._exit(git_remote_run.serve("origin", url, {**os.environ, "GIT_DIR": str(repository)}, parent=os.getppid()))
     os._exit(99)
 
 

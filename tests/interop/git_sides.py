@@ -63,6 +63,7 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": "a@example.org",
         "GIT_COMMITTER_DATE": "1700000000 +0000",
         "GIT_TERMINAL_PROMPT": "0",
+        "SMARTSERVER_AGENT": "0",
     }
 
 

@@ -248,7 +248,8 @@ def test_over_ssh(users: Users, tmp_path: Path) -> None:
     ssh.chmod(0o755)
     home = tmp_path / "home"
     home.mkdir()
-    variables = {"SMARTSERVER_SSH": str(ssh), "HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    variables = {"SMARTSERVER_SSH": str(ssh), "SMARTSERVER_AGENT": "0", "HOME": str(home), "PATH": path}
     for url in (f"hpss+ssh://me@host{tmp_path}/absolute/trunk", "hpss+ssh://host/~/below/trunk"):
         pushed = users.run("a", "push", url, "-Dhpss", **variables)
         assert pushed.status == 0, pushed.said

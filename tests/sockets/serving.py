@@ -78,6 +78,7 @@ class User:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_TEMPLATE_DIR": "",
             "GIT_TERMINAL_PROMPT": "0",
+            "SMARTSERVER_AGENT": "0",
         }
 
     def start(self, *arguments: str, folder: str = ".", forks: bool = False) -> subprocess.Popen[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -19,6 +20,9 @@ TIME_TO_END = 5.0
 TIME_TO_END_UNNOTICED = 600.0
 """The same for one that has answered, which delays nobody. It is long, since ssh may lead others, too: as a master with
 ControlPersist it forks, and what was started here ends; as one without, it stays for the sessions that share it."""
+
+TIME_TO_BE_HEARD = 1.0
+"""Seconds in which the words of a subprocess that ended are passed on."""
 
 HOLDS = 1 << 16
 """Bytes a pipe takes that nobody reads."""
@@ -41,9 +45,12 @@ class PipeMedium:
         where: str | None = None,
         *,
         quotes: bool = False,
+        passes_on: bool = False,
     ) -> None:
         """Start it; `where`: what it leads to, as messages name it. `quotes`: the last line of a program that cannot
         begin is why, in the error that is raised; what one says that began goes to standard error when it is closed.
+        `passes_on`: it has no standard error of this process's, which gets its words while it is here, so that one that
+        is lent on keeps nobody waiting who reads that to its end.
 
         Raises:
             CannotConnect: it cannot be started.
@@ -55,20 +62,35 @@ class PipeMedium:
         self._taken = 0
         """Bytes the pipe has taken."""
         self._said: IO[bytes] | None = tempfile.TemporaryFile() if quotes else None  # noqa: SIM115  # See `_take_words`.
+        self._lent = False
+        self._words: threading.Thread | None = None
+        """Passes on what it says."""
+        said, says = os.pipe() if passes_on else (None, None)
+        self._said_to = said
+        """Where it is read from; that thread closes it."""
         try:
             self._process = subprocess.Popen(
-                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, bufsize=0,
+                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=self._said if says is None else says, bufsize=0,
                 env=environment,
             )  # fmt: skip
         except OSError as wrong:
             self._take_words()
+            if said is not None:
+                os.close(said)
             why = f"{self._program} cannot be run: {wrong.strerror or wrong}"
             raise CannotConnect(self._where, why) from None
+        finally:
+            if says is not None:
+                os.close(says)
         assert self._process.stdin is not None, "asked for"
         assert self._process.stdout is not None, "asked for"
         self._in = self._process.stdin
         self._out = self._process.stdout
         os.set_blocking(self._in.fileno(), False)
+        if said is not None:
+            self._words = threading.Thread(target=_pass_on, args=(said,), name=f"words of {self._program}", daemon=True)
+            self._words.start()
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait for either direction."""
@@ -105,9 +127,16 @@ class PipeMedium:
             status = self._process.wait(TIME_TO_END)
         except subprocess.TimeoutExpired:
             return
+        self._hear_out()
         if status in FAILED:
             said = self._take_words().strip().splitlines()
             raise CannotConnect(self._where, said[-1] if said else f"{self._program} ended with status {status}")
+
+    def lend(self) -> Sequence[int]:
+        """Its output, its input and what it says besides; from now on it goes on without this process."""
+        self._lent = True
+        said = [] if self._said_to is None else [self._said_to]
+        return [self._out.fileno(), self._in.fileno(), *said]
 
     def close(self) -> None:
         """Close its input. A program that has answered ends by itself (ssh needs another round trip for it); one that
@@ -116,6 +145,9 @@ class PipeMedium:
             return
         self._in.close()
         self._out.close()
+        if self._lent:
+            self._process.returncode = 0  # Whoever has it then sees its end.
+            return
         if self._heard and self._said is None:
             # In a thread, so that a process that goes on keeps no zombie, and no server that ignores the end of its
             # input; as a daemon it delays no exit.
@@ -126,7 +158,13 @@ class PipeMedium:
                 self._end(TIME_TO_END)
             return
         self._end(TIME_TO_END)
+        self._hear_out()
         sys.stderr.write(self._take_words())
+
+    def _hear_out(self) -> None:
+        """Have the last words of one that ended passed on; what it started may go on and say nothing."""
+        if self._words is not None:
+            self._words.join(TIME_TO_BE_HEARD)
 
     def _end(self, seconds: float) -> None:
         """Wait for its end; one that takes longer is ended."""
@@ -144,3 +182,12 @@ class PipeMedium:
         with said:
             said.seek(0)
             return said.read().decode("utf-8", "replace").removeprefix(OWN_NAME)
+
+
+def _pass_on(words: int) -> None:
+    """Write to standard error what is said there, to its end."""
+    with contextlib.suppress(OSError, ValueError):  # Nobody listens any more.
+        while said := os.read(words, HOLDS):
+            sys.stderr.write(said.decode("utf-8", "replace"))
+            sys.stderr.flush()
+    os.close(words)

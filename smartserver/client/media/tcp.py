@@ -123,8 +123,12 @@ class TcpMedium:
             raise ConnectionLost(_words(lost)) from None
         self._set_up()
 
+    def lend(self) -> Sequence[int]:
+        """The socket."""
+        return [self._socket.fileno()]
+
     def close(self) -> None:
-        """Close both directions."""
+        """Close it here."""
         self._socket.close()
 
 

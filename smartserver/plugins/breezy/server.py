@@ -11,6 +11,7 @@ from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 import smartserver
 from smartserver.client import knowledge
 from smartserver.client.call import Client
+from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
 from smartserver.client.url import Location
@@ -43,9 +44,21 @@ DEBUG = Option(
     override_from_env=["SMARTSERVER_DEBUG"],
     help="Flags as of -D, with commas between them: hpss, hpssdetail, hpss-ban=RULE[,RULE].",
 )
+AGENT_WANTED = Option(
+    "hpss.agent",
+    default=True,
+    from_unicode=bool_from_store,
+    override_from_env=["SMARTSERVER_AGENT"],
+    help="Take connections from the user's agent, which holds them between commands, and give them to it.",
+)
 option_registry.register(FAST_OPEN)
+option_registry.register(AGENT_WANTED)
 option_registry.register(SSH)
 option_registry.register(DEBUG)
+
+
+OF_AGENT = ("HOME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR")
+"""Variables that say where the agent is, and as whom ssh logs in, or that an agent is started with."""
 
 
 def _breezys_ssh() -> str:
@@ -65,15 +78,19 @@ class Server:
         debug: str = options.get(DEBUG.name)
         flags = told(debug)
 
+        login = [] if isinstance(location, Location) else [ssh]
+        holder = holder_for(location, login, _environment(*OF_AGENT)) if options.get(AGENT_WANTED.name) else None
+
         def connected() -> Medium:
-            return connect(location, [ssh], fast_open=fast_open, flags=flags)
+            return connect(location, [ssh], fast_open=fast_open, flags=flags, lends=holder is not None)
 
         self._unread: History | None = None
         watching = observers(served_by(location), debug, behind(location))
         self.client = Client(
-            connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above
-        )
-        if flags:  # What a server that was started here says of its calls comes with its end.
+            connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above,
+            holder=holder,
+        )  # fmt: skip
+        if flags or holder is not None:  # What a server that was started here says of its calls comes with its end.
             breezy.get_global_state().exit_stack.callback(self._leave)
 
     def read_on(self, history: History) -> None:
@@ -116,5 +133,10 @@ def cache_folder() -> str | None:
 
     Not beside what `bedding.cache_dir` names: that makes a folder, in the current one where XDG_CACHE_HOME is no place.
     """
-    found = {name: Option(name, override_from_env=[name]).get_override() for name in ("XDG_CACHE_HOME", "HOME")}
-    return knowledge.cache_folder({name: value for name, value in found.items() if value is not None})
+    return knowledge.cache_folder(_environment("XDG_CACHE_HOME", "HOME"))
+
+
+def _environment(*names: str) -> dict[str, str]:
+    """Those of the variables that are set."""
+    found = {name: Option(name, override_from_env=[name]).get_override() for name in names}
+    return {name: value for name, value in found.items() if value is not None}

@@ -217,7 +217,7 @@ def main() -> NoReturn:
             sys.exit(f"bridge: {folder} cannot be copied: {wrong}")
     child = os.fork()
     if not child:
-        serve(remote, url, {**os.environ, "XDG_CACHE_HOME": str(work / "cache")})
+        os._exit(serve(remote, url, {**os.environ, "XDG_CACHE_HOME": str(work / "cache")}, parent=os.getppid()))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     bridge.copy_out(before)
     sys.exit(status if status >= 0 else 128)

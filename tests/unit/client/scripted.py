@@ -78,6 +78,10 @@ class ScriptedMedium:
         """What is read next is the end of the connection."""
         self._coming.append(ConnectionLost(why))
 
+    def pass_time(self, seconds: float) -> None:
+        """Have the client's clock go on."""
+        self._server.now += seconds
+
     @property
     def request(self) -> RequestMessage:
         """The last request that came whole."""

@@ -1,0 +1,174 @@
+"""The keeper: owns connections between the commands of a user, and neither reads nor writes them.
+
+It is one thread without a fork. A connection that says anything while it is held, be it its end, is closed: whoever
+holds one at rest is owed nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from smartserver.agent.address import NoAgent, check_peer
+from smartserver.agent.messages import (
+    Borrow,
+    Forget,
+    Give,
+    Held,
+    Lent,
+    Line,
+    Message,
+    Status,
+    Stop,
+    close_all,
+    decode_message,
+    receive,
+    send,
+)
+
+IDLE = 600.0
+"""Seconds a connection is held, and an agent lives that nobody needs."""
+
+MOST_OF_SERVER = 8
+"""Connections under one key: as many as commands run side by side."""
+
+MOST = 64
+"""Connections of all servers."""
+
+ASLEEP = 1.0
+"""Seconds a machine slept after which its connections count as gone: routers forget them, and say nothing."""
+
+TIME_TO_SAY = 1.0
+"""Seconds a command has to say what it wants, while others wait."""
+
+
+class Kept(NamedTuple):
+    """A connection that is held."""
+
+    given: Give
+    descriptors: list[int]
+    """The one that is read from comes first."""
+    since: float
+    slept: float
+    """Seconds this machine had slept by then."""
+
+
+def seconds_slept() -> float:
+    """What the clock that counts sleep is ahead of the one that does not, seconds (clock_gettime(2))."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+class Keeper:
+    """Serves one listening socket until it is told to stop, or nobody asked for anything for `IDLE` seconds."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        clock: Callable[[], float] = time.monotonic,
+        slept: Callable[[], float] = seconds_slept,
+    ) -> None:
+        self._listener = listener
+        self._clock = clock
+        self._slept = slept
+        self._kept: list[Kept] = []
+        """Those that came last are at the end."""
+        self._used = clock()
+        self._stopping = False
+
+    def run(self) -> None:
+        """Serve."""
+        self._listener.setblocking(False)
+        with self._listener:
+            while not self._stopping and self._clock() - self._used < IDLE:
+                self.turn()
+        self._close(self._kept)
+
+    def turn(self) -> None:
+        """Wait for what happens next, and do what is to be done about it."""
+        poll = select.poll()
+        poll.register(self._listener.fileno(), select.POLLIN)
+        owner = {number: kept for kept in self._kept for number in kept.descriptors}
+        for number in owner:
+            poll.register(number, select.POLLIN)
+        first = min([self._used, *(kept.since for kept in self._kept)])
+        found = poll.poll(max(0, math.ceil((first + IDLE - self._clock()) * 1000)))
+        ended = [owner[number] for number, _ in found if number in owner]
+        now = self._clock()
+        self._close([kept for kept in self._kept if kept in ended or now - kept.since >= IDLE])
+        if any(number == self._listener.fileno() for number, _ in found):
+            self._accept()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # It is gone already.
+            return
+        with connection:
+            connection.settimeout(TIME_TO_SAY)
+            try:
+                check_peer(connection)
+                message, descriptors = receive(connection, decode_message)
+            except (NoAgent, OSError):
+                return
+            self._used = self._clock()
+            try:
+                self._answer(connection, message, descriptors)
+            except OSError:  # It did not wait.
+                return
+
+    def _answer(self, connection: socket.socket, message: Message, descriptors: list[int]) -> None:
+        match message:
+            case Give():
+                self._hold(message, descriptors)
+                return
+            case Borrow():
+                self._lend(connection, message.key)
+            case Status():
+                now = self._clock()
+                send(connection, Held(os.getpid(), [Line(each.given.where, now - each.since) for each in self._kept]))
+            case Forget():
+                found = [each for each in self._kept if message.where in ("", each.given.where)]
+                self._close(found)
+                send(connection, len(found))
+            case Stop():
+                self._stopping = True
+                send(connection, len(self._kept))
+        close_all(descriptors)
+
+    def _hold(self, given: Give, descriptors: list[int]) -> None:
+        if not descriptors:
+            return
+        self._kept.append(Kept(given, descriptors, self._clock(), self._slept()))
+        same = [each for each in self._kept if each.given.key == given.key]
+        self._close(same[:-MOST_OF_SERVER])
+        self._close(self._kept[:-MOST])
+
+    def _lend(self, connection: socket.socket, key: str) -> None:
+        """Lend the one that was used last, whose window is the largest."""
+        for kept in [each for each in reversed(self._kept) if each.given.key == key]:
+            if self._slept() - kept.slept < ASLEEP and not _says_anything(kept.descriptors):
+                try:
+                    send(connection, Lent(kept.given.last_id, kept.given.patience), kept.descriptors)
+                finally:  # Whether it got there or not: it may not be lent twice.
+                    self._close([kept])
+                return
+            self._close([kept])
+        send(connection, None)
+
+    def _close(self, gone: list[Kept]) -> None:
+        """Close these here; where one was lent, whoever has it goes on."""
+        for kept in list(gone):
+            self._kept.remove(kept)
+            close_all(kept.descriptors)
+
+
+def _says_anything(descriptors: list[int]) -> bool:
+    poll = select.poll()
+    for number in descriptors:
+        poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))

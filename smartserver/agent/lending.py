@@ -1,0 +1,58 @@
+"""A command's side of the keeper: take a connection, and give it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from smartserver.agent.address import KEEPER, NoAgent, connect
+from smartserver.agent.messages import Borrow, Give, Message, T, decode_lent, receive, send
+from smartserver.agent.start import start
+
+
+class Borrowed(NamedTuple):
+    """A connection that was lent: its descriptors, the id of its last request, and the seconds in which its server
+    gives a sign of life, if it is there."""
+
+    descriptors: Sequence[int]
+    last_id: int
+    patience: float
+
+
+def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
+    """A connection that was given under this key; None where there is none."""
+    try:
+        lent, descriptors = ask(Borrow(key), decode_lent, environment)
+    except NoAgent:
+        return None
+    return None if lent is None else Borrowed(descriptors, lent.last_id, lent.patience)
+
+
+def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]) -> bool:
+    """Have a connection held by the agent, which is started where there is none. This does not wait for it: the packet
+    waits at its socket. Whether it was handed over."""
+    try:
+        try:
+            keeper = connect(KEEPER, environment)
+        except NoAgent:
+            start(environment)
+            keeper = connect(KEEPER, environment)
+        with keeper:
+            send(keeper, given, descriptors)
+    except (NoAgent, OSError):
+        return False
+    return True
+
+
+def ask(message: Message, decode: Callable[[bytes], T], environment: Mapping[str, str]) -> tuple[T, list[int]]:
+    """Ask the keeper, and wait for its answer.
+
+    Raises:
+        NoAgent: there is none, or it does not answer.
+    """
+    with connect(KEEPER, environment) as keeper:
+        try:
+            send(keeper, message)
+        except OSError as wrong:
+            raise NoAgent(wrong.strerror or str(wrong)) from None
+        return receive(keeper, decode)

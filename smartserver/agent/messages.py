@@ -1,0 +1,117 @@
+"""What a command and the keeper say to each other: one packet each way, JSON, with descriptors where some are lent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from smartserver.agent.address import NoAgent
+
+MAX_PACKET = 64 * 1024
+MAX_DESCRIPTORS = 3
+
+
+class Borrow(msgspec.Struct, tag=True):
+    """Lend me a connection that was given under this key."""
+
+    key: str
+
+
+class Give(msgspec.Struct, tag=True):
+    """Hold this connection, which comes beside it. It is at rest: nothing is owed and nothing unread."""
+
+    key: str
+    where: str
+    """What `status` shows and `forget` is told: the URL of the server."""
+    last_id: int
+    """Of its last request."""
+    patience: float
+    """Seconds in which a server that is there gives a sign of life."""
+
+
+class Status(msgspec.Struct, tag=True):
+    """Which connections are held?"""
+
+
+class Forget(msgspec.Struct, tag=True):
+    """Close those to one server, or all where it is empty."""
+
+    where: str
+
+
+class Stop(msgspec.Struct, tag=True):
+    """Close all, and end."""
+
+
+class Lent(msgspec.Struct):
+    """Of a connection that comes beside it."""
+
+    last_id: int
+    patience: float
+
+
+class Line(msgspec.Struct):
+    """Of a connection that is held."""
+
+    where: str
+    seconds: float
+    """For which it is held."""
+
+
+class Held(msgspec.Struct):
+    """All that are."""
+
+    process: int
+    lines: list[Line]
+
+
+Message = Borrow | Give | Status | Forget | Stop
+T = TypeVar("T")
+
+_message: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_lent: msgspec.json.Decoder[Lent | None] = msgspec.json.Decoder(Lent | None)
+decode_message, decode_lent = _message.decode, _lent.decode
+decode_held, decode_count = msgspec.json.Decoder(Held).decode, msgspec.json.Decoder(int).decode
+"""What reads each kind of packet; of those that say that something was done a count."""
+
+
+def send(connection: socket.socket, message: object, descriptors: Sequence[int] = ()) -> None:
+    """Send one packet.
+
+    Raises:
+        OSError: it could not be sent.
+    """
+    socket.send_fds(connection, [msgspec.json.encode(message)], list(descriptors))
+
+
+def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T, list[int]]:
+    """Receive one packet and what descriptors come with it.
+
+    Raises:
+        NoAgent: none came, or none that `decode` takes.
+    """
+    descriptors: list[int] = []
+    try:
+        packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, MAX_DESCRIPTORS)
+        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise NoAgent(
+                f"expected a packet of at most {MAX_PACKET} bytes and {MAX_DESCRIPTORS} descriptors, got more"
+            )
+        for each in descriptors:
+            os.set_inheritable(each, False)
+        return decode(packet), descriptors
+    except (OSError, msgspec.DecodeError, NoAgent) as wrong:
+        close_all(descriptors)
+        raise NoAgent(str(wrong) or type(wrong).__name__) from None
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close what is not lent on."""
+    for each in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(each)

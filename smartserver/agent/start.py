@@ -1,0 +1,68 @@
+"""The start of an agent. Its sockets are made by who starts it, so that nobody waits until it is loaded."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
+
+PROGRAM = "smartserver.cli.agent_run"
+
+KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
+"""What of the environment an agent has, besides LC_*: what of it a command needs it brings itself."""
+
+BACKLOG = 64
+"""Commands that wait for it."""
+
+
+def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
+    """Start one, unless there is one; `here`: as this process, which does not return then. Whether it was started.
+
+    Raises:
+        NoAgent: the folder is not the user's alone, or its sockets cannot be made.
+    """
+    paths = [path_of(part, environment, make=True) for part in (KEEPER, ZYGOTE)]
+    try:
+        lock = os.open(f"{paths[0]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # Of one that runs or is being started.
+                return False
+            numbers = [*[_listen(path) for path in paths], lock]
+            _begin(numbers, environment, here=here)
+        finally:
+            os.close(lock)
+    except OSError as wrong:
+        raise NoAgent(f"{wrong.filename or paths[0]}: {wrong.strerror}") from None
+    return True
+
+
+def _listen(path: str) -> int:
+    """A socket that listens there; what an agent that is gone has left is taken away."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.path.lexists(path):
+        os.unlink(path)
+    made.bind(path)  # Nobody else can enter the folder.
+    os.chmod(path, 0o600)
+    made.listen(BACKLOG)
+    return made.detach()
+
+
+def _begin(numbers: list[int], environment: Mapping[str, str], *, here: bool) -> None:
+    words = [sys.executable, "-I", "-m", PROGRAM, *map(str, numbers)]
+    its = {name: value for name, value in environment.items() if name in KNOWN_NAMES or name.startswith("LC_")}
+    for number in numbers:
+        os.set_inheritable(number, True)
+    if here:
+        os.execve(sys.executable, words, its)
+    streams = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    try:
+        os.posix_spawn(sys.executable, words, its, file_actions=streams, setsid=True)
+    finally:
+        for number in numbers[:-1]:
+            os.close(number)

@@ -1,0 +1,114 @@
+"""The zygote: a process that has loaded what `git-remote-hpss` needs, and forks a worker for each command.
+
+It is one thread, and reads nothing of what a command brings: that is for the worker, which is that command from then
+on.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from typing import NoReturn
+
+from smartserver.agent.address import NoAgent, check_peer, is_wanted
+from smartserver.agent.thin import ACCEPTED, DIRECT, ENDED, SIGNALS, STREAMS, circumstances
+from smartserver.cli.git_remote_run import holder_of, serve
+from smartserver.client.url import BadUrl
+
+MAX_PACKET = 1 << 20
+
+TIME_TO_SAY = 2.0
+"""Seconds a command has to bring what it is."""
+
+TIME_TO_END = 10.0
+"""Seconds a worker has to end whose command is gone."""
+
+
+def run(listener: socket.socket, keeper: int) -> None:
+    """Fork a worker for each who comes, until the keeper's end of a pipe is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
+    here = circumstances(os.environb)
+    gc.freeze()  # A collection would copy the pages of all that is loaded.
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(keeper, select.POLLIN)
+    while not any(number == keeper for number, _ in poll.poll()):
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # It is gone already.
+            continue
+        with connection:
+            if os.fork() == 0:
+                listener.close()
+                os.close(keeper)
+                try:
+                    _work(connection, here)
+                finally:
+                    os._exit(1)
+
+
+def _work(connection: socket.socket, here: bytes) -> NoReturn:
+    """Become the command that is at the other end, unless it is to run itself."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    connection.settimeout(TIME_TO_SAY)
+    try:
+        check_peer(connection)
+        packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, 1 + len(STREAMS))
+        there, mask, parent, count, *rest = packet.split(b"\0")
+        words, variables = rest[: int(count)], rest[int(count) :]
+        folder, *streams = descriptors
+        os.fchdir(folder)
+    except (NoAgent, OSError, ValueError):
+        _leave(connection)
+    if there != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(streams) != len(STREAMS):
+        _leave(connection)
+    os.close(folder)
+    os.umask(int(mask, 8))
+    os.environb.clear()
+    for variable in variables:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+    remote, url = [word.decode("utf-8", "surrogateescape") for word in words]
+    try:
+        holder = holder_of(url, os.environ)
+    except BadUrl:
+        _leave(connection)  # Whoever runs it says what is wrong.
+    # A program that logs in may ask something, at the terminal of who runs it.
+    if holder is None or not is_wanted(os.environ) or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
+        _leave(connection)
+    connection.settimeout(None)
+    connection.send(ACCEPTED)
+    for stream, number in zip(streams, STREAMS, strict=True):
+        os.dup2(stream, number, inheritable=True)
+        os.close(stream)
+    threading.Thread(target=_heed, args=(connection, threading.get_ident()), daemon=True).start()
+    status = serve(remote, url, os.environ, parent=int(parent), holder=holder)
+    connection.send(ENDED + bytes([status]))
+    os._exit(0)
+
+
+def _leave(connection: socket.socket) -> NoReturn:
+    connection.send(DIRECT)
+    os._exit(0)
+
+
+def _heed(connection: socket.socket, command: int) -> None:
+    """Have the command get the signals that come to who runs it, and end when that is gone."""
+    while said := _received(connection):
+        if said[0] in SIGNALS:
+            signal.pthread_kill(command, said[0])
+    signal.pthread_kill(command, signal.SIGTERM)
+    time.sleep(TIME_TO_END)
+    os._exit(1)
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(1)
+    except OSError:
+        return b""

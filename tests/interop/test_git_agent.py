@@ -1,0 +1,303 @@
+"""cli.zygote, cli.agent_run, cli.agent and cli.git_remote: git with an agent that outlives its commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agents import of_its_own, stop
+from git_sides import Served, environment
+
+from smartserver.agent.lending import ask
+from smartserver.agent.messages import Status, decode_held
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+PATIENCE = 30.0
+HELD = "1 round trip on a held connection"
+CONNECTED = "1 round trip + 1 to connect"
+
+
+class User:
+    """Somebody with an agent, a clone, and the programs as they are installed."""
+
+    def __init__(self, folder: Path, agent: dict[str, str], server: Served) -> None:
+        self.folder = folder
+        self.url = f"hpss://127.0.0.1:{server.direct[1]}/project"
+        self.environment = {
+            **environment(folder),
+            **agent,
+            "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
+            "SMARTSERVER_DEBUG": "hpss",
+        }
+        self.agent = agent
+        self("git init -q -b main .")
+        self.commit()
+        self(f"git remote add origin {self.url}")
+
+    def commit(self) -> None:
+        self("git commit -q --allow-empty -m more")
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["sh", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def __call__(self, command: str, *, status: int = 0) -> str:
+        """What a command says. That it is read to its end shows that nothing which stays holds it."""
+        process = self.start(command)
+        said = "".join(process.communicate(timeout=PATIENCE))
+        assert process.returncode == status, said
+        return said
+
+    def keeper(self) -> int:
+        return ask(Status(), decode_held, self.agent)[0].process
+
+    def wait_until_loaded(self) -> int:
+        """The zygote, ready."""
+        found = children(self.keeper())
+        deadline = time.monotonic() + PATIENCE
+        while not modules(found[0], "msgspec") or children(found[0]):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return found[0]
+
+
+def children(process: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def modules(process: int, name: str) -> bool:
+    """Whether a process has loaded what has that name in its path."""
+    return name in Path(f"/proc/{process}/maps").read_text()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    made = Served(folder, "--anonymous", "write")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def user(tmp_path: Path, server: Served) -> Iterator[User]:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    with of_its_own() as agent:
+        yield User(folder, agent, server)
+
+
+def test_the_second_command_needs_no_connection_of_its_own(user: User) -> None:
+    assert CONNECTED in user("git push origin main")
+    for _ in range(2):
+        user.commit()
+        assert HELD in user("git push origin main")
+    assert HELD in user("git fetch")
+    assert HELD in user("git ls-remote")
+    assert HELD in user("git clone -q $(git remote get-url origin) again")
+    assert user("git -C again rev-parse HEAD") == user("git rev-parse HEAD")
+
+
+def test_it_is_off_where_its_user_says_so(user: User) -> None:
+    user("git push origin main")
+    user.environment["SMARTSERVER_AGENT"] = "0"
+    assert CONNECTED in user("git fetch")
+
+
+def test_what_is_held_can_be_seen_and_closed(user: User) -> None:
+    assert user("smartserver agent status").startswith("no agent: ")
+    user("git push origin main")
+    server = user.url.removesuffix("project")
+    said = user("smartserver agent status").splitlines()
+    assert said[0] == f"process {user.keeper()}, connections held: 1"
+    assert said[1].startswith(f"{server}  for 0 s")
+    assert user("smartserver agent forget hpss://elsewhere/") == "connections closed: 0\n"
+    assert user(f"smartserver agent forget {user.url}") == "connections closed: 1\n"
+    assert CONNECTED in user("git fetch")
+    assert user("smartserver agent stop") == ""
+    assert "smartserver: the agent" not in user("git fetch")
+    assert user("smartserver agent run", status=1) == "smartserver: the agent of this user runs already\n"
+    assert "'nothing' is not a URL" in user("smartserver agent forget nothing", status=1)
+
+
+def test_one_can_be_run_by_hand(user: User) -> None:
+    process = user.start("smartserver agent run")
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while user("smartserver agent status").startswith("no agent"):
+            assert time.monotonic() < deadline
+        assert user.keeper() == process.pid
+    finally:
+        stop(user.agent)
+    assert process.wait(PATIENCE) == 0
+    process.communicate()
+
+
+def test_a_server_that_was_started_anew_is_met_anew(user: User, server: Served) -> None:
+    """The agent has seen the end of what it held."""
+    user("git push origin main")
+    server.process.kill()
+    server.process.wait()
+    user.commit()
+    assert "Connection refused" in user("git push origin main", status=1)
+
+
+class Blocked:
+    """A server that takes everything and says nothing, and a command that waits for it."""
+
+    def __init__(self, user: User, command: str) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.git = user.start(command.format(f"hpss://127.0.0.1:{self._listener.getsockname()[1]}/x"))
+        self._connection, _ = self._listener.accept()
+        assert self._connection.recv(1)
+
+    def program(self) -> int:
+        """The program that git runs."""
+        found = self.git.pid
+        while below := children(found):
+            found = below[0]
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+        self._listener.close()
+        self.git.communicate(timeout=PATIENCE)
+
+
+@pytest.fixture
+def blocked(user: User) -> Iterator[Blocked]:
+    user("git push origin main")
+    user.wait_until_loaded()
+    made = Blocked(user, "git ls-remote {}")
+    yield made
+    made.close()
+
+
+def ended(process: int) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while Path(f"/proc/{process}").exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked) -> None:
+    assert "git-remote-hpss" in Path(f"/proc/{blocked.program()}/cmdline").read_text()
+    assert not modules(blocked.program(), "msgspec")
+    (worker,) = children(zygote_of(user))
+    assert modules(worker, "msgspec")
+    assert os.getsid(worker) != os.getsid(blocked.git.pid)
+
+
+def zygote_of(user: User) -> int:
+    return children(user.keeper())[0]
+
+
+def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:
+    (worker,) = children(zygote_of(user))
+    os.killpg(blocked.git.pid, signal.SIGINT)
+    blocked.git.wait(PATIENCE)
+    assert ended(worker)
+
+
+def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Blocked) -> None:
+    (worker,) = children(zygote_of(user))
+    os.kill(blocked.program(), signal.SIGKILL)
+    assert ended(worker)
+
+
+def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
+    (worker,) = children(zygote_of(user))
+    os.kill(worker, signal.SIGKILL)
+    said = blocked.git.communicate(timeout=PATIENCE)[1]
+    assert "fatal: hpss: the process that ran this command ended without a word\n" in said
+    assert blocked.git.returncode == 128
+
+
+def test_without_the_zygote_a_command_runs_itself_and_has_its_connection(user: User) -> None:
+    user("git push origin main")
+    os.kill(user.wait_until_loaded(), signal.SIGKILL)
+    assert HELD in user("git fetch")
+
+
+def test_after_the_keeper_another_is_started(user: User) -> None:
+    user("git push origin main")
+    zygote, keeper = user.wait_until_loaded(), user.keeper()
+    os.kill(keeper, signal.SIGKILL)
+    assert ended(zygote)
+    assert CONNECTED in user("git fetch")
+    assert HELD in user("git fetch")
+    assert user.keeper() != keeper
+
+
+@pytest.mark.parametrize(
+    "prefix", ["ulimit -c 0; ulimit -n 200;", "export PYTHONUTF8=0;", "export GIT_TRACE_PACKET=9; exec 9>trace;"]
+)
+def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -> None:
+    user("git push origin main")
+    user.wait_until_loaded()
+    made = Blocked(user, f"sh -c '{prefix} git ls-remote {{}}'")
+    try:
+        assert children(zygote_of(user)) == []
+        assert modules(made.program(), "msgspec")
+    finally:
+        made.close()
+
+
+def test_the_working_folder_mask_and_environment_are_the_commands(user: User) -> None:
+    """Files that a fetch makes have the mode that its user's mask gives them."""
+    user("git push origin main")
+    user.wait_until_loaded()
+    user("sh -c 'umask 077; git clone -q $(git remote get-url origin) private'")
+    packs = list((user.folder / "private/.git/objects").rglob("*.pack")) + list(
+        (user.folder / "private/.git/objects").rglob("[0-9a-f]" * 38)
+    )
+    assert packs
+    assert {each.stat().st_mode & 0o077 for each in packs} == {0}
+
+
+def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:
+    """What ssh says is shown while its command is there; what it holds open keeps nobody waiting."""
+    count = tmp_path / "count"
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\necho started >> {count}\necho welcome >&2\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    home = tmp_path / "home"
+    (home / "code").mkdir(parents=True)
+    user.environment |= {"GIT_SSH": str(ssh), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    user(f"git remote set-url origin hpss+ssh://me@host{home}/code/project")
+    said = user("git push origin main")
+    assert "welcome" in said
+    assert CONNECTED in said
+    user.wait_until_loaded()
+    for _ in range(2):
+        user.commit()
+        assert HELD in user("git push origin main")
+    assert count.read_text() == "started\n"
+    user.environment["SSH_AUTH_SOCK"] = "/run/another"
+    assert CONNECTED in user("git fetch")
+    assert count.read_text() == "started\n" * 2
+    shutil.rmtree(home)
+
+
+def test_eight_at_once_push(user: User) -> None:
+    user("git push origin main")
+    for number in range(8):
+        user(f"git branch b{number}")
+    started = [user.start(f"git push origin b{number}") for number in range(8)]
+    for each in started:
+        said = "".join(each.communicate(timeout=PATIENCE))
+        assert each.returncode == 0, said
+    assert len(user("git ls-remote --heads origin").splitlines()) >= 9

@@ -1,0 +1,110 @@
+"""agent.address: whose the folder, the socket and the process at its other end must be."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import smartserver
+from smartserver.agent.address import KEEPER, NoAgent, check_peer, connect, is_wanted, path_of, runtime_folder
+
+pytestmark = pytest.mark.sockets
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(None, True), ("1", True), ("0", False), ("No", False), ("off", False)])
+def test_it_can_be_turned_off(value: str | None, wanted: bool) -> None:
+    assert is_wanted({} if value is None else {"SMARTSERVER_AGENT": value}) is wanted
+
+
+def test_the_folder_is_made_for_its_user_alone(environment: dict[str, str]) -> None:
+    with pytest.raises(NoAgent, match="No such file"):
+        runtime_folder(environment)
+    made = Path(runtime_folder(environment, make=True))
+    assert made.parent == Path(environment["XDG_RUNTIME_DIR"])
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert runtime_folder(environment) == str(made)
+
+
+def test_one_that_others_may_enter_is_refused(environment: dict[str, str]) -> None:
+    made = Path(runtime_folder(environment, make=True))
+    made.chmod(0o750)
+    with pytest.raises(NoAgent, match=f"nobody else may enter, got a folder of user {os.geteuid()} with mode 750"):
+        runtime_folder(environment)
+
+
+def test_a_link_to_a_folder_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
+    Path(environment["XDG_RUNTIME_DIR"], "smartserver").symlink_to(tmp_path)
+    with pytest.raises(NoAgent, match="got a file"):
+        runtime_folder(environment)
+
+
+def test_another_users_folder_is_refused(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime_folder(environment, make=True)
+    real = os.lstat
+
+    def of_another(path: str) -> os.stat_result:
+        found = real(path)
+        if not path.endswith("/smartserver"):
+            return found
+        return os.stat_result([*found[:4], found.st_uid + 1, *found[5:10]])
+
+    monkeypatch.setattr(os, "lstat", of_another)
+    with pytest.raises(NoAgent, match=f"got a folder of user {os.geteuid() + 1} "):
+        runtime_folder(environment)
+
+
+def test_what_sudo_leaves_of_somebodys_session_is_not_used(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that XDG_RUNTIME_DIR names is another's: nothing is made in it."""
+    real = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: real + 1)
+    with pytest.raises(NoAgent, match=f"^/tmp/smartserver-{real + 1}:"):
+        runtime_folder(environment)
+    assert os.listdir(environment["XDG_RUNTIME_DIR"]) == []
+
+
+def test_another_release_installation_or_network_has_another_address(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = {path_of(KEEPER, environment, make=True)}
+    with monkeypatch.context() as patch:
+        patch.setattr(smartserver, "__version__", "0.0.0")
+        paths.add(path_of(KEEPER, environment))
+    with monkeypatch.context() as patch:
+        patch.setattr(smartserver, "__file__", "/elsewhere/smartserver/__init__.py")
+        paths.add(path_of(KEEPER, environment))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "readlink", lambda _path: "net:[1]")
+        paths.add(path_of(KEEPER, environment))
+    assert len(paths) == 4
+
+
+def test_a_path_that_no_socket_can_have(environment: dict[str, str]) -> None:
+    base = Path(environment["XDG_RUNTIME_DIR"], "a" * 90)
+    base.mkdir()
+    with pytest.raises(NoAgent, match="at most 107 bytes for a socket"):
+        path_of(KEEPER, {"XDG_RUNTIME_DIR": str(base)}, make=True)
+
+
+def test_nobody_there(environment: dict[str, str]) -> None:
+    with pytest.raises(NoAgent, match="No such file"):
+        connect(KEEPER, environment)
+    path = path_of(KEEPER, environment, make=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
+        gone.bind(path)
+    with pytest.raises(NoAgent, match="Connection refused"):
+        connect(KEEPER, environment)
+
+
+def test_a_process_of_another_user_is_refused_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        check_peer(ours)
+        real = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: real + 1)
+        with pytest.raises(NoAgent, match=f"of user {real + 1} at the other end, got one of user {real}"):
+            check_peer(theirs)

@@ -1,0 +1,206 @@
+"""agent.keeper, agent.messages, agent.lending: what is held, to whom it is lent, and when it is let go."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from agents import stop
+
+from smartserver.agent.address import KEEPER, NoAgent, path_of
+from smartserver.agent.keeper import ASLEEP, IDLE, MOST, MOST_OF_SERVER, Keeper, seconds_slept
+from smartserver.agent.lending import ask, borrow, give
+from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count, decode_held
+
+pytestmark = pytest.mark.sockets
+
+PLACE = "hpss://here:4155/"
+
+
+class Times:
+    """The clocks of a keeper, the test's."""
+
+    now = 0.0
+    slept = 0.0
+
+
+@contextmanager
+def keeping(environment: dict[str, str], times: Times) -> Iterator[None]:
+    """A keeper in a thread, until it is told to stop or ends by itself."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path_of(KEEPER, environment, make=True))
+        listener.listen(64)
+        keeper = Keeper(listener, lambda: times.now, lambda: times.slept)
+        thread = threading.Thread(target=keeper.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop(environment)
+            thread.join()
+
+
+@pytest.fixture
+def times() -> Times:
+    return Times()
+
+
+@pytest.fixture
+def keeper(environment: dict[str, str], times: Times) -> Iterator[dict[str, str]]:
+    """The environment in which it is found."""
+    with keeping(environment, times):
+        yield environment
+
+
+def hold(keeper: dict[str, str], key: str = "k", last_id: int = 3) -> socket.socket:
+    """Have one end of a connection held; the other."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        assert give(Give(key, PLACE, last_id, 1.5), [ours.fileno()], keeper)
+    held(keeper)  # Nobody waits for what is given.
+    return theirs
+
+
+def held(keeper: dict[str, str]) -> int:
+    return len(ask(Status(), decode_held, keeper)[0].lines)
+
+
+def test_a_connection_is_lent_to_who_has_its_key_and_to_nobody_else(keeper: dict[str, str]) -> None:
+    with hold(keeper) as server:
+        assert borrow("another", keeper) is None
+        lent = borrow("k", keeper)
+        assert lent is not None
+        assert lent[1:] == (3, 1.5)
+        assert borrow("k", keeper) is None
+        with socket.socket(fileno=lent.descriptors[0]) as ours:
+            ours.sendall(b"asked")
+            assert server.recv(9) == b"asked"
+            server.sendall(b"said")
+            assert ours.recv(9) == b"said"
+        assert server.recv(9) == b""
+
+
+def test_what_is_lent_passes_to_no_program(keeper: dict[str, str]) -> None:
+    with hold(keeper):
+        lent = borrow("k", keeper)
+        assert lent is not None
+        assert not os.get_inheritable(lent.descriptors[0])
+        os.close(lent.descriptors[0])
+
+
+@pytest.mark.parametrize("how", ["ended", "reset", "spoke"])
+def test_one_whose_server_says_anything_is_lent_no_more(keeper: dict[str, str], how: str) -> None:
+    server = hold(keeper)
+    assert held(keeper) == 1
+    if how == "spoke":
+        server.sendall(b"!")
+    else:
+        server.close()
+    assert borrow("k", keeper) is None
+    assert held(keeper) == 0
+    server.close()
+
+
+def test_the_one_that_was_used_last_is_lent_first(keeper: dict[str, str]) -> None:
+    with hold(keeper, last_id=1), hold(keeper, last_id=2):
+        for expected in (2, 1):
+            lent = borrow("k", keeper)
+            assert lent is not None
+            assert lent.last_id == expected
+            os.close(lent.descriptors[0])
+
+
+@pytest.mark.parametrize(("keys", "most"), [(1, MOST_OF_SERVER), (MOST, MOST)])
+def test_there_is_a_bound(keeper: dict[str, str], keys: int, most: int) -> None:
+    servers = [hold(keeper, f"key {number % keys}") for number in range(most + 2)]
+    assert held(keeper) == most
+    for server in servers:
+        server.close()
+
+
+def test_after_a_sleep_none_is_lent(keeper: dict[str, str], times: Times) -> None:
+    """A laptop that slept an hour: its connections may be dead without a word, and no clock but one has gone on."""
+    with hold(keeper) as server:
+        times.slept = 3600.0
+        assert borrow("k", keeper) is None
+        assert server.recv(1) == b""
+
+
+def test_a_blink_is_no_sleep(keeper: dict[str, str], times: Times) -> None:
+    with hold(keeper):
+        times.slept = ASLEEP / 2
+        lent = borrow("k", keeper)
+        assert lent is not None
+        os.close(lent.descriptors[0])
+
+
+def test_this_machine_says_how_long_it_slept() -> None:
+    assert seconds_slept() >= -ASLEEP
+
+
+def test_one_is_held_for_some_time_and_the_keeper_ends_with_the_last(environment: dict[str, str]) -> None:
+    times = Times()
+    with keeping(environment, times):
+        with hold(environment) as server:
+            times.now = IDLE - 1
+            assert held(environment) == 1
+            times.now = IDLE
+            assert held(environment) == 0
+            assert server.recv(1) == b""
+        times.now = 3 * IDLE
+        stop(environment)  # Whatever it is asked wakes it, if it has not seen yet that nobody needs it.
+
+
+def test_forgetting(keeper: dict[str, str]) -> None:
+    with hold(keeper) as one, hold(keeper, "another") as two:
+        assert ask(Forget("hpss://elsewhere:4155/"), decode_count, keeper)[0] == 0
+        assert ask(Forget(PLACE), decode_count, keeper)[0] == 2
+        assert one.recv(1) == two.recv(1) == b""
+
+
+def test_stopping_closes_all(keeper: dict[str, str]) -> None:
+    with hold(keeper) as server:
+        ask(Stop(), decode_count, keeper)
+        assert server.recv(1) == b""
+
+
+@pytest.mark.parametrize("packet", [b"", b"{", b'{"type": "Sing"}', b'{"type": "Give", "key": 1}', b"x" * 70_000])
+def test_what_is_no_message_is_not_answered_and_harms_nobody(keeper: dict[str, str], packet: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+        stranger.connect(path_of(KEEPER, keeper))
+        if packet:
+            socket.send_fds(stranger, [packet], [0])
+        else:
+            stranger.shutdown(socket.SHUT_WR)
+        assert stranger.recv(9) == b""
+    assert held(keeper) == 0
+
+
+def test_one_that_says_nothing_delays_and_stops_nobody(keeper: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.agent.keeper.TIME_TO_SAY", 0.01)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(path_of(KEEPER, keeper))
+        assert held(keeper) == 0
+
+
+def test_a_gift_of_nothing_is_not_held(keeper: dict[str, str]) -> None:
+    assert give(Give("k", PLACE, 1, 1.0), [], keeper)
+    assert held(keeper) == 0
+
+
+def test_without_an_agent_nothing_is_lent(environment: dict[str, str]) -> None:
+    assert borrow("k", environment) is None
+
+
+def test_an_agent_that_does_not_answer_is_none(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.agent.address.TIME_TO_ANSWER", 0.01)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path_of(KEEPER, environment, make=True))
+        listener.listen(1)
+        assert borrow("k", environment) is None
+        with pytest.raises(NoAgent, match="timed out"):
+            ask(Status(), decode_held, environment)

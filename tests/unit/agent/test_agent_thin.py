@@ -1,0 +1,170 @@
+"""agent.thin: what a command hands over, and when it runs itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from smartserver.agent.address import ZYGOTE, path_of
+from smartserver.agent.thin import ACCEPTED, DIRECT, ENDED, LOST, SIGNALS, circumstances, hand_over
+
+pytestmark = pytest.mark.sockets
+
+
+class Zygote:
+    """One that answers as a test says, in a thread."""
+
+    def __init__(self, environment: dict[str, str], answer: Callable[[socket.socket], None]) -> None:
+        self.packet: list[bytes] = []
+        self.streams: list[str] = []
+        self._answer = answer
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(path_of(ZYGOTE, environment, make=True))
+        self._listener.listen(1)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            packet, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+            self.packet = packet.split(b"\0")
+            self.streams = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
+            for each in descriptors:
+                os.close(each)
+            self._answer(connection)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._listener.close()
+
+
+@pytest.fixture
+def zygote(environment: dict[str, str]) -> Iterator[Callable[..., Zygote]]:
+    made: list[Zygote] = []
+
+    def start(*said: bytes) -> Zygote:
+        def answer(connection: socket.socket) -> None:
+            with contextlib.suppress(BrokenPipeError):
+                for each in said:
+                    connection.send(each)
+
+        made.append(Zygote(environment, answer))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, what in before.items():
+        signal.signal(number, what)
+
+
+def run(environment: dict[str, str], *words: bytes) -> int | None:
+    return hand_over(words, {name.encode(): value.encode() for name, value in environment.items()})
+
+
+def test_all_that_makes_the_command_goes_there(
+    environment: dict[str, str], zygote: Callable[..., Zygote], tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = zygote(ACCEPTED, ENDED + b"\x07")
+    monkeypatch.chdir(str(tmp_path))
+    mask = os.umask(0o027)
+    try:
+        assert run(environment, b"origin", b"hpss://host/\xff") == 7
+    finally:
+        os.umask(mask)
+    there.close()
+    facts, umask, parent, count, *rest = there.packet
+    variables = [f"{name}={value}".encode() for name, value in environment.items()]
+    assert facts == circumstances({})
+    assert (umask, int(parent), count) == (b"0027", os.getppid(), b"2")
+    assert rest == [
+        b"origin",
+        b"hpss://host/\xff",
+        *variables,
+    ]
+    assert there.streams == [str(tmp_path), *[os.readlink(f"/proc/self/fd/{each}") for each in range(3)]]
+
+
+@pytest.mark.parametrize("said", [[], [DIRECT]], ids=["nothing", "to run itself"])
+def test_until_it_is_accepted_it_runs_itself(
+    environment: dict[str, str], zygote: Callable[..., Zygote], said: list[bytes]
+) -> None:
+    zygote(*said)
+    assert run(environment, b"origin", b"hpss://host/") is None
+
+
+def test_once_it_is_accepted_it_does_not(
+    environment: dict[str, str], zygote: Callable[..., Zygote], capfd: pytest.CaptureFixture[str]
+) -> None:
+    zygote(ACCEPTED)
+    assert run(environment, b"origin", b"hpss://host/") == LOST
+    assert capfd.readouterr().err == "fatal: hpss: the process that ran this command ended without a word\n"
+
+
+def test_without_an_agent_it_runs_itself(environment: dict[str, str]) -> None:
+    assert run(environment, b"origin", b"hpss://host/") is None
+
+
+def test_what_is_too_much_for_a_packet_it_runs_itself(
+    environment: dict[str, str], zygote: Callable[..., Zygote]
+) -> None:
+    there = zygote(ACCEPTED, ENDED + b"\0")
+    assert run(environment | {"LARGE": "x" * (1 << 20)}, b"origin", b"hpss://host/") is None
+    assert there.packet in ([], [b""])
+
+
+def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> None:
+    heard: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        connection.send(ACCEPTED)
+        connection.settimeout(0.05)
+        while not heard:  # It may come before the command heeds it; then it would end this process.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
+            with contextlib.suppress(TimeoutError):
+                heard.append(connection.recv(1))
+        connection.send(ENDED + b"\x82")
+
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") == 130
+    finally:
+        there.close()
+    assert heard == [bytes([signal.SIGHUP])]
+
+
+@pytest.mark.parametrize("name", ["LC_ALL", "LANG", "PYTHONUTF8"])
+def test_what_python_makes_of_words_is_one_of_the_circumstances(name: str) -> None:
+    assert circumstances({name.encode(): b"C"}) != circumstances({})
+
+
+def test_what_says_nothing_of_the_process_is_none() -> None:
+    assert circumstances({b"GIT_DIR": b"x", b"PYTHONUNBUFFERED": b"1"}) == circumstances({})
+
+
+def test_a_limit_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    before = circumstances({})
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard == 0:
+        pytest.skip("no limit here can be changed and changed back")
+    resource.setrlimit(resource.RLIMIT_CORE, (1 if soft != 1 else 0, hard))
+    try:
+        assert circumstances({}) != before
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
