@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 from typing import NoReturn
@@ -43,11 +44,17 @@ def run(listener: socket.socket, keeper: int) -> None:
         except OSError:  # It is gone already.
             continue
         with connection:
-            if os.fork() == 0:
+            try:
+                is_worker = os.fork() == 0
+            except OSError:  # There is no room for another process: the command runs itself.
+                continue
+            if is_worker:
                 listener.close()
                 os.close(keeper)
                 try:
                     _work(connection, here)
+                except BaseException:
+                    sys.excepthook(*sys.exc_info())
                 finally:
                     os._exit(1)
 

@@ -226,6 +226,13 @@ def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
     assert blocked.git.returncode == 128
 
 
+def test_an_error_is_told_as_without_an_agent(user: User) -> None:
+    user("git push origin main")
+    user.wait_until_loaded()
+    user.environment["SMARTSERVER_DEBUG"] = "hpss-ban=nothing-like-that"
+    assert "nothing-like-that" in user("git fetch", status=128)
+
+
 def test_without_the_zygote_a_command_runs_itself_and_has_its_connection(user: User) -> None:
     user("git push origin main")
     os.kill(user.wait_until_loaded(), signal.SIGKILL)
