@@ -11,11 +11,12 @@ import sys
 
 USAGE = """usage: git-remote-hpss REMOTE URL
 
-Git runs this for URLs that begin with hpss://, hpss+ssh://, hpss+sftp:// or hpss+vfs://; there is no need to run it by
-hand.
+Git runs this for URLs that begin with hpss://, hpss+tls://, hpss+ssh://, hpss+sftp:// or hpss+vfs://; there is no need
+to run it by hand.
 
     git clone hpss://example.org/project
     git push hpss://localhost/project main
+    git clone hpss+tls://example.org/project                   encrypted
     git clone hpss+ssh://me@example.org/srv/code/project       where smartserver is installed
     git clone hpss+sftp://me@example.org/srv/code/project      where only ssh is
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
@@ -48,7 +49,7 @@ def _by_agent(words: list[bytes]) -> int | None:
     """Have the user's agent run it: the exit status; None where it is to be run here."""
     url = words[1].lower()
     # What starts a program of its own may need this terminal, and git's traces descriptors that are not passed on.
-    if not url.startswith((b"hpss://", b"hpss+ssh://")) or any(
+    if not url.startswith((b"hpss://", b"hpss+tls://", b"hpss+ssh://")) or any(
         name.startswith(b"GIT_TRACE") and value.isdigit() and int(value) > 2 for name, value in os.environb.items()
     ):
         return None

@@ -90,8 +90,11 @@ def check_origin(url: str, environment: Mapping[str, str]) -> None:
     """
     said = parse_place(url).query
     if said and environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() in FALSE:
-        why = f"{said} comes from a repository (.gitmodules), which may not say it: log in there once with ssh"
-        raise BadUrl(url, f"{why}, so that the machine's key is known")
+        why = f"{said} comes from a repository (.gitmodules), which may not say it"
+        once = (
+            "`smartserver trust`" if said.startswith("?ca=") else "log in there once with ssh, so that its key is known"
+        )
+        raise BadUrl(url, f"{why}: {once}")
 
 
 def ssh_of_git(environment: Mapping[str, str]) -> list[str]:

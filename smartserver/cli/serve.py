@@ -8,7 +8,7 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -32,6 +32,8 @@ from smartserver.wire.limits import STALL_TIMEOUT
 if TYPE_CHECKING:
     from twisted.logger import ILogObserver
 
+    from smartserver.server.tcp import Encryption
+
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
 
@@ -41,7 +43,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 DESCRIPTORS = 65_536
 """Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
 
-FOR_TCP = ("listen", "max_connections", "max_per_address", "fast_open")
+FOR_TCP = ("listen", "tls", "tls_key", "require_tls", "max_connections", "max_per_address", "fast_open")
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
 _ARENA_MAX = -8
@@ -75,6 +77,14 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.",
 )
+@click.option(
+    "--tls",
+    metavar="CERTIFICATE|auto",
+    help="Offer TLS on the same port (hpss+tls://): a PEM file with the certificate and its chain, read again when it "
+    "changes; auto makes a self-signed one, once, and prints its fingerprint for `smartserver trust`.",
+)
+@click.option("--tls-key", metavar="FILE", help="The key of the certificate, in PEM form without a passphrase.")
+@click.option("--require-tls", is_flag=True, help="Refuse clients without TLS.")
 @click.option("--stdio", is_flag=True, help="Serve one client on standard input and output, as the invoking user.")
 @click.option(
     "--anonymous",
@@ -167,6 +177,9 @@ def command(
     ctx: click.Context,
     root: str,
     listen: str,
+    tls: str | None,
+    tls_key: str | None,
+    require_tls: bool,
     stdio: bool,
     anonymous: str | None,
     access: Path | None,
@@ -201,6 +214,8 @@ def command(
     smartserver serve /srv/code --listen 0.0.0.0:4155 --anonymous read
     smartserver serve ~/repositories --anonymous write --no-create
     smartserver serve /srv/code --listen :4155 --access /etc/smartserver/access.toml
+    smartserver serve /srv/code --listen :4155 --tls /etc/ssl/code.pem --tls-key /etc/ssl/code.key
+    smartserver serve /srv/code --listen :4155 --tls auto --require-tls
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
@@ -220,6 +235,7 @@ def command(
         may_write = anonymous == "write" or (stdio and anonymous is None and Path(root).resolve().parent.name != "")
         _check(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
+    encryption = _encryption(tls, tls_key, required=require_tls)
     banned = _banned(rules)
     policy = _policy(fsck, ignored)
 
@@ -306,7 +322,9 @@ def command(
         of_file = RuledUser(ANONYMOUS, file) if file is not None else None
         by_address = tcp.anonymous_by_address(permitted)
         try:
-            listening = tcp.listen(reactor, connections, host, port, lambda address: of_file or by_address(address))
+            listening = tcp.listen(
+                reactor, connections, host, port, lambda address: of_file or by_address(address), encryption
+            )
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
@@ -317,7 +335,10 @@ def command(
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
         whom = f"anonymous users: {permitted}" if access is None else f"access: {access}"
-        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} ({whom})"
+        scheme = "hpss+tls" if require_tls else "hpss"
+        serving = f"serving {root} on {scheme}://{tcp.shown(host, actual)}/{everywhere} ({whom})"
+        if encryption is not None:
+            serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
@@ -401,6 +422,31 @@ def _check(root: Path, *, makes: bool) -> None:
     if other is not None:
         wanted = "ROOT is the folder that holds the repositories to serve"
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
+
+
+def _encryption(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
+    """What the options of TLS say; None: no TLS."""
+    if certificate is None:
+        if required or key is not None:
+            raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
+        return None
+    from smartserver.server.tcp import Encryption  # Loaded late: they cost 100 ms.
+    from smartserver.server.tls import BadKeyPair, KeyPair, make_key_pair
+
+    if (certificate == "auto") != (key is None):
+        raise UsageConflict("--tls CERTIFICATE needs --tls-key FILE, and --tls auto makes its own")
+    try:
+        files = make_key_pair(_state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
+        return Encryption(KeyPair(*files), required)
+    except BadKeyPair as wrong:
+        raise CommandError(f"--tls: {wrong}") from None
+
+
+def _state_folder(environment: Mapping[str, str]) -> Path:
+    """Where a server keeps what it made for itself: as systemd says, else as XDG does."""
+    state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(state or os.path.join(home, "smartserver"))
 
 
 def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:

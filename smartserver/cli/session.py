@@ -73,9 +73,15 @@ def client_for(
 
 
 def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """The words of the command that logs in at a place, none where nobody has to; `ssh`: as of `client_for`."""
+    """The words of the command that logs in at a place, or what TLS trusts there; `ssh`: as of `client_for`."""
     if isinstance(place, Location) or behind(place):
         return ()
+    from smartserver.client.tls_url import TlsLocation
+
+    if isinstance(place, TlsLocation):
+        from smartserver.client.trust import trust_of
+
+        return trust_of(place, environment)
     program = environment.get("SMARTSERVER_SSH")
     return (program,) if program else ssh()
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.places import Place
 
-OF_LOGIN = ("SSH_AUTH_SOCK", "HOME")
-"""Variables that decide as whom ssh logs in, besides its own words."""
+OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that decide as whom ssh logs in, and which certificates TLS trusts, besides what a command says."""
 
 
 class Resumed(NamedTuple):
@@ -50,8 +50,8 @@ class AgentHolder:
     """The user's agent, for the connections to one server."""
 
     def __init__(self, where: str, login: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`where`: the URL of all that the server serves. `login`: the words of the command that logs in there, none
-        over TCP; a connection is lent only to who would make the same."""
+        """`where`: the URL of all that the server serves. `login`: the words of the command that logs in there, or
+        what TLS trusts; none over TCP. A connection is lent only for the same."""
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment

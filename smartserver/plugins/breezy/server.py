@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import breezy
@@ -14,6 +15,8 @@ from smartserver.client.call import Client
 from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
+from smartserver.client.tls_url import TlsLocation
+from smartserver.client.trust import trust_of
 from smartserver.client.url import Location
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
@@ -57,6 +60,9 @@ option_registry.register(SSH)
 option_registry.register(DEBUG)
 
 
+OF_TRUST = ("XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that say what TLS trusts."""
+
 OF_AGENT = ("HOME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR")
 """Variables that say where the agent is, and as whom ssh logs in, or that an agent is started with."""
 
@@ -65,6 +71,13 @@ def _breezys_ssh() -> str:
     """The program that BRZ_SSH gives the path of; of Breezy's names of programs there is OpenSSH's alone."""
     found: str | None = Option("BRZ_SSH", override_from_env=["BRZ_SSH"]).get_override()
     return found if found and "/" in found else "ssh"
+
+
+def _login(location: Place, ssh: str, environment: Mapping[str, str]) -> Sequence[str]:
+    """The command that logs in at a place, or what TLS trusts there."""
+    if isinstance(location, Location):
+        return ()
+    return trust_of(location, environment) if isinstance(location, TlsLocation) else [ssh]
 
 
 class Server:
@@ -78,11 +91,12 @@ class Server:
         debug: str = options.get(DEBUG.name)
         flags = told(debug)
 
-        login = [] if isinstance(location, Location) else [ssh]
-        holder = holder_for(location, login, _environment(*OF_AGENT)) if options.get(AGENT_WANTED.name) else None
+        environment = _environment(*OF_AGENT, *OF_TRUST)
+        login = _login(location, ssh, environment)
+        holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
 
         def connected() -> Medium:
-            return connect(location, [ssh], fast_open=fast_open, flags=flags, lends=holder is not None)
+            return connect(location, login, fast_open=fast_open, flags=flags, lends=holder is not None)
 
         self._unread: History | None = None
         watching = observers(served_by(location), debug, behind(location))
