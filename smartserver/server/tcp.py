@@ -62,12 +62,16 @@ class TcpReactor(Interface):
         """Begin to listen."""
 
 
+Admit = Callable[[str, bool], Admission]
+"""From a client's address, and whether nobody on the way can read what it sends, to what says who it is."""
+
+
 class TcpFactory(protocol.Factory):
-    """Makes a session for each connection. `admission`: from a client's address to what says who it is."""
+    """Makes a session for each connection."""
 
     noisy = False
 
-    def __init__(self, connections: Connections, admission: Callable[[str], Admission]) -> None:
+    def __init__(self, connections: Connections, admission: Admit) -> None:
         self._connections = connections
         self._admission = admission
 
@@ -79,7 +83,7 @@ class TcpFactory(protocol.Factory):
         refusal = self._connections.admit(peer, counted(host))
         if refusal is not None and not self._connections.may_refuse:
             return None
-        return TcpProtocol(self._connections, self._admission(host), peer, counted(host), refusal)
+        return TcpProtocol(self._connections, self._admission(host, is_loopback(host)), peer, counted(host), refusal)
 
 
 class TcpProtocol(SessionProtocol):
@@ -141,14 +145,12 @@ def counted(host: str) -> str:
     return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
-def anonymous_by_address(policy: Anonymous) -> Callable[[str], Admission]:
+def anonymous_by_address(policy: Anonymous) -> Admit:
     """The admission of users whom nothing names, who may do more on this machine."""
-    return lambda host: anonymous(policy, local=is_loopback(host))
+    return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 
-def listen(
-    reactor: TcpReactor, connections: Connections, host: str, port: int, admission: Callable[[str], Admission]
-) -> ListeningPort:
+def listen(reactor: TcpReactor, connections: Connections, host: str, port: int, admission: Admit) -> ListeningPort:
     """Begin to listen.
 
     Raises:
