@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.server.rules import AccessFile, AccessRules, UnusableFile
+from smartserver.server.rules import AccessFile, AccessRules
+from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 
 READ, WRITE, CREATE, FORCE, DELETE, VFS, ADMIN = Permission
