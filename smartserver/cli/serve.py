@@ -87,7 +87,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Who may do what: a TOML file of rules by user, path and ref, read again when it changes. See `smartserver "
-    "access --help`.",
+    "access --help`. Over TCP a token says who a user is: `smartserver token --help`.",
 )
 @click.option(
     "--user",

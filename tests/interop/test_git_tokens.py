@@ -36,7 +36,7 @@ path = "open"
 may = "read"
 """
 
-HELPER = """#!/bin/sh
+KEEPER = """#!/bin/sh
 cd "$(dirname "$0")"
 echo "$1" >> log
 case $1 in
@@ -61,10 +61,10 @@ class User:
             "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
             "SMARTSERVER_DEBUG": "hpss",
         }
-        helper = folder / "helper"
-        helper.write_text(HELPER)
-        helper.chmod(0o755)
-        self(f"git config --global credential.helper {helper}")
+        keeper = folder / "keeper"
+        keeper.write_text(KEEPER)
+        keeper.chmod(0o755)
+        self(f"git config --global credential.helper {keeper}")
         self("git config --global protocol.hpss.allow always")
         self("git init -q -b main .")
         self("git commit -q --allow-empty -m one")
@@ -135,19 +135,23 @@ def user(tmp_path: Path, server: Served, access: Path, request: pytest.FixtureRe
         yield found
 
 
+def children(process: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
 def wait_until_loaded(agent: dict[str, str]) -> None:
     """Until commands run in workers of the zygote."""
     process = ask(Status(), decode_held, agent)[0].process
     deadline = time.monotonic() + PATIENCE
     while True:
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-        if children and "msgspec" in Path(f"/proc/{children[0]}/maps").read_text():
+        found = children(process)
+        if found and "msgspec" in Path(f"/proc/{found[0]}/maps").read_text():
             return
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_a_token_that_a_helper_keeps(user: User) -> None:
+def test_a_token_that_git_keeps(user: User) -> None:
     user.keep(user.token())
     assert "2 round trips" in user(f"git push {user.url} main")
     assert user.log() == ["get", "store"]
@@ -203,26 +207,45 @@ def test_git_asks_by_its_own_program(user: User) -> None:
     assert "refs/heads/main" in user(f"git ls-remote {user.url}")
 
 
-def test_git_asks_at_the_terminal(user: User) -> None:
-    """Also where a process without one does the work."""
-    token = user.token()
-    command = user.environment | {"GIT_TERMINAL_PROMPT": "1"}
+def typing(user: User, answer: bytes) -> tuple[int, bytes]:
+    """Push at a terminal, and answer what git asks: the status, and what was shown."""
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(user.folder)
-        os.execvpe("git", ["git", "push", user.url, "main"], command)
+        os.execvpe("git", ["git", "push", user.url, "main"], user.environment | {"GIT_TERMINAL_PROMPT": "1"})
     said = b""
     while b"Password for" not in said:
         said += os.read(terminal, 1024)
-    os.write(terminal, token.encode() + b"\n")
+    os.write(terminal, answer)
     with contextlib.suppress(OSError):  # Linux has that for the end of a terminal.
         while got := os.read(terminal, 1024):
             said += got
     os.close(terminal)
-    assert os.waitpid(process, 0)[1] == 0, said
+    return os.waitpid(process, 0)[1], said
+
+
+def test_git_asks_at_the_terminal(user: User) -> None:
+    """Also where a process without one does the work."""
+    token = user.token()
+    status, said = typing(user, token.encode() + b"\n")
+    assert status == 0, said
     assert f"Password for 'hpss://token@127.0.0.1:{user.server.direct[1]}': ".encode() in said
     assert token.encode() not in said
     assert user.log() == ["get", "get", "store"]
+
+
+def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
+    user.token()
+    status, said = typing(user, b"\x03")
+    assert status != 0
+    assert b"token" not in said.partition(b"Password for")[2].partition(b"':")[2]
+    assert user.log() == ["get", "get"]
+    if user.agent:
+        zygote = children(ask(Status(), decode_held, user.agent)[0].process)[0]
+        deadline = time.monotonic() + PATIENCE
+        while children(zygote):  # A worker that waits for an answer.
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def test_no_token_is_logged(user: User) -> None:

@@ -15,7 +15,7 @@ from smartserver.plugins.git.credentials import SILENT, GitCredentials
 WHERE = "localhost:4155"
 ABOUT = f"protocol=hpss\nhost={WHERE}\n"
 
-HELPER = """#!/bin/sh
+KEEPER = """#!/bin/sh
 cd "$(dirname "$0")"
 echo "$1" >> log
 case $1 in
@@ -42,7 +42,7 @@ class Git:
         return f"{said.decode().strip()}\nusername=x\npassword={password}\n".encode() if password else b""
 
 
-def test_a_helper_has_one() -> None:
+def test_one_that_git_has() -> None:
     git = Git("hpss_a")
     found = GitCredentials("hpss", WHERE, git)
     assert found.ask() == "hpss_a"
@@ -52,7 +52,7 @@ def test_a_helper_has_one() -> None:
     assert git.asked == [("fill", True, f"{ABOUT}\n"), ("approve", False, said), ("reject", False, said)]
 
 
-def test_git_asks_its_user_if_no_helper_has_one() -> None:
+def test_git_asks_its_user_if_it_has_none() -> None:
     git = Git("", "hpss_a")
     found = GitCredentials("hpss", WHERE, git)
     assert found.ask() == "hpss_a"
@@ -77,7 +77,7 @@ def test_a_host_cannot_name_another_one(where: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["hpss", "hpss+tls"])
 def test_git_itself(tmp_path: Path, scheme: str) -> None:
-    for name, content in (("helper", HELPER), ("asking", ASKING)):
+    for name, content in (("helper", KEEPER), ("asking", ASKING)):
         (tmp_path / name).write_text(content)
         (tmp_path / name).chmod(0o755)
     environment = {

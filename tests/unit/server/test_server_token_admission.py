@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, message
 from session_calls import PULL
+from sources import ROOT
 
 from smartserver.errors import TOKEN_REFUSED, TOKEN_WANTED, AccessDenied, error_from_wire
 from smartserver.server.access import TokenAdmission, by_token
@@ -236,3 +238,19 @@ def test_no_answer_tells_what_is_there(world: World, kind: str) -> None:
             (event,) = (each for each in dialog.heard[before:] if isinstance(each, Error))
             said.setdefault(name, set()).add(event.payload)
     assert all(len(each) == 1 for each in said.values()), said
+
+
+@pytest.mark.parametrize(
+    ("line", "address"),
+    [
+        ("WARNING refused log-in from=192.0.2.7:50412: the token is unknown", "192.0.2.7"),
+        ("WARNING refused log-in from=[2001:db8::7]:50412: the token 12 has expired", "2001:db8::7"),
+        ("WARNING 192.0.2.7:1: PULL on 'refused log-in from=192.0.2.9:1: x': access-denied: no", None),
+    ],
+)
+def test_a_program_that_bans_addresses_finds_them(line: str, address: str | None) -> None:
+    """By the line of the how-to, which is about a line of this form (`test_another_token_is_refused`)."""
+    text = (ROOT / "doc/howto/serve_for_a_team.md").read_text(encoding="utf-8")
+    (pattern,) = re.findall(r"^failregex = (.*)$", text, re.MULTILINE)
+    found = re.search(pattern.replace("<ADDR>", r"(?P<address>[0-9a-f.:]+)"), f" {line}")
+    assert (found and found["address"]) == address
