@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from click.core import ParameterSource
 
-from smartserver.cli.access import open_access
+from smartserver.cli.access import open_access, open_tokens
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_to
@@ -97,7 +97,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Who may do what: a TOML file of rules by user, path and ref, read again when it changes. See `smartserver "
-    "access --help`.",
+    "access --help`. Over TCP a token says who a user is: `smartserver token --help`.",
 )
 @click.option(
     "--user",
@@ -105,6 +105,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="NAME",
     help="With --stdio and --access: who the client is, as the forced command of a key says it.",
 )
+@click.option("--key", metavar="FINGERPRINT", help="With --user: the key that says so, for the log of changes.")
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
     "--folder-locks",
@@ -184,6 +185,7 @@ def command(
     anonymous: str | None,
     access: Path | None,
     name: str | None,
+    key: str | None,
     no_create: bool,
     folder_locks: bool,
     allow_vfs: bool,
@@ -224,6 +226,7 @@ def command(
     _check_access_options(ctx)
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
     file = None if access is None else open_access(access)
+    tokens = None if access is None or stdio else open_tokens(access)
     root = near(root)
     remote = is_store_url(root)
     if remote and not stdio:
@@ -246,11 +249,10 @@ def command(
 
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
-    from smartserver.server.access import Anonymous, RuledUser, on_streams
+    from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
     from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
-    from smartserver.server.rules import ANONYMOUS
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
@@ -314,17 +316,15 @@ def command(
             logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
         who = name or user()
         policy_of_streams = Anonymous(anonymous) if anonymous else None
-        admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file)
+        admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file, key or "")
         session = stdio_shell.serve(connections, admission, who)
         session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
-        of_file = RuledUser(ANONYMOUS, file) if file is not None else None
         by_address = tcp.anonymous_by_address(permitted)
+        admit = by_address if file is None or tokens is None else by_token(file, tokens)
         try:
-            listening = tcp.listen(
-                reactor, connections, host, port, lambda address: of_file or by_address(address), encryption
-            )
+            listening = tcp.listen(reactor, connections, host, port, admit, encryption)
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
@@ -371,6 +371,8 @@ def _refuse_with_stdio(ctx: click.Context) -> None:
 def _check_access_options(ctx: click.Context) -> None:
     """Refuse options that mean nothing with `--access`, or without it."""
     options = ctx.params
+    if options["key"] is not None and options["name"] is None:
+        raise UsageConflict("--key says what the user was known by: give --user NAME too")
     if options["access"] is None:
         if options["name"] is not None:
             raise UsageConflict("--user names a user of an access file: give --access FILE too")
@@ -380,7 +382,7 @@ def _check_access_options(ctx: click.Context) -> None:
     if options["allow_vfs"]:
         raise UsageConflict("--allow-vfs has no effect with --access: file-level (VFS) verbs know no refs")
     if options["name"] is not None and not options["stdio"]:
-        raise UsageConflict("--user is for --stdio: over TCP nothing says that a client is that user")
+        raise UsageConflict("--user is for --stdio: over TCP a token says who the user is")
     name = options["name"] or user()
     if options["stdio"] and not is_user_name(name):
         raise UsageConflict(f"--user {name!r}: letters, digits and _.@+- make a name")

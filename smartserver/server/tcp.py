@@ -75,15 +75,16 @@ class TcpReactor(Interface):
         """Begin to listen."""
 
 
+Admit = Callable[[str, bool], Admission]
+"""From a client's address, and whether nobody on the way can read what it sends, to what says who it is."""
+
+
 class TcpFactory(protocol.Factory):
-    """Makes a session for each connection. `admission`: from a client's address to what says who it is. `encryption`:
-    None offers no TLS."""
+    """Makes a session for each connection. `encryption`: None offers no TLS."""
 
     noisy = False
 
-    def __init__(
-        self, connections: Connections, admission: Callable[[str], Admission], encryption: Encryption | None = None
-    ) -> None:
+    def __init__(self, connections: Connections, admission: Admit, encryption: Encryption | None = None) -> None:
         self._connections = connections
         self._admission = admission
         self._encryption = encryption
@@ -96,8 +97,9 @@ class TcpFactory(protocol.Factory):
         refusal = self._connections.admit(peer, counted(host))
         if refusal is not None and not self._connections.may_refuse:
             return None
-        made = TcpProtocol(self._connections, self._admission(host), peer, counted(host), refusal)
+        made = TcpProtocol(self._connections, self._admission(host, is_loopback(host)), peer, counted(host), refusal)
         made.encryption = self._encryption
+        made.secured = lambda: self._admission(host, True)
         return made
 
 
@@ -105,6 +107,8 @@ class TcpProtocol(SessionProtocol):
     """A TCP connection: one write leaves as one flight, and little lies in the kernel unsent."""
 
     encryption: Encryption | None = None
+    secured: Callable[[], Admission]
+    """What says who the client is once it has TLS."""
     _began = False
     """Whether the client has sent anything."""
     _is_secure = False
@@ -133,6 +137,7 @@ class TcpProtocol(SessionProtocol):
             self._began = True
             if data[0] == HANDSHAKE:
                 self._is_secure = True
+                self.session.admission = self.secured()
                 self._carrier.startTLS(self.encryption.key_pair)
                 self.refuse_if_full()
                 self._carrier.protocol.dataReceived(data)
@@ -203,9 +208,9 @@ def counted(host: str) -> str:
     return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
-def anonymous_by_address(policy: Anonymous) -> Callable[[str], Admission]:
+def anonymous_by_address(policy: Anonymous) -> Admit:
     """The admission of users whom nothing names, who may do more on this machine."""
-    return lambda host: anonymous(policy, local=is_loopback(host))
+    return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 
 def listen(
@@ -213,7 +218,7 @@ def listen(
     connections: Connections,
     host: str,
     port: int,
-    admission: Callable[[str], Admission],
+    admission: Admit,
     encryption: Encryption | None = None,
 ) -> ListeningPort:
     """Begin to listen.

@@ -6,6 +6,7 @@ import contextlib
 import resource
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -51,7 +52,7 @@ def command(idle: int, active: int, rounds: int) -> None:
             progress.step("with TLS" if tls else "without TLS")
             served = work.folder / f"served-{tls}"
             served.mkdir()
-            server = work.start("hpss", served, lambda host, port, at=served: serving(at, host, port, *words))
+            server = work.start("hpss", served, partial(_serving, served, words))
             found.append(_measure(server, Trust(ca=str(authority.file)) if tls else None, idle, active, rounds))
     plain, secure = found
     for number, (what, unit) in enumerate(
@@ -60,6 +61,10 @@ def command(idle: int, active: int, rounds: int) -> None:
     ):  # fmt: skip
         report.add(what, f"{secure[number]:.1f} {unit}", f"{plain[number]:.1f} {unit}")
     report.finish()
+
+
+def _serving(served: Path, words: Sequence[str], host: str, port: int) -> Sequence[str]:
+    return serving(served, host, port, *words)
 
 
 def _measure(server: Server, trust: Trust | None, idle: int, active: int, rounds: int) -> Sequence[float]:

@@ -119,7 +119,7 @@ class Served:
         """`root`: repositories another server serves too; `program`: what Python runs."""
         self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
-        self.log = folder / f"server{''.join(options)}.log"
+        self.log = folder / f"server{''.join(options).replace(os.sep, '_')}.log"
         with open(self.log, "wb") as log:
             self.process = FORKS.start(
                 *program,

@@ -12,12 +12,14 @@ from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 import smartserver
 from smartserver.client import knowledge
 from smartserver.client.call import Client
+from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
 from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
 from smartserver.client.tls_url import TlsLocation
 from smartserver.client.trust import trust_of
 from smartserver.client.url import Location
+from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
 from smartserver.plugins.breezy.tracer import observers, told
@@ -100,9 +102,10 @@ class Server:
 
         self._unread: History | None = None
         watching = observers(served_by(location), debug, behind(location))
+        given = _environment(TOKEN_VARIABLE).get(TOKEN_VARIABLE, "")
         self.client = Client(
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above,
-            holder=holder,
+            holder=holder, credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),
         )  # fmt: skip
         if flags or holder is not None:  # What a server that was started here says of its calls comes with its end.
             breezy.get_global_state().exit_stack.callback(self._leave)

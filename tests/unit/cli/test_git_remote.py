@@ -206,7 +206,7 @@ def tidy():
         os.kill(os.getpid(), number)
     os.write(1, b"tidied\\n")
 
-def run(remote, url, environment, at_end, parent, holder):
+def run(remote, url, environment, at_end, parent, holder, run_program):
     at_end.callback(tidy)
     {run}
 
