@@ -2,7 +2,8 @@
 
 One packet of bytes with a zero between them goes there: `circumstances`, the mask of new files, the process above this
 one, the count of words, the words, and the environment as NAME=VALUE. Beside it are the working folder and the three
-standard streams. What comes back is a byte, as named below.
+standard streams. What comes back is a byte, as named below. The worker touches no stream until it was told to begin.
+One that answers too late is not told, and ends.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from collections.abc import Mapping, Sequence
 from smartserver.agent.address import ZYGOTE, NoAgent, connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
-"""The worker has the streams, and whatever comes of them is its doing; run it yourself; it ended, with the status in a
-second byte."""
+"""The worker has the streams, and waits for `BEGIN`; run it yourself; it ended, with the status in a second byte."""
+
+BEGIN = b"b"
+"""What comes of the streams is the worker's doing from now on. Bytes after this one are numbers of signals."""
 
 STREAMS = (0, 1, 2)
 
@@ -35,6 +38,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOST = 128
 """Exit status where the worker ended without a word, as `git` has it where it cannot go on."""
 
+LAST_WORDS = (
+    b"fatal: hpss: the process that ran this command ended without a word: it is unknown whether a change was made\n"
+)
+
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
     """Have a worker run the command: its exit status. None: nothing was done, and it is to be run here."""
@@ -42,28 +49,45 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
         status = _status()
         packet = [_circumstances(status, environment), _field(status, MASK), b"%d" % os.getppid(), b"%d" % len(words)]
         packet += [*words, *[name + b"=" + value for name, value in environment.items()]]
-        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         worker = connect(ZYGOTE, {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()})
     except (OSError, NoAgent):
         return None
     with worker:
+        return _wait_for(worker) if _begins(worker, b"\0".join(packet)) else None
+
+
+def _begins(worker: socket.socket, packet: bytes) -> bool:
+    """Whether the worker takes the command, and was told to begin."""
+    try:
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
-            socket.send_fds(worker, [b"\0".join(packet)], [folder, *STREAMS])
+            socket.send_fds(worker, [packet], [folder, *STREAMS])
+        finally:
             os.close(folder)
-            if worker.recv(1) != ACCEPTED:
-                return None
-        except OSError:  # It is too large, or nobody takes it.
-            return None
-        worker.settimeout(None)
-        for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda number, _frame: worker.send(bytes([number])))
+        return worker.recv(1) == ACCEPTED and bool(worker.send(BEGIN))
+    except OSError:  # It is too large, or nobody takes it.
+        return False
+
+
+def _wait_for(worker: socket.socket) -> int:
+    """Pass signals on until the worker ends: its exit status."""
+
+    def pass_on(number: int, _frame: object) -> None:
         try:
-            said = worker.recv(2)
-        except OSError:
-            said = b""
+            worker.send(bytes([number]))
+        except OSError:  # It has ended.
+            return
+
+    worker.settimeout(None)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    try:
+        said = worker.recv(2)
+    except OSError:
+        said = b""
     if said[:1] != ENDED:
-        os.write(2, b"fatal: hpss: the process that ran this command ended without a word\n")
+        os.write(2, LAST_WORDS)
         return LOST
     return said[1]
 

@@ -17,7 +17,7 @@ import time
 from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
-from smartserver.agent.thin import ACCEPTED, DIRECT, ENDED, SIGNALS, STREAMS, circumstances
+from smartserver.agent.thin import ACCEPTED, BEGIN, DIRECT, ENDED, SIGNALS, STREAMS, circumstances
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
 
@@ -89,13 +89,21 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     if holder is None or not is_wanted(os.environ) or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
         _leave(connection)
     connection.settimeout(None)
-    connection.send(ACCEPTED)
+    try:
+        connection.send(ACCEPTED)
+    except OSError:  # It did not wait.
+        os._exit(0)
+    if _received(connection) != BEGIN:  # It runs itself by now.
+        os._exit(0)
     for stream, number in zip(streams, STREAMS, strict=True):
         os.dup2(stream, number, inheritable=True)
         os.close(stream)
     threading.Thread(target=_heed, args=(connection, threading.get_ident()), daemon=True).start()
     status = serve(remote, url, os.environ, parent=int(parent), holder=holder)
-    connection.send(ENDED + bytes([status]))
+    try:
+        connection.send(ENDED + bytes([status]))
+    except OSError:  # It is gone.
+        os._exit(1)
     os._exit(0)
 
 

@@ -16,8 +16,10 @@ import pytest
 from agents import of_its_own, stop
 from git_sides import Served, environment
 
+from smartserver.agent.address import ZYGOTE, connect
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
+from smartserver.agent.thin import ACCEPTED, LAST_WORDS, circumstances
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -169,9 +171,12 @@ class Blocked:
             found = below[0]
         return found
 
-    def close(self) -> None:
-        self._connection.close()
+    def hang_up(self) -> None:
         self._listener.close()
+        self._connection.close()
+
+    def close(self) -> None:
+        self.hang_up()
         self.git.communicate(timeout=PATIENCE)
 
 
@@ -216,14 +221,50 @@ def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Bloc
     (worker,) = children(zygote_of(user))
     os.kill(blocked.program(), signal.SIGKILL)
     assert ended(worker)
+    assert "Traceback" not in blocked.git.communicate(timeout=PATIENCE)[1]
+
+
+def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blocked) -> None:
+    """^Z stops git and the thin program: the worker may end meanwhile, and is heard when they go on."""
+    (worker,) = children(zygote_of(user))
+    os.killpg(blocked.git.pid, signal.SIGSTOP)
+    blocked.hang_up()
+    assert ended(worker)
+    os.killpg(blocked.git.pid, signal.SIGCONT)
+    assert "fatal: hpss: " in blocked.git.communicate(timeout=PATIENCE)[1]
+    assert blocked.git.returncode == 128
 
 
 def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
     (worker,) = children(zygote_of(user))
     os.kill(worker, signal.SIGKILL)
-    said = blocked.git.communicate(timeout=PATIENCE)[1]
-    assert "fatal: hpss: the process that ran this command ended without a word\n" in said
+    assert LAST_WORDS.decode() in blocked.git.communicate(timeout=PATIENCE)[1]
     assert blocked.git.returncode == 128
+
+
+@pytest.mark.parametrize("said", [b"", b"\x0f"], ids=["nothing", "a signal"])
+def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: bytes) -> None:
+    """The command did not wait for it, and runs itself."""
+    user("git push origin main")
+    user.wait_until_loaded()
+    read, written = os.pipe()
+    os.write(written, b"capabilities\n\n")
+    os.close(written)
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in user.environment.items()}
+    words = [b"origin", user.url.encode()]
+    packet = [circumstances(variables), b"022", b"1", b"2", *words, *map(b"=".join, variables.items())]
+    folder = os.open("/", os.O_PATH)
+    with connect(ZYGOTE, user.agent) as worker:
+        socket.send_fds(worker, [b"\0".join(packet)], [folder, read, 1, 2])
+        assert worker.recv(1) == ACCEPTED
+        if said:
+            worker.send(said)
+        else:
+            worker.shutdown(socket.SHUT_WR)
+        assert worker.recv(2) == b""
+    os.close(folder)
+    assert os.read(read, 100) == b"capabilities\n\n"
+    os.close(read)
 
 
 def test_an_error_is_told_as_without_an_agent(user: User) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from smartserver.agent.address import ZYGOTE, path_of
-from smartserver.agent.thin import ACCEPTED, DIRECT, ENDED, LOST, SIGNALS, circumstances, hand_over
+from smartserver.agent.thin import ACCEPTED, BEGIN, DIRECT, ENDED, LAST_WORDS, LOST, SIGNALS, circumstances, hand_over
 
 pytestmark = pytest.mark.sockets
 
@@ -54,6 +54,8 @@ def zygote(environment: dict[str, str]) -> Iterator[Callable[..., Zygote]]:
             with contextlib.suppress(BrokenPipeError):
                 for each in said:
                     connection.send(each)
+                    if each == ACCEPTED:
+                        assert connection.recv(1) == BEGIN
 
         made.append(Zygote(environment, answer))
         return made[-1]
@@ -111,7 +113,49 @@ def test_once_it_is_accepted_it_does_not(
 ) -> None:
     zygote(ACCEPTED)
     assert run(environment, b"origin", b"hpss://host/") == LOST
-    assert capfd.readouterr().err == "fatal: hpss: the process that ran this command ended without a word\n"
+    assert capfd.readouterr().err == LAST_WORDS.decode()
+
+
+def test_a_worker_that_answers_too_late_is_not_told_to_begin(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command runs itself by then: both would read what git says."""
+    heard: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        heard.append(connection.recv(1))  # Its end comes first.
+        with contextlib.suppress(BrokenPipeError):
+            connection.send(ACCEPTED)
+
+    monkeypatch.setattr("smartserver.agent.address.TIME_TO_ANSWER", 0.01)
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") is None
+    finally:
+        there.close()
+    assert heard == [b""]
+
+
+def test_one_that_is_gone_again_leaves_it_to_the_command(environment: dict[str, str]) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.shutdown(socket.SHUT_RD)
+        connection.send(ACCEPTED)
+
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") is None
+    finally:
+        there.close()
+
+
+def test_no_descriptor_is_left_open(environment: dict[str, str], zygote: Callable[..., Zygote]) -> None:
+    before = os.listdir("/proc/self/fd")
+    assert run(environment, b"origin", b"hpss://host/") is None
+    assert os.listdir("/proc/self/fd") == before
+    there = zygote(DIRECT)
+    assert run(environment, b"origin", b"hpss://host/") is None
+    there.close()
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_without_an_agent_it_runs_itself(environment: dict[str, str]) -> None:
@@ -131,6 +175,7 @@ def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> 
 
     def answer(connection: socket.socket) -> None:
         connection.send(ACCEPTED)
+        assert connection.recv(1) == BEGIN
         connection.settimeout(0.05)
         while not heard:  # It may come before the command heeds it; then it would end this process.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
