@@ -64,15 +64,19 @@ def seconds_slept() -> float:
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, or nobody asked for anything for `IDLE` seconds."""
+    """Serves one listening socket until it is told to stop, nobody asked for anything for `IDLE` seconds, or the zygote is
+    gone."""
 
     def __init__(
         self,
         listener: socket.socket,
         clock: Callable[[], float] = time.monotonic,
         slept: Callable[[], float] = seconds_slept,
+        zygote: socket.socket | None = None,
     ) -> None:
+        """`zygote`: it says nothing, and its end is that of the agent: the next command starts another, whole one."""
         self._listener = listener
+        self._zygote = zygote
         self._clock = clock
         self._slept = slept
         self._kept: list[Kept] = []
@@ -92,6 +96,8 @@ class Keeper:
         """Wait for what happens next, and do what is to be done about it."""
         poll = select.poll()
         poll.register(self._listener.fileno(), select.POLLIN)
+        if self._zygote is not None:
+            poll.register(self._zygote.fileno(), select.POLLIN)
         owner = {number: kept for kept in self._kept for number in kept.descriptors}
         for number in owner:
             poll.register(number, select.POLLIN)
@@ -100,7 +106,10 @@ class Keeper:
         ended = [owner[number] for number, _ in found if number in owner]
         now = self._clock()
         self._close([kept for kept in self._kept if kept in ended or now - kept.since >= IDLE])
-        if any(number == self._listener.fileno() for number, _ in found):
+        ready = [number for number, _ in found]
+        if self._zygote is not None and self._zygote.fileno() in ready:
+            self._stopping = True
+        elif self._listener.fileno() in ready:
             self._accept()
 
     def _accept(self) -> None:

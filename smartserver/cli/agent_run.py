@@ -18,17 +18,18 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.chdir("/")
-    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()  # Its end tells each of the other's.
     if os.fork() == 0:
-        os.close(writing)
+        ours.close()
         os.close(keeper)
+        os.close(lock)  # Workers may outlive the agent, and delay no other.
         from smartserver.cli import zygote as loaded
 
-        loaded.run(socket.socket(fileno=zygote), reading)
+        loaded.run(socket.socket(fileno=zygote), theirs.fileno())
     else:
-        os.close(reading)
+        theirs.close()
         os.close(zygote)
-        Keeper(socket.socket(fileno=keeper)).run()
+        Keeper(socket.socket(fileno=keeper), zygote=ours).run()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ TIME_TO_END = 10.0
 
 
 def run(listener: socket.socket, keeper: int) -> None:
-    """Fork a worker for each who comes, until the keeper's end of a pipe is closed."""
+    """Fork a worker for each who comes, until the keeper's end of a pair of sockets is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
     here = circumstances(os.environb)
     gc.freeze()  # A collection would copy the pages of all that is loaded.

@@ -274,10 +274,25 @@ def test_an_error_is_told_as_without_an_agent(user: User) -> None:
     assert "nothing-like-that" in user("git fetch", status=128)
 
 
-def test_without_the_zygote_a_command_runs_itself_and_has_its_connection(user: User) -> None:
+def test_after_the_zygote_another_agent_is_started(user: User) -> None:
+    """Or commands would be slow for as long as somebody needs the keeper."""
     user("git push origin main")
-    os.kill(user.wait_until_loaded(), signal.SIGKILL)
+    zygote, keeper = user.wait_until_loaded(), user.keeper()
+    os.kill(zygote, signal.SIGKILL)
+    assert ended(keeper)
+    assert CONNECTED in user("git fetch")
+    assert user.wait_until_loaded() != zygote
     assert HELD in user("git fetch")
+
+
+def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: Blocked) -> None:
+    zygote, keeper = zygote_of(user), user.keeper()
+    (worker,) = children(zygote)
+    os.kill(keeper, signal.SIGKILL)
+    assert ended(zygote)
+    assert CONNECTED in user("git fetch")
+    assert HELD in user("git fetch")
+    assert Path(f"/proc/{worker}").exists()
 
 
 def test_after_the_keeper_another_is_started(user: User) -> None:

@@ -29,12 +29,12 @@ class Times:
 
 
 @contextmanager
-def keeping(environment: dict[str, str], times: Times) -> Iterator[None]:
+def keeping(environment: dict[str, str], times: Times, zygote: socket.socket | None = None) -> Iterator[None]:
     """A keeper in a thread, until it is told to stop or ends by itself."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path_of(KEEPER, environment, make=True))
         listener.listen(64)
-        keeper = Keeper(listener, lambda: times.now, lambda: times.slept)
+        keeper = Keeper(listener, lambda: times.now, lambda: times.slept, zygote)
         thread = threading.Thread(target=keeper.run)
         thread.start()
         try:
@@ -153,6 +153,14 @@ def test_one_is_held_for_some_time_and_the_keeper_ends_with_the_last(environment
             assert server.recv(1) == b""
         times.now = 3 * IDLE
         stop(environment)  # Whatever it is asked wakes it, if it has not seen yet that nobody needs it.
+
+
+def test_it_ends_with_the_zygote(environment: dict[str, str]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, keeping(environment, Times(), ours), theirs, hold(environment) as server:
+        assert held(environment) == 1
+        theirs.close()
+        assert server.recv(1) == b""
 
 
 def test_forgetting(keeper: dict[str, str]) -> None:
