@@ -64,8 +64,7 @@ def seconds_slept() -> float:
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, nobody asked for anything for `IDLE` seconds, or the zygote is
-    gone."""
+    """Serves one listening socket until it is told to stop, the zygote ends, or nobody asks for `IDLE` seconds."""
 
     def __init__(
         self,
@@ -115,7 +114,8 @@ class Keeper:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # It is gone already.
+        except OSError:  # It is gone already, or there are as many descriptors here as there may be.
+            self._close(self._kept[:1])
             return
         with connection:
             connection.settimeout(TIME_TO_SAY)

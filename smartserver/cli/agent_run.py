@@ -7,12 +7,16 @@ import signal
 import socket
 import sys
 
+from smartserver.agent.address import KEEPER, path_of
 from smartserver.agent.keeper import Keeper
 
 
 def main() -> None:
-    """Be the keeper, with the zygote as a process below; the words are the numbers of their sockets, and of a lock."""
-    keeper, zygote, lock = map(int, sys.argv[1:])
+    """Be the keeper, with the zygote as a process below. The words: the numbers of their sockets and of a lock, and the
+    path of the first."""
+    keeper, zygote, lock = map(int, sys.argv[1:4])
+    if sys.argv[4] != path_of(KEEPER, os.environ):
+        sys.exit("another installation than that of the command")  # Which had a PYTHONPATH.
     for number in (keeper, zygote, lock):
         os.set_inheritable(number, False)
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.places import Place
 
-OF_LOGIN = ("SSH_AUTH_SOCK", "HOME")
+OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME")
 """Variables that decide as whom ssh logs in, besides its own words."""
 
 
@@ -55,7 +55,12 @@ class AgentHolder:
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment
-        facts = [where, *login, *[environment.get(name, "") for name in OF_LOGIN if login]]
+        facts = [where]
+        if login:
+            import shutil  # No other connection needs it.
+
+            program = shutil.which(login[0], path=environment.get("PATH")) or ""
+            facts += [program, *login, *[environment.get(name, "") for name in OF_LOGIN]]
         self._key = hashlib.blake2b("\0".join(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def prepare(self) -> bool:

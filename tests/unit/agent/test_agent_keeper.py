@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from agents import stop
 
-from smartserver.agent.address import KEEPER, NoAgent, path_of
+from smartserver.agent.address import KEEPER, NoAgent, connect, path_of
 from smartserver.agent.keeper import ASLEEP, IDLE, MOST, MOST_OF_SERVER, Keeper, seconds_slept
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count, decode_held
@@ -174,6 +175,26 @@ def test_stopping_closes_all(keeper: dict[str, str]) -> None:
     with hold(keeper) as server:
         ask(Stop(), decode_count, keeper)
         assert server.recv(1) == b""
+
+
+class Full(socket.socket):
+    """A listener of a process that has as many descriptors as it may have."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_where_there_is_no_room_the_oldest_is_closed(environment: dict[str, str]) -> None:
+    with Full(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path_of(KEEPER, environment, make=True))
+        listener.listen(1)
+        keeper = Keeper(listener)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            keeper._hold(Give("k", PLACE, 1, 1.0), [ours.detach()])
+            with connect(KEEPER, environment):
+                keeper.turn()
+            assert theirs.recv(1) == b""
 
 
 @pytest.mark.parametrize("packet", [b"", b"{", b'{"type": "Sing"}', b'{"type": "Give", "key": 1}', b"x" * 70_000])
