@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from agents import stop
+from agents import Times, keeping, stop
 
 from smartserver.agent.address import KEEPER, NoAgent, connect, path_of
 from smartserver.agent.keeper import ASLEEP, IDLE, MOST, MOST_OF_SERVER, Keeper, seconds_slept
@@ -20,29 +18,6 @@ from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count,
 pytestmark = pytest.mark.sockets
 
 PLACE = "hpss://here:4155/"
-
-
-class Times:
-    """The clocks of a keeper, the test's."""
-
-    now = 0.0
-    slept = 0.0
-
-
-@contextmanager
-def keeping(environment: dict[str, str], times: Times, zygote: socket.socket | None = None) -> Iterator[None]:
-    """A keeper in a thread, until it is told to stop or ends by itself."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(path_of(KEEPER, environment, make=True))
-        listener.listen(64)
-        keeper = Keeper(listener, lambda: times.now, lambda: times.slept, zygote)
-        thread = threading.Thread(target=keeper.run)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop(environment)
-            thread.join()
 
 
 @pytest.fixture
