@@ -1,9 +1,9 @@
 """The thin start of a command: it hands itself to a process that has all modules loaded.
 
 One packet of bytes with a zero between them goes there: `circumstances`, the mask of new files, the process above this
-one, the count of words, the words, and the environment as NAME=VALUE. Beside it are the working folder and the three
-standard streams. What comes back is a byte, as named below. The worker touches no stream until it was told to begin.
-One that answers too late is not told, and ends.
+one, the count of words, the words, and the environment as NAME=VALUE. Beside it is the working folder. What comes back
+is a byte, as named below. The standard streams go to a worker that takes the command in time: what waits at a socket is
+open, and keeps those waiting who read what the command says to its end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from smartserver.agent.address import ZYGOTE, NoAgent, connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
-"""The worker has the streams, and waits for `BEGIN`; run it yourself; it ended, with the status in a second byte."""
+"""The worker waits for `BEGIN`; run it yourself; it ended, with the status in a second byte."""
 
 BEGIN = b"b"
-"""What comes of the streams is the worker's doing from now on. Bytes after this one are numbers of signals."""
+"""Beside it are the streams, and what comes of them is the worker's doing. Later bytes are numbers of signals."""
 
 STREAMS = (0, 1, 2)
 
@@ -61,10 +61,10 @@ def _begins(worker: socket.socket, packet: bytes) -> bool:
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
-            socket.send_fds(worker, [packet], [folder, *STREAMS])
+            socket.send_fds(worker, [packet], [folder])
         finally:
             os.close(folder)
-        return worker.recv(1) == ACCEPTED and bool(worker.send(BEGIN))
+        return worker.recv(1) == ACCEPTED and bool(socket.send_fds(worker, [BEGIN], STREAMS))
     except OSError:  # It is too large, or nobody takes it.
         return False
 

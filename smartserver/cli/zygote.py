@@ -65,14 +65,13 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     connection.settimeout(TIME_TO_SAY)
     try:
         check_peer(connection)
-        packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, 1 + len(STREAMS))
+        packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
         there, mask, parent, count, *rest = packet.split(b"\0")
         words, variables = rest[: int(count)], rest[int(count) :]
-        folder, *streams = descriptors
         os.fchdir(folder)
     except (NoAgent, OSError, ValueError):
         _leave(connection)
-    if there != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(streams) != len(STREAMS):
+    if there != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         _leave(connection)
     os.close(folder)
     os.umask(int(mask, 8))
@@ -91,9 +90,10 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     connection.settimeout(None)
     try:
         connection.send(ACCEPTED)
-    except OSError:  # It did not wait.
-        os._exit(0)
-    if _received(connection) != BEGIN:  # It runs itself by now.
+        said, streams, _, _ = socket.recv_fds(connection, 1, len(STREAMS))
+    except OSError:
+        said, streams = b"", []
+    if said != BEGIN or len(streams) != len(STREAMS):  # It did not wait, and runs itself.
         os._exit(0)
     for stream, number in zip(streams, STREAMS, strict=True):
         os.dup2(stream, number, inheritable=True)

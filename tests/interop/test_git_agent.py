@@ -19,7 +19,7 @@ from git_sides import Served, environment
 from smartserver.agent.address import ZYGOTE, connect
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
-from smartserver.agent.thin import ACCEPTED, LAST_WORDS, circumstances
+from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, circumstances
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -242,7 +242,7 @@ def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
     assert blocked.git.returncode == 128
 
 
-@pytest.mark.parametrize("said", [b"", b"\x0f"], ids=["nothing", "a signal"])
+@pytest.mark.parametrize("said", [b"", b"\x0f", BEGIN], ids=["nothing", "a signal", "to begin with nothing"])
 def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: bytes) -> None:
     """The command did not wait for it, and runs itself."""
     user("git push origin main")
@@ -255,16 +255,27 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     packet = [circumstances(variables), b"022", b"1", b"2", *words, *map(b"=".join, variables.items())]
     folder = os.open("/", os.O_PATH)
     with connect(ZYGOTE, user.agent) as worker:
-        socket.send_fds(worker, [b"\0".join(packet)], [folder, read, 1, 2])
+        socket.send_fds(worker, [b"\0".join(packet)], [folder])
         assert worker.recv(1) == ACCEPTED
         if said:
-            worker.send(said)
+            socket.send_fds(worker, [said], [] if said == BEGIN else [read, 1, 2])
         else:
             worker.shutdown(socket.SHUT_WR)
         assert worker.recv(2) == b""
     os.close(folder)
     assert os.read(read, 100) == b"capabilities\n\n"
     os.close(read)
+
+
+def test_what_a_command_says_ends_with_it_though_the_zygote_is_stopped(user: User) -> None:
+    """It runs itself, and what it has brought there keeps nobody waiting who reads to the end of a pipe."""
+    user("git push origin main")
+    zygote = user.wait_until_loaded()
+    os.kill(zygote, signal.SIGSTOP)
+    try:
+        assert HELD in user("git fetch")
+    finally:
+        os.kill(zygote, signal.SIGCONT)
 
 
 def test_an_error_is_told_as_without_an_agent(user: User) -> None:

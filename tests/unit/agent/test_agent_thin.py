@@ -17,12 +17,21 @@ from smartserver.agent.thin import ACCEPTED, BEGIN, DIRECT, ENDED, LAST_WORDS, L
 pytestmark = pytest.mark.sockets
 
 
+def received(connection: socket.socket, size: int = 1) -> tuple[bytes, list[str]]:
+    """A packet, and what the descriptors beside it are of."""
+    packet, descriptors, _, _ = socket.recv_fds(connection, size, 4)
+    names = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
+    for each in descriptors:
+        os.close(each)
+    return packet, names
+
+
 class Zygote:
     """One that answers as a test says, in a thread."""
 
     def __init__(self, environment: dict[str, str], answer: Callable[[socket.socket], None]) -> None:
         self.packet: list[bytes] = []
-        self.streams: list[str] = []
+        self.folder: list[str] = []
         self._answer = answer
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(path_of(ZYGOTE, environment, make=True))
@@ -33,11 +42,8 @@ class Zygote:
     def _serve(self) -> None:
         connection, _ = self._listener.accept()
         with connection:
-            packet, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+            packet, self.folder = received(connection, 1 << 20)
             self.packet = packet.split(b"\0")
-            self.streams = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
-            for each in descriptors:
-                os.close(each)
             self._answer(connection)
 
     def close(self) -> None:
@@ -55,7 +61,7 @@ def zygote(environment: dict[str, str]) -> Iterator[Callable[..., Zygote]]:
                 for each in said:
                     connection.send(each)
                     if each == ACCEPTED:
-                        assert connection.recv(1) == BEGIN
+                        assert received(connection) == (BEGIN, [os.readlink(f"/proc/self/fd/{at}") for at in range(3)])
 
         made.append(Zygote(environment, answer))
         return made[-1]
@@ -97,7 +103,7 @@ def test_all_that_makes_the_command_goes_there(
         b"hpss://host/\xff",
         *variables,
     ]
-    assert there.streams == [str(tmp_path), *[os.readlink(f"/proc/self/fd/{each}") for each in range(3)]]
+    assert there.folder == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("said", [[], [DIRECT]], ids=["nothing", "to run itself"])
@@ -175,7 +181,7 @@ def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> 
 
     def answer(connection: socket.socket) -> None:
         connection.send(ACCEPTED)
-        assert connection.recv(1) == BEGIN
+        assert received(connection)[0] == BEGIN
         connection.settimeout(0.05)
         while not heard:  # It may come before the command heeds it; then it would end this process.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
