@@ -317,7 +317,16 @@ def test_after_the_keeper_another_is_started(user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "prefix", ["ulimit -c 0; ulimit -n 200;", "export PYTHONUTF8=0;", "export GIT_TRACE_PACKET=9; exec 9>trace;"]
+    "prefix",
+    [
+        "ulimit -c 0; ulimit -n 200;",
+        "export PYTHONUTF8=0;",
+        "export GIT_TRACE_PACKET=9; exec 9>trace;",
+        "export LD_PRELOAD=libc.so.6;",
+        pytest.param(
+            "setpriv --groups 64999", marks=pytest.mark.skipif(os.geteuid() != 0, reason="root alone has other groups")
+        ),
+    ],
 )
 def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -> None:
     user("git push origin main")
@@ -340,6 +349,48 @@ def test_the_working_folder_mask_and_environment_are_the_commands(user: User) ->
     )
     assert packs
     assert {each.stat().st_mode & 0o077 for each in packs} == {0}
+
+
+SEEING = """#!/bin/sh
+tr '\\0' ' ' </proc/$PPID/cmdline >$SEEN/$$.parent
+env -0 >$SEEN/$$.environment
+exec /usr/bin/git "$@"
+"""
+
+
+def programs_of_a_push(user: User, parent: str) -> set[str]:
+    """The environments of the programs that are run by a process of that name when a commit is pushed."""
+    folder = user.folder / parent
+    folder.mkdir()
+    (folder / "git").write_text(SEEING)
+    (folder / "git").chmod(0o755)
+    user.commit()
+    user(f"env SEEN={folder} GIT_EXEC_PATH={folder} git push origin main")
+    own = {"SEEN", "GIT_EXEC_PATH", "PATH", "SMARTSERVER_AGENT"}
+    return {
+        "\n".join(
+            sorted(
+                line
+                for line in each.with_suffix(".environment").read_text().split("\0")
+                if line.partition("=")[0] not in own
+            )
+        )
+        for each in folder.glob("*.parent")
+        if parent in each.read_text()
+    }
+
+
+def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(user: User) -> None:
+    mine = user.environment
+    others = {"PYTHONSTARTUP": "/first", "PYTHONPATH": "/first", "GIT_COMMITTER_EMAIL": "first", "SECRET": "first"}
+    user.environment = mine | others
+    user("git push origin main")
+    user.environment = mine
+    user.wait_until_loaded()
+    found = programs_of_a_push(user, "agent_run")
+    user.environment = mine | {"SMARTSERVER_AGENT": "0"}
+    (expected,) = programs_of_a_push(user, "git-remote-hpss")
+    assert found == {expected}
 
 
 def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:
