@@ -145,10 +145,20 @@ class Proxy:
             ProxyError: the proxy's thread failed, or does not answer.
         """
         link.check_streams()
-        self._thread.ask(lambda: self._change(filled(link)))
+        self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
-    def _change(self, link: Link) -> None:
-        self.link = link
+    def change_open(self, link: Link) -> None:
+        """As `change`, but for the connections that are open alone: a router has forgotten them, and new ones are well.
+
+        Raises:
+            ValueError, ProxyError: as `change`.
+        """
+        link.check_streams()
+        self._thread.ask(lambda: self._change(filled(link), also_new=False))
+
+    def _change(self, link: Link, *, also_new: bool) -> None:
+        if also_new:
+            self.link = link
         for connection in list(self._connections):
             if not connection.over:
                 connection.change(link)

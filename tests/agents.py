@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from smartserver.agent.address import NoAgent
+from smartserver.agent.address import KEEPER, NoAgent, path_of
+from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Stop, decode_count
 
@@ -31,3 +34,26 @@ def stop(environment: dict[str, str]) -> bool:
     except NoAgent:
         return False
     return True
+
+
+class Times:
+    """The clocks of a keeper, the test's."""
+
+    now = 0.0
+    slept = 0.0
+
+
+@contextmanager
+def keeping(environment: dict[str, str], times: Times, zygote: socket.socket | None = None) -> Iterator[None]:
+    """A keeper in a thread, until it is told to stop or ends by itself."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path_of(KEEPER, environment, make=True))
+        listener.listen(64)
+        keeper = Keeper(listener, lambda: times.now, lambda: times.slept, zygote)
+        thread = threading.Thread(target=keeper.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop(environment)
+            thread.join()

@@ -15,6 +15,9 @@ KEEPER, ZYGOTE = "keeper", "zygote"
 
 FALSE = ("0", "false", "no", "off")
 
+PRELOADED = ("LD_PRELOAD", "LD_AUDIT")
+"""Variables that name libraries for all that a program does (ld.so(8)), such as how it connects (`torsocks`)."""
+
 CREDENTIALS = struct.Struct("3i")
 """As unix(7) has those of SO_PEERCRED: process, user and group."""
 
@@ -30,7 +33,9 @@ class NoAgent(Exception):
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether SMARTSERVER_AGENT leaves the agent on."""
+    """Whether SMARTSERVER_AGENT leaves the agent on, and nothing changes what a connection is."""
+    if any(environment.get(name) for name in PRELOADED):
+        return False
     return environment.get("SMARTSERVER_AGENT", "").lower() not in FALSE
 
 
@@ -66,7 +71,7 @@ def _is_of(folder: str, user: int) -> bool:
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
     """The path of a socket. Its name tells agents apart that must not serve each other's commands: of another release,
-    another installation, and another network namespace.
+    another installation (also one that replaced the first in its folder), and another network namespace.
 
     Raises:
         NoAgent: as `runtime_folder`, the path is too long for a socket, or this system does not say who is at the other
@@ -78,7 +83,11 @@ def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) ->
         network = os.readlink("/proc/self/ns/net")
     except OSError:
         network = ""
-    facts = f"{smartserver.__version__}\n{os.path.dirname(smartserver.__file__)}\n{network}"
+    try:
+        installed = os.stat(smartserver.__file__).st_mtime_ns
+    except OSError:  # It is being replaced.
+        installed = 0
+    facts = f"{smartserver.__version__}\n{os.path.dirname(smartserver.__file__)}\n{installed}\n{network}"
     path = f"{runtime_folder(environment, make=make)}/{zlib.crc32(os.fsencode(facts)):08x}.{part}"
     if len(os.fsencode(path)) > MAX_PATH:
         raise NoAgent(f"{path}: expected a path of at most {MAX_PATH} bytes for a socket")

@@ -64,15 +64,18 @@ def seconds_slept() -> float:
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, or nobody asked for anything for `IDLE` seconds."""
+    """Serves one listening socket until it is told to stop, the zygote ends, or nobody asks for `IDLE` seconds."""
 
     def __init__(
         self,
         listener: socket.socket,
         clock: Callable[[], float] = time.monotonic,
         slept: Callable[[], float] = seconds_slept,
+        zygote: socket.socket | None = None,
     ) -> None:
+        """`zygote`: it says nothing, and its end is that of the agent: the next command starts another, whole one."""
         self._listener = listener
+        self._zygote = zygote
         self._clock = clock
         self._slept = slept
         self._kept: list[Kept] = []
@@ -92,6 +95,8 @@ class Keeper:
         """Wait for what happens next, and do what is to be done about it."""
         poll = select.poll()
         poll.register(self._listener.fileno(), select.POLLIN)
+        if self._zygote is not None:
+            poll.register(self._zygote.fileno(), select.POLLIN)
         owner = {number: kept for kept in self._kept for number in kept.descriptors}
         for number in owner:
             poll.register(number, select.POLLIN)
@@ -100,13 +105,17 @@ class Keeper:
         ended = [owner[number] for number, _ in found if number in owner]
         now = self._clock()
         self._close([kept for kept in self._kept if kept in ended or now - kept.since >= IDLE])
-        if any(number == self._listener.fileno() for number, _ in found):
+        ready = [number for number, _ in found]
+        if self._zygote is not None and self._zygote.fileno() in ready:
+            self._stopping = True
+        elif self._listener.fileno() in ready:
             self._accept()
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # It is gone already.
+        except OSError:  # It is gone already, or there are as many descriptors here as there may be.
+            self._close(self._kept[:1])
             return
         with connection:
             connection.settimeout(TIME_TO_SAY)

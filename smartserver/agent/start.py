@@ -34,7 +34,7 @@ def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
             except BlockingIOError:  # Of one that runs or is being started.
                 return False
             numbers = [*[_listen(path) for path in paths], lock]
-            _begin(numbers, environment, here=here)
+            _begin(numbers, paths[0], environment, here=here)
         finally:
             os.close(lock)
     except OSError as wrong:
@@ -53,8 +53,8 @@ def _listen(path: str) -> int:
     return made.detach()
 
 
-def _begin(numbers: list[int], environment: Mapping[str, str], *, here: bool) -> None:
-    words = [sys.executable, "-I", "-m", PROGRAM, *map(str, numbers)]
+def _begin(numbers: list[int], path: str, environment: Mapping[str, str], *, here: bool) -> None:
+    words = [sys.executable, "-I", "-m", PROGRAM, *map(str, numbers), path]
     its = {name: value for name, value in environment.items() if name in KNOWN_NAMES or name.startswith("LC_")}
     for number in numbers:
         os.set_inheritable(number, True)

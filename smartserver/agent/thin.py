@@ -1,8 +1,9 @@
 """The thin start of a command: it hands itself to a process that has all modules loaded.
 
 One packet of bytes with a zero between them goes there: `circumstances`, the mask of new files, the process above this
-one, the count of words, the words, and the environment as NAME=VALUE. Beside it are the working folder and the three
-standard streams. What comes back is a byte, as named below.
+one, the count of words, the words, and the environment as NAME=VALUE. Beside it is the working folder. What comes back
+is a byte, as named below. The standard streams go to a worker that takes the command in time: what waits at a socket is
+open, and keeps those waiting who read what the command says to its end.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
 it, and gets the output back.
@@ -18,8 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from smartserver.agent.address import ZYGOTE, NoAgent, connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
-"""The worker has the streams, and whatever comes of them is its doing; run it yourself; it ended, with the status in a
-second byte."""
+"""The worker waits for `BEGIN`; run it yourself; it ended, with the status in a second byte."""
+
+BEGIN = b"b"
+"""Beside it are the streams, and what comes of them is the worker's doing. Later bytes are numbers of signals."""
 
 RUN, OUTPUT = b"r", b"o"
 """Run a program, whose words are in the rest of the packet; its output, which is empty if it failed."""
@@ -44,6 +47,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOST = 128
 """Exit status where the worker ended without a word, as `git` has it where it cannot go on."""
 
+LAST_WORDS = (
+    b"fatal: hpss: the process that ran this command ended without a word: it is unknown whether a change was made\n"
+)
+
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
     """Have a worker run the command: its exit status. None: nothing was done, and it is to be run here."""
@@ -51,36 +58,52 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
         status = _status()
         packet = [_circumstances(status, environment), _field(status, MASK), b"%d" % os.getppid(), b"%d" % len(words)]
         packet += [*words, *[name + b"=" + value for name, value in environment.items()]]
-        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         worker = connect(ZYGOTE, {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()})
     except (OSError, NoAgent):
         return None
     with worker:
+        return _wait_for(worker, environment) if _begins(worker, b"\0".join(packet)) else None
+
+
+def _begins(worker: socket.socket, packet: bytes) -> bool:
+    """Whether the worker takes the command, and was told to begin."""
+    try:
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
-            socket.send_fds(worker, [b"\0".join(packet)], [folder, *STREAMS])
+            socket.send_fds(worker, [packet], [folder])
+        finally:
             os.close(folder)
-            if worker.recv(1) != ACCEPTED:
-                return None
-        except OSError:  # It is too large, or nobody takes it.
-            return None
-        worker.settimeout(None)
-        running: list[Callable[[int], None]] = []
+        return worker.recv(1) == ACCEPTED and bool(socket.send_fds(worker, [BEGIN], STREAMS))
+    except OSError:  # It is too large, or nobody takes it.
+        return False
 
-        def pass_on(number: int, _frame: object) -> None:
-            worker.send(bytes([number]))
-            for each in running:
-                each(number)
 
-        for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, pass_on)
+def _wait_for(worker: socket.socket, environment: Mapping[bytes, bytes]) -> int:
+    """Pass signals on, and run what the worker asks for, until it ends: its exit status."""
+
+    def tell_worker(number: int) -> None:
         try:
-            while (said := worker.recv(MAX_PACKET))[:1] == RUN:
-                worker.send(OUTPUT + _run(said[1:], environment, running)[:MAX_PACKET])
-        except OSError:
-            said = b""
+            worker.send(bytes([number]))
+        except OSError:  # It has ended.
+            return
+
+    told: list[Callable[[int], None]] = [tell_worker]
+
+    def pass_on(number: int, _frame: object) -> None:
+        for each in told:
+            each(number)
+
+    worker.settimeout(None)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    try:
+        while (said := worker.recv(MAX_PACKET))[:1] == RUN:
+            worker.send(OUTPUT + _run(said[1:], environment, told)[:MAX_PACKET])
+    except OSError:
+        said = b""
     if said[:1] != ENDED:
-        os.write(2, b"fatal: hpss: the process that ran this command ended without a word\n")
+        os.write(2, LAST_WORDS)
         return LOST
     return said[1]
 
@@ -92,8 +115,8 @@ def ask_to_run(words: Sequence[str], variables: Mapping[str, str], said: bytes, 
     return RUN + b"\0".join([*packet, *[os.fsencode(f"{name}={value}") for name, value in variables.items()]])
 
 
-def _run(packet: bytes, environment: Mapping[bytes, bytes], running: list[Callable[[int], None]]) -> bytes:
-    """The output of the program that a packet asks for. `running`: what sends it signals, while it runs."""
+def _run(packet: bytes, environment: Mapping[bytes, bytes], told: list[Callable[[int], None]]) -> bytes:
+    """The output of the program that a packet asks for. `told`: gets its signals too, while it runs."""
     import subprocess  # It takes 8 ms to load, and hardly any command needs it.
 
     quiet, said, count, *rest = packet.split(b"\0")
@@ -105,9 +128,9 @@ def _run(packet: bytes, environment: Mapping[bytes, bytes], running: list[Callab
         )  # fmt: skip
     except OSError:
         return b""
-    running.append(process.send_signal)
+    told.append(process.send_signal)
     output, _ = process.communicate(said)
-    running.clear()
+    told.remove(process.send_signal)
     return b"" if process.returncode else output
 
 

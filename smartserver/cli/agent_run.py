@@ -7,28 +7,33 @@ import signal
 import socket
 import sys
 
+from smartserver.agent.address import KEEPER, path_of
 from smartserver.agent.keeper import Keeper
 
 
 def main() -> None:
-    """Be the keeper, with the zygote as a process below; the words are the numbers of their sockets, and of a lock."""
-    keeper, zygote, lock = map(int, sys.argv[1:])
+    """Be the keeper, with the zygote as a process below. The words: the numbers of their sockets and of a lock, and the
+    path of the first."""
+    keeper, zygote, lock = map(int, sys.argv[1:4])
+    if sys.argv[4] != path_of(KEEPER, os.environ):
+        sys.exit("another installation than that of the command")  # Which had a PYTHONPATH.
     for number in (keeper, zygote, lock):
         os.set_inheritable(number, False)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.chdir("/")
-    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()  # Its end tells each of the other's.
     if os.fork() == 0:
-        os.close(writing)
+        ours.close()
         os.close(keeper)
+        os.close(lock)  # Workers may outlive the agent, and delay no other.
         from smartserver.cli import zygote as loaded
 
-        loaded.run(socket.socket(fileno=zygote), reading)
+        loaded.run(socket.socket(fileno=zygote), theirs.fileno())
     else:
-        os.close(reading)
+        theirs.close()
         os.close(zygote)
-        Keeper(socket.socket(fileno=keeper)).run()
+        Keeper(socket.socket(fileno=keeper), zygote=ours).run()
 
 
 if __name__ == "__main__":

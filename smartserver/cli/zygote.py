@@ -19,7 +19,17 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
-from smartserver.agent.thin import ACCEPTED, DIRECT, ENDED, OUTPUT, SIGNALS, STREAMS, ask_to_run, circumstances
+from smartserver.agent.thin import (
+    ACCEPTED,
+    BEGIN,
+    DIRECT,
+    ENDED,
+    OUTPUT,
+    SIGNALS,
+    STREAMS,
+    ask_to_run,
+    circumstances,
+)
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
 
@@ -33,7 +43,7 @@ TIME_TO_END = 10.0
 
 
 def run(listener: socket.socket, keeper: int) -> None:
-    """Fork a worker for each who comes, until the keeper's end of a pipe is closed."""
+    """Fork a worker for each who comes, until the keeper's end of a pair of sockets is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
     here = circumstances(os.environb)
     gc.freeze()  # A collection would copy the pages of all that is loaded.
@@ -67,14 +77,13 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     connection.settimeout(TIME_TO_SAY)
     try:
         check_peer(connection)
-        packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, 1 + len(STREAMS))
+        packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
         there, mask, parent, count, *rest = packet.split(b"\0")
         words, variables = rest[: int(count)], rest[int(count) :]
-        folder, *streams = descriptors
         os.fchdir(folder)
     except (NoAgent, OSError, ValueError):
         _leave(connection)
-    if there != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(streams) != len(STREAMS):
+    if there != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         _leave(connection)
     os.close(folder)
     os.umask(int(mask, 8))
@@ -91,7 +100,13 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     if holder is None or not is_wanted(os.environ) or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
         _leave(connection)
     connection.settimeout(None)
-    connection.send(ACCEPTED)
+    try:
+        connection.send(ACCEPTED)
+        said, streams, _, _ = socket.recv_fds(connection, 1, len(STREAMS))
+    except OSError:
+        said, streams = b"", []
+    if said != BEGIN or len(streams) != len(STREAMS):  # It did not wait, and runs itself.
+        os._exit(0)
     for stream, number in zip(streams, STREAMS, strict=True):
         os.dup2(stream, number, inheritable=True)
         os.close(stream)
@@ -103,7 +118,10 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         return outputs.get()
 
     status = serve(remote, url, os.environ, parent=int(parent), holder=holder, run_program=run_there)
-    connection.send(ENDED + bytes([status]))
+    try:
+        connection.send(ENDED + bytes([status]))
+    except OSError:  # It is gone.
+        os._exit(1)
     os._exit(0)
 
 

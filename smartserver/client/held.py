@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.places import Place
 
-OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+SSH = "hpss+ssh://"
+"""The beginning of a URL whose server a program logs in at."""
+
+OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables that decide as whom ssh logs in, and which certificates TLS trusts, besides what a command says."""
 
 
@@ -56,6 +59,10 @@ class AgentHolder:
         self._prepared: Resumed | None = None
         self._environment = environment
         facts = [where, *login, *[environment.get(name, "") for name in OF_LOGIN if login]]
+        if where.startswith(SSH) and login:
+            import shutil  # No other connection needs it.
+
+            facts.append(shutil.which(login[0], path=environment.get("PATH")) or "")
         self._key = hashlib.blake2b("\0".join(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def prepare(self) -> bool:

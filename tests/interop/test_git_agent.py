@@ -16,8 +16,10 @@ import pytest
 from agents import of_its_own, stop
 from git_sides import Served, environment
 
+from smartserver.agent.address import ZYGOTE, connect
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
+from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, circumstances
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -169,9 +171,12 @@ class Blocked:
             found = below[0]
         return found
 
-    def close(self) -> None:
-        self._connection.close()
+    def hang_up(self) -> None:
         self._listener.close()
+        self._connection.close()
+
+    def close(self) -> None:
+        self.hang_up()
         self.git.communicate(timeout=PATIENCE)
 
 
@@ -216,14 +221,61 @@ def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Bloc
     (worker,) = children(zygote_of(user))
     os.kill(blocked.program(), signal.SIGKILL)
     assert ended(worker)
+    assert "Traceback" not in blocked.git.communicate(timeout=PATIENCE)[1]
+
+
+def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blocked) -> None:
+    """^Z stops git and the thin program: the worker may end meanwhile, and is heard when they go on."""
+    (worker,) = children(zygote_of(user))
+    os.killpg(blocked.git.pid, signal.SIGSTOP)
+    blocked.hang_up()
+    assert ended(worker)
+    os.killpg(blocked.git.pid, signal.SIGCONT)
+    assert "fatal: hpss: " in blocked.git.communicate(timeout=PATIENCE)[1]
+    assert blocked.git.returncode == 128
 
 
 def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
     (worker,) = children(zygote_of(user))
     os.kill(worker, signal.SIGKILL)
-    said = blocked.git.communicate(timeout=PATIENCE)[1]
-    assert "fatal: hpss: the process that ran this command ended without a word\n" in said
+    assert LAST_WORDS.decode() in blocked.git.communicate(timeout=PATIENCE)[1]
     assert blocked.git.returncode == 128
+
+
+@pytest.mark.parametrize("said", [b"", b"\x0f", BEGIN], ids=["nothing", "a signal", "to begin with nothing"])
+def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: bytes) -> None:
+    """The command did not wait for it, and runs itself."""
+    user("git push origin main")
+    user.wait_until_loaded()
+    read, written = os.pipe()
+    os.write(written, b"capabilities\n\n")
+    os.close(written)
+    variables = {os.fsencode(name): os.fsencode(value) for name, value in user.environment.items()}
+    words = [b"origin", user.url.encode()]
+    packet = [circumstances(variables), b"022", b"1", b"2", *words, *map(b"=".join, variables.items())]
+    folder = os.open("/", os.O_PATH)
+    with connect(ZYGOTE, user.agent) as worker:
+        socket.send_fds(worker, [b"\0".join(packet)], [folder])
+        assert worker.recv(1) == ACCEPTED
+        if said:
+            socket.send_fds(worker, [said], [] if said == BEGIN else [read, 1, 2])
+        else:
+            worker.shutdown(socket.SHUT_WR)
+        assert worker.recv(2) == b""
+    os.close(folder)
+    assert os.read(read, 100) == b"capabilities\n\n"
+    os.close(read)
+
+
+def test_what_a_command_says_ends_with_it_though_the_zygote_is_stopped(user: User) -> None:
+    """It runs itself, and what it has brought there keeps nobody waiting who reads to the end of a pipe."""
+    user("git push origin main")
+    zygote = user.wait_until_loaded()
+    os.kill(zygote, signal.SIGSTOP)
+    try:
+        assert HELD in user("git fetch")
+    finally:
+        os.kill(zygote, signal.SIGCONT)
 
 
 def test_an_error_is_told_as_without_an_agent(user: User) -> None:
@@ -233,10 +285,25 @@ def test_an_error_is_told_as_without_an_agent(user: User) -> None:
     assert "nothing-like-that" in user("git fetch", status=128)
 
 
-def test_without_the_zygote_a_command_runs_itself_and_has_its_connection(user: User) -> None:
+def test_after_the_zygote_another_agent_is_started(user: User) -> None:
+    """Or commands would be slow for as long as somebody needs the keeper."""
     user("git push origin main")
-    os.kill(user.wait_until_loaded(), signal.SIGKILL)
+    zygote, keeper = user.wait_until_loaded(), user.keeper()
+    os.kill(zygote, signal.SIGKILL)
+    assert ended(keeper)
+    assert CONNECTED in user("git fetch")
+    assert user.wait_until_loaded() != zygote
     assert HELD in user("git fetch")
+
+
+def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: Blocked) -> None:
+    zygote, keeper = zygote_of(user), user.keeper()
+    (worker,) = children(zygote)
+    os.kill(keeper, signal.SIGKILL)
+    assert ended(zygote)
+    assert CONNECTED in user("git fetch")
+    assert HELD in user("git fetch")
+    assert Path(f"/proc/{worker}").exists()
 
 
 def test_after_the_keeper_another_is_started(user: User) -> None:
@@ -250,7 +317,16 @@ def test_after_the_keeper_another_is_started(user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "prefix", ["ulimit -c 0; ulimit -n 200;", "export PYTHONUTF8=0;", "export GIT_TRACE_PACKET=9; exec 9>trace;"]
+    "prefix",
+    [
+        "ulimit -c 0; ulimit -n 200;",
+        "export PYTHONUTF8=0;",
+        "export GIT_TRACE_PACKET=9; exec 9>trace;",
+        "export LD_PRELOAD=libc.so.6;",
+        pytest.param(
+            "setpriv --groups 64999", marks=pytest.mark.skipif(os.geteuid() != 0, reason="root alone has other groups")
+        ),
+    ],
 )
 def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -> None:
     user("git push origin main")
@@ -273,6 +349,48 @@ def test_the_working_folder_mask_and_environment_are_the_commands(user: User) ->
     )
     assert packs
     assert {each.stat().st_mode & 0o077 for each in packs} == {0}
+
+
+SEEING = """#!/bin/sh
+tr '\\0' ' ' </proc/$PPID/cmdline >$SEEN/$$.parent
+env -0 >$SEEN/$$.environment
+exec /usr/bin/git "$@"
+"""
+
+
+def programs_of_a_push(user: User, parent: str) -> set[str]:
+    """The environments of the programs that are run by a process of that name when a commit is pushed."""
+    folder = user.folder / parent
+    folder.mkdir()
+    (folder / "git").write_text(SEEING)
+    (folder / "git").chmod(0o755)
+    user.commit()
+    user(f"env SEEN={folder} GIT_EXEC_PATH={folder} git push origin main")
+    own = {"SEEN", "GIT_EXEC_PATH", "PATH", "SMARTSERVER_AGENT"}
+    return {
+        "\n".join(
+            sorted(
+                line
+                for line in each.with_suffix(".environment").read_text().split("\0")
+                if line.partition("=")[0] not in own
+            )
+        )
+        for each in folder.glob("*.parent")
+        if parent in each.read_text()
+    }
+
+
+def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(user: User) -> None:
+    mine = user.environment
+    others = {"PYTHONSTARTUP": "/first", "PYTHONPATH": "/first", "GIT_COMMITTER_EMAIL": "first", "SECRET": "first"}
+    user.environment = mine | others
+    user("git push origin main")
+    user.environment = mine
+    user.wait_until_loaded()
+    found = programs_of_a_push(user, "agent_run")
+    user.environment = mine | {"SMARTSERVER_AGENT": "0"}
+    (expected,) = programs_of_a_push(user, "git-remote-hpss")
+    assert found == {expected}
 
 
 def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:

@@ -237,6 +237,19 @@ def test_a_change_of_the_link_heals_open_connections() -> None:
             proxy.change(Link(RTT, up=[Loss(0.5)]))
 
 
+def test_open_connections_can_be_forgotten_alone() -> None:
+    with serving(echo) as server, Proxy(RTT, server.address) as proxy, connect(proxy) as client:
+        ask(client)
+        proxy.change_open(Link(RTT, down=[Blackhole()]))
+        client.sendall(b"in vain")
+        with connect(proxy) as another:
+            ask(another)
+            while proxy.counts().bytes_down < 3 + 3 + 7:
+                pass
+        proxy.change_open(Link(RTT))
+        assert read(client, 7) == b"in vain"
+
+
 def test_what_happens_by_chance_is_each_connections_and_each_directions_own() -> None:
     with serving(echo) as server, Proxy(RTT, server.address, up=[Corrupt(1)], down=[Corrupt(1)]) as proxy:
         seen = []

@@ -19,6 +19,12 @@ def test_it_can_be_turned_off(value: str | None, wanted: bool) -> None:
     assert is_wanted({} if value is None else {"SMARTSERVER_AGENT": value}) is wanted
 
 
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT"])
+def test_it_is_off_where_a_library_may_change_what_a_connection_is(name: str) -> None:
+    assert not is_wanted({name: "/usr/lib/torsocks/libtorsocks.so"})
+    assert is_wanted({name: ""})
+
+
 def test_the_folder_is_made_for_its_user_alone(environment: dict[str, str]) -> None:
     with pytest.raises(NoAgent, match="No such file"):
         runtime_folder(environment)
@@ -81,6 +87,20 @@ def test_another_release_installation_or_network_has_another_address(
         patch.setattr(os, "readlink", lambda _path: "net:[1]")
         paths.add(path_of(KEEPER, environment))
     assert len(paths) == 4
+
+
+def test_what_was_installed_anew_in_the_same_folder_has_another_address(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "__init__.py"
+    package.touch()
+    monkeypatch.setattr(smartserver, "__file__", str(package))
+    before = path_of(KEEPER, environment, make=True)
+    assert path_of(KEEPER, environment) == before
+    os.utime(package, (1, 1))
+    installed = path_of(KEEPER, environment)
+    package.unlink()
+    assert len({before, installed, path_of(KEEPER, environment)}) == 3
 
 
 def test_a_path_that_no_socket_can_have(environment: dict[str, str]) -> None:

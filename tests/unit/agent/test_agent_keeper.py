@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from agents import stop
+from agents import Times, keeping, stop
 
-from smartserver.agent.address import KEEPER, NoAgent, path_of
+from smartserver.agent.address import KEEPER, NoAgent, connect, path_of
 from smartserver.agent.keeper import ASLEEP, IDLE, MOST, MOST_OF_SERVER, Keeper, seconds_slept
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count, decode_held
@@ -19,29 +18,6 @@ from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count,
 pytestmark = pytest.mark.sockets
 
 PLACE = "hpss://here:4155/"
-
-
-class Times:
-    """The clocks of a keeper, the test's."""
-
-    now = 0.0
-    slept = 0.0
-
-
-@contextmanager
-def keeping(environment: dict[str, str], times: Times) -> Iterator[None]:
-    """A keeper in a thread, until it is told to stop or ends by itself."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(path_of(KEEPER, environment, make=True))
-        listener.listen(64)
-        keeper = Keeper(listener, lambda: times.now, lambda: times.slept)
-        thread = threading.Thread(target=keeper.run)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop(environment)
-            thread.join()
 
 
 @pytest.fixture
@@ -155,6 +131,14 @@ def test_one_is_held_for_some_time_and_the_keeper_ends_with_the_last(environment
         stop(environment)  # Whatever it is asked wakes it, if it has not seen yet that nobody needs it.
 
 
+def test_it_ends_with_the_zygote(environment: dict[str, str]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, keeping(environment, Times(), ours), theirs, hold(environment) as server:
+        assert held(environment) == 1
+        theirs.close()
+        assert server.recv(1) == b""
+
+
 def test_forgetting(keeper: dict[str, str]) -> None:
     with hold(keeper) as one, hold(keeper, "another") as two:
         assert ask(Forget("hpss://elsewhere:4155/"), decode_count, keeper)[0] == 0
@@ -166,6 +150,26 @@ def test_stopping_closes_all(keeper: dict[str, str]) -> None:
     with hold(keeper) as server:
         ask(Stop(), decode_count, keeper)
         assert server.recv(1) == b""
+
+
+class Full(socket.socket):
+    """A listener of a process that has as many descriptors as it may have."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_where_there_is_no_room_the_oldest_is_closed(environment: dict[str, str]) -> None:
+    with Full(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path_of(KEEPER, environment, make=True))
+        listener.listen(1)
+        keeper = Keeper(listener)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            keeper._hold(Give("k", PLACE, 1, 1.0), [ours.detach()])
+            with connect(KEEPER, environment):
+                keeper.turn()
+            assert theirs.recv(1) == b""
 
 
 @pytest.mark.parametrize("packet", [b"", b"{", b'{"type": "Sing"}', b'{"type": "Give", "key": 1}', b"x" * 70_000])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import smartserver
 from smartserver.agent.address import KEEPER, NoAgent, path_of
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Give, Status, decode_held
@@ -38,6 +39,16 @@ def test_there_is_one(environment: dict[str, str]) -> None:
     assert not start(environment)
     assert process(environment) == first
     assert os.getsid(first) == first
+
+
+def test_one_of_another_installation_does_not_begin(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables of Python's, which an agent does not get, led the command to its own."""
+    monkeypatch.setattr(smartserver, "__version__", "0.0.0")
+    assert start(environment)
+    with pytest.raises(NoAgent):
+        process(environment)
 
 
 def test_it_has_little_of_who_started_it(environment: dict[str, str]) -> None:

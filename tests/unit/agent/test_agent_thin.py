@@ -14,8 +14,10 @@ import pytest
 from smartserver.agent.address import ZYGOTE, path_of
 from smartserver.agent.thin import (
     ACCEPTED,
+    BEGIN,
     DIRECT,
     ENDED,
+    LAST_WORDS,
     LOST,
     MAX_PACKET,
     OUTPUT,
@@ -28,12 +30,21 @@ from smartserver.agent.thin import (
 pytestmark = pytest.mark.sockets
 
 
+def received(connection: socket.socket, size: int = 1) -> tuple[bytes, list[str]]:
+    """A packet, and what the descriptors beside it are of."""
+    packet, descriptors, _, _ = socket.recv_fds(connection, size, 4)
+    names = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
+    for each in descriptors:
+        os.close(each)
+    return packet, names
+
+
 class Zygote:
     """One that answers as a test says, in a thread."""
 
     def __init__(self, environment: dict[str, str], answer: Callable[[socket.socket], None]) -> None:
         self.packet: list[bytes] = []
-        self.streams: list[str] = []
+        self.folder: list[str] = []
         self._answer = answer
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(path_of(ZYGOTE, environment, make=True))
@@ -44,11 +55,8 @@ class Zygote:
     def _serve(self) -> None:
         connection, _ = self._listener.accept()
         with connection:
-            packet, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+            packet, self.folder = received(connection, 1 << 20)
             self.packet = packet.split(b"\0")
-            self.streams = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
-            for each in descriptors:
-                os.close(each)
             self._answer(connection)
 
     def close(self) -> None:
@@ -65,6 +73,8 @@ def zygote(environment: dict[str, str]) -> Iterator[Callable[..., Zygote]]:
             with contextlib.suppress(BrokenPipeError):
                 for each in said:
                     connection.send(each)
+                    if each == ACCEPTED:
+                        assert received(connection) == (BEGIN, [os.readlink(f"/proc/self/fd/{at}") for at in range(3)])
 
         made.append(Zygote(environment, answer))
         return made[-1]
@@ -106,7 +116,7 @@ def test_all_that_makes_the_command_goes_there(
         b"hpss://host/\xff",
         *variables,
     ]
-    assert there.streams == [str(tmp_path), *[os.readlink(f"/proc/self/fd/{each}") for each in range(3)]]
+    assert there.folder == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("said", [[], [DIRECT]], ids=["nothing", "to run itself"])
@@ -122,7 +132,49 @@ def test_once_it_is_accepted_it_does_not(
 ) -> None:
     zygote(ACCEPTED)
     assert run(environment, b"origin", b"hpss://host/") == LOST
-    assert capfd.readouterr().err == "fatal: hpss: the process that ran this command ended without a word\n"
+    assert capfd.readouterr().err == LAST_WORDS.decode()
+
+
+def test_a_worker_that_answers_too_late_is_not_told_to_begin(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command runs itself by then: both would read what git says."""
+    heard: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        heard.append(connection.recv(1))  # Its end comes first.
+        with contextlib.suppress(BrokenPipeError):
+            connection.send(ACCEPTED)
+
+    monkeypatch.setattr("smartserver.agent.address.TIME_TO_ANSWER", 0.01)
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") is None
+    finally:
+        there.close()
+    assert heard == [b""]
+
+
+def test_one_that_is_gone_again_leaves_it_to_the_command(environment: dict[str, str]) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.shutdown(socket.SHUT_RD)
+        connection.send(ACCEPTED)
+
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") is None
+    finally:
+        there.close()
+
+
+def test_no_descriptor_is_left_open(environment: dict[str, str], zygote: Callable[..., Zygote]) -> None:
+    before = os.listdir("/proc/self/fd")
+    assert run(environment, b"origin", b"hpss://host/") is None
+    assert os.listdir("/proc/self/fd") == before
+    there = zygote(DIRECT)
+    assert run(environment, b"origin", b"hpss://host/") is None
+    there.close()
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_without_an_agent_it_runs_itself(environment: dict[str, str]) -> None:
@@ -142,6 +194,7 @@ def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> 
 
     def answer(connection: socket.socket) -> None:
         connection.send(ACCEPTED)
+        assert received(connection)[0] == BEGIN
         connection.settimeout(0.05)
         while not heard:  # It may come before the command heeds it; then it would end this process.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
@@ -164,6 +217,7 @@ def asking(environment: dict[str, str], *packets: bytes) -> list[bytes]:
 
     def answer(connection: socket.socket) -> None:
         connection.send(ACCEPTED)
+        assert received(connection)[0] == BEGIN
         for each in packets:
             connection.send(each)
             told.append(connection.recv(2 * MAX_PACKET))
@@ -199,6 +253,7 @@ def test_a_signal_goes_to_the_program_that_runs_here(environment: dict[str, str]
 
     def answer(connection: socket.socket) -> None:
         connection.send(ACCEPTED)
+        assert received(connection)[0] == BEGIN
         connection.send(ask_to_run(["sh", "-c", "kill -TERM $PPID; exec sleep 60"], {}, b"", quiet=False))
         while not heard or heard[-1][:1] != OUTPUT:
             heard.append(connection.recv(MAX_PACKET))

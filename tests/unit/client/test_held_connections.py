@@ -217,6 +217,8 @@ def test_what_is_taken_beforehand_is_taken_once(environment: dict[str, str]) -> 
         ("hpss://here:1/", ["ssh", "-4"], {}),
         ("hpss://here:1/", ["ssh"], {"SSH_AUTH_SOCK": "/run/another"}),
         ("hpss://here:1/", ["ssh"], {"HOME": "/home/another"}),
+        ("hpss://here:1/", ["ssh"], {"KRB5CCNAME": "FILE:/tmp/another"}),
+        ("hpss://here:1/", ["ssh"], {"PATH": "/where/another/is"}),
     ],
 )
 def test_it_lends_to_who_would_make_the_same_connection(

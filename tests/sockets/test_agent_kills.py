@@ -1,0 +1,343 @@
+"""Eight pushes at once through one agent, while its processes, the server, ssh and the network fail at random moments.
+
+By hand with more of them: `KILLS=200 SEED=7 make check ARGS="-s tests/sockets/test_agent_kills.py"`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from agents import of_its_own, stop
+from serving import NOISE, SMARTSERVER, Done, Server, User, finish, run, server_refs, wait_until, write_history
+from sshd import Sshd
+
+from netem.effects import Blackhole, Cut
+from netem.link import Link
+from netem.proxy import Proxy
+from smartserver.agent.address import NoAgent
+from smartserver.agent.lending import ask
+from smartserver.agent.messages import Forget, Status, decode_count, decode_held
+from smartserver.agent.start import start
+from smartserver.store.document import REFS, decode_value
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+
+KILLS = int(os.environ.get("KILLS", "11"))
+SEED = os.environ.get("SEED", "1")
+CLIENTS = 8
+OVER_SSH = 3
+"""Clients that log in; the others use TCP."""
+RTT = 0.004
+MAIN = "refs/heads/main"
+STALL = 0.5
+"""Seconds for which nothing moves on the network."""
+
+UNKNOWN = re.compile("it is unknown whether (the|a) change was made")
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    """Pushes by how they ended."""
+    after: Counter[str] = field(default_factory=Counter)
+    """Pushes that failed, by what was killed."""
+    longest: float = 0.0
+    longest_of: str = ""
+
+
+class World:
+    """A server that can be started anew at its port, a link in front of it, an sshd beside it, and users with one
+    agent."""
+
+    def __init__(self, folder: Path, agent: dict[str, str], sshd: Sshd) -> None:
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.agent = agent
+        self.server = Server(self.root)
+        self.proxy = Proxy(RTT, ("127.0.0.1", self.server.port))
+        self.proxy.start()
+        program = shutil.which("smartserver")
+        key = (sshd.folder / "user_key.pub").read_text()
+        (sshd.folder / "authorized_keys").write_text(f'command="{program} serve {self.root} --stdio" {key}')
+        template = User(folder / "template")
+        self.commits = write_history(template, "w", KILLS + 3, seed="agent", size=2_000, files=5)
+        self.users: list[User] = []
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        """Pushes, by the number of the client."""
+        self.hung_up: set[int] = set()
+        for number in range(CLIENTS):
+            shutil.copytree(template.home, folder / f"user{number}")
+            self.users.append(User(folder / f"user{number}"))
+            self.users[-1].environment |= agent | {"GIT_SSH_COMMAND": f"ssh -F {sshd.config}"}
+        self._login = f"hpss+ssh://{sshd.user}@{sshd.host}:{sshd.port}/~"
+
+    def url(self, number: int) -> str:
+        where = self._login if number < OVER_SSH else f"hpss://127.0.0.1:{self.proxy.port}"
+        return f"{where}/p{number}"
+
+    def push(self, number: int, commit: str) -> tuple[Done, float]:
+        """What a push did, and the seconds it took."""
+        start = time.monotonic()
+        self.running[number] = self.users[number].start("push", self.url(number), f"{commit}:{MAIN}", folder="w")
+        done = finish(self.running[number])
+        return done, time.monotonic() - start
+
+    def push_all(self, commit: str) -> float:
+        """Push at once, which works: the seconds that half of the pushes took."""
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            ends = list(pool.map(lambda number: self.push(number, commit), range(CLIENTS)))
+        return statistics.median(seconds for done, seconds in ends if done.worked())
+
+    def tip(self, number: int) -> str:
+        return server_refs(self.root, f"p{number}").get(MAIN, "")
+
+    def restart(self) -> None:
+        self.server.kill()
+        self.server = Server(self.root, "--listen", f"127.0.0.1:{self.server.port}")
+
+    def close(self) -> None:
+        self.proxy.close()
+        self.server.kill()
+
+    # -- the agent's processes
+
+    def keeper(self) -> int | None:
+        try:
+            return ask(Status(), decode_held, self.agent)[0].process
+        except NoAgent:
+            return None
+
+    def zygote(self) -> int | None:
+        keeper = self.keeper()
+        return next(iter(children(keeper)), None) if keeper else None
+
+    def worker(self, chance: random.Random) -> int | None:
+        zygote = self.zygote()
+        return chance.choice(children(zygote) or [0]) or None if zygote else None
+
+    def hang_up(self, chance: random.Random) -> int | None:
+        """The group of a push that runs; it is known then that it was hung up."""
+        number, process = chance.choice(list(self.running.items()) or [(0, None)])
+        if process is None or process.poll() is not None:
+            return None
+        self.hung_up.add(number)
+        return -process.pid
+
+    def settle(self) -> None:
+        """Have an agent that is whole."""
+
+        def is_whole() -> bool:
+            start(self.agent)  # One that dies may keep the lock for a moment.
+            return b"msgspec" in read(self.zygote() or 0, "maps")
+
+        wait_until(is_whole, "the zygote is loaded")
+
+    def ssh(self, chance: random.Random) -> int | None:
+        return chance.choice([pid for pid in self.left() if words(pid)[:1] == [b"ssh"]] or [0]) or None
+
+    def left(self) -> list[int]:
+        """All processes that have the agent's folder in their environment."""
+        mark = f"XDG_RUNTIME_DIR={self.agent['XDG_RUNTIME_DIR']}".encode()
+        return [pid for pid in processes() if mark in read(pid, "environ").split(b"\0")]
+
+    def descriptors(self) -> list[str]:
+        """What the keeper has open when it holds no connection."""
+        ask(Forget(""), decode_count, self.agent)
+        keeper = self.keeper()
+        found = [os.readlink(each) for each in Path(f"/proc/{keeper}/fd").iterdir()]
+        return sorted(re.sub(r"\d+", "N", each) for each in found)
+
+
+def processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def read(pid: int, name: str) -> bytes:
+    """A file of a process; empty when that is gone."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def words(pid: int) -> list[bytes]:
+    return read(pid, "cmdline").split(b"\0")
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in read(pid, f"task/{pid}/children").split()]
+
+
+def send(pid: int | None, number: signal.Signals) -> bool:
+    """Send a signal; whether there was such a process."""
+    try:
+        os.kill(pid or 0, number) if pid else None
+    except ProcessLookupError:
+        return False
+    return bool(pid)
+
+
+Undo = Callable[[], object]
+
+
+def kill(world: World, kind: str, chance: random.Random) -> tuple[bool, Undo]:
+    """Do it: whether there was something to be killed, and what ends it after the pushes."""
+
+    def nothing() -> None:
+        pass
+
+    match kind:
+        case "keeper":
+            return send(world.keeper(), signal.SIGKILL), nothing
+        case "zygote":
+            return send(world.zygote(), signal.SIGKILL), nothing
+        case "worker":
+            return send(world.worker(chance), signal.SIGKILL), nothing
+        case "command hung up":
+            return send(world.hang_up(chance), signal.SIGHUP), nothing
+        case "keeper stopped" | "zygote stopped":
+            pid = world.keeper() if kind == "keeper stopped" else world.zygote()
+            return send(pid, signal.SIGSTOP), lambda: send(pid, signal.SIGCONT)
+        case "ssh":
+            return send(world.ssh(chance), signal.SIGKILL), nothing
+        case "server":
+            world.restart()
+            return True, nothing
+        case "cut":
+            world.proxy.change_open(Link(RTT, up=[Cut(chance.randrange(20_000))], down=[Cut(chance.randrange(100))]))
+            return True, nothing
+        case "stall":
+            world.proxy.change(Link(RTT, up=[Blackhole()], down=[Blackhole()]))
+            time.sleep(STALL)
+            world.proxy.change(Link(RTT))
+            return True, nothing
+    raise AssertionError(kind)
+
+
+KINDS = (
+    "keeper", "zygote", "worker", "command hung up", "keeper stopped", "zygote stopped", "ssh", "server", "cut",
+    "stall", "forgotten",
+)  # fmt: skip
+"""The last: before the pushes all connections of TCP that are held become dead without a word. A command that is hung
+up is one of git's, as by a terminal that is closed."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    (tmp_path / "sshd").mkdir()
+    try:
+        with Sshd(tmp_path / "sshd") as sshd, of_its_own() as agent:
+            made = World(tmp_path, agent, sshd)
+            yield made
+            made.close()
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+
+
+def why(done: Done) -> str:
+    """The one line with the reason; ssh may have said something besides."""
+    assert done.status in (1, 128), done
+    assert not NOISE.search(done.err), done
+    (line,) = [line for line in done.err.splitlines() if line.startswith("fatal: ")]
+    assert line.startswith("fatal: hpss: "), done
+    return line
+
+
+def times_made(world: World, number: int) -> Counter[str]:
+    """How often the log says that the branch was set to each commit."""
+    view = PackRepository(LocalTransport(world.root), f"p{number}").snapshot().view
+    changes = [
+        each for entry in view.log() for each in entry.changes if (each.table, each.key) == (REFS, MAIN.encode())
+    ]
+    return Counter(decode_value(each.new)[0].id.hex() for each in changes if each.new is not None)
+
+
+def one_round(world: World, kind: str, commit: str, moment: float, chance: random.Random, figures: Figures) -> None:
+    """Eight pushes of a commit, during which something is killed."""
+    before = [world.tip(number) for number in range(CLIENTS)]
+    world.running, world.hung_up = {}, set()
+    if kind == "worker" or chance.random() < 0.5:
+        world.settle()
+    if kind == "forgotten":
+        world.proxy.change_open(Link(RTT, up=[Blackhole()], down=[Blackhole()]))
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        pushes = [pool.submit(world.push, number, commit) for number in range(CLIENTS)]
+        there = True
+        undo: Callable[[], object] = lambda: None  # noqa: E731
+        if kind != "forgotten":
+            time.sleep(moment)
+            there, undo = kill(world, kind, chance)
+            while not there and not all(push.done() for push in pushes):
+                there, undo = kill(world, kind, chance)
+        ends = [push.result() for push in pushes]
+        undo()
+    figures.kills[kind if there else f"{kind} (there was none)"] += 1
+    for number, (done, seconds) in enumerate(ends):
+        if seconds > figures.longest:
+            figures.longest, figures.longest_of = seconds, kind
+        now = world.tip(number)
+        if done.status == 0:
+            assert now == commit, "acknowledged and lost"
+            figures.ends["acknowledged"] += 1
+            continue
+        if number in world.hung_up:  # Its user knows what he did: no word.
+            assert now in (before[number], commit), (now, before[number], commit, done)
+            assert not NOISE.search(done.err), done
+            figures.ends["hung up"] += 1
+            continue
+        unknown = bool(UNKNOWN.search(why(done)))
+        assert now == before[number] or (now == commit and unknown), (now, before[number], commit, done)
+        figures.ends["unknown" if unknown else "refused"] += 1
+        figures.after[f"{kind}: {why(done)}"] += 1
+
+
+def test_at_random_moments_of_eight_pushes(world: World) -> None:
+    chance = random.Random(SEED)
+    figures = Figures()
+    first, second, *commits, last = world.commits
+    world.push_all(first)
+    base = world.descriptors()
+    world.settle()
+    whole = world.push_all(second)
+    kinds: list[str] = []
+    for turn, commit in enumerate(commits):
+        kinds = kinds or chance.sample(KINDS, len(KINDS))
+        kind, moment = kinds.pop(), chance.uniform(0, whole)
+        try:
+            one_round(world, kind, commit, moment, chance, figures)
+        except BaseException as wrong:
+            wrong.add_note(f"seed {SEED}, kill {turn}: {kind} after {moment:.3f} s")
+            raise
+    world.push_all(last)
+    for number in range(CLIENTS):
+        assert world.tip(number) == last
+        made = times_made(world, number)
+        assert set(made.values()) == {1}, made
+        verdict = run(*SMARTSERVER, "verify", str(world.root / f"p{number}")).worked().out
+        assert verdict.splitlines()[0].endswith(": all well"), verdict
+    assert world.descriptors() == base
+    assert stop(world.agent)
+    wait_until(lambda: not world.left(), "no process of the agent, and none that it started")
+    print(f"\nseed {SEED}: {sum(figures.kills.values())} kills of {CLIENTS} pushes: {dict(figures.kills)}")
+    print(f"pushes: {dict(figures.ends)}; the longest {figures.longest:.1f} s ({figures.longest_of})")
+    for line, count in figures.after.most_common():
+        print(f"{count:5} {line}", file=sys.stdout)
