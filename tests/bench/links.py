@@ -99,13 +99,14 @@ def client(network: Packets, command: Sequence[str], folder: Path, environment: 
 @contextmanager
 def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Command]:
     """Start a command on the server's side, in `folder`, and wait until it listens; it ends with the network."""
+    others = network.listening(SERVER)
     with tempfile.TemporaryFile() as log, open(os.devnull, "rb") as nothing:
         running = network.run(
             SERVER, command, environment=environment, folder=str(folder),
             stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(),
         )  # fmt: skip
         try:
-            until_it_listens(lambda: network.listening(SERVER) > 0, running.ended, " ".join(command[:4]), log)
+            until_it_listens(lambda: network.listening(SERVER) > others, running.ended, " ".join(command[:4]), log)
             yield running
         finally:
             running.close()
