@@ -87,7 +87,7 @@ class Report:
         """Print the table and the problems; exit with status 1 where there is one, or a bar is missed."""
         for line in self.lines():
             click.echo(line)
-        _end(self.problems, missed=bool(self.missed))
+        end(self.problems, missed=bool(self.missed))
 
 
 class Measured(Protocol):
@@ -102,10 +102,11 @@ class Measured(Protocol):
 def finish(found: Measured, markdown: str, *, as_json: bool) -> None:
     """The same, of tables in markdown."""
     click.echo(json.dumps(found.as_json()) if as_json else markdown)
-    _end(found.problems)
+    end(found.problems)
 
 
-def _end(problems: Sequence[str], *, missed: bool = False) -> None:
+def end(problems: Sequence[str], *, missed: bool = False) -> None:
+    """Print the problems; exit with status 1 where there is one."""
     for problem in problems:
         click.echo(f"wrong: {problem}", err=True)
     if missed or problems:
