@@ -16,10 +16,10 @@ from bench import options
 from bench.breezy import breezy_library, plugin_at
 from bench.links import PORT, Across, across, agent, server
 from bench.peers.brz import Brz
-from bench.report import Progress, Report, line
+from bench.report import Progress, Report, Runs
 from netem.link import Link
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import Workspace, run, serving_git
+from smartserver.cli.servers import LinkCost, Workspace, measured, run, serving_git
 
 RTTS = (0.2, 0.5, 0.9)
 """Seconds. Under a second: that is after how long TCP sends a SYN again."""
@@ -151,32 +151,26 @@ class Row:
     bar: int | None = None
     """Round trips it may take; None: one more than `most`, if there is one."""
     most: Row | None = None
-    trips: int = 0
-    """The most that were counted."""
-    points: list[tuple[float, float]] = field(default_factory=list)
-    """RTT and seconds of each run."""
+    runs: Runs = field(default_factory=Runs)
 
-    def run(self, there: Across, rtt: float) -> None:
-        """Run it once, at this RTT."""
+    def run(self, there: Across) -> LinkCost:
+        """Run it once."""
         for words in self.before:
             there.run(words, self.folder, self.environment).check(words)
-        there.network.take()
-        done = there.run(self.command, self.folder, self.environment).check(self.command)
-        self.trips = max(self.trips, there.network.take().rounds)
-        self.points.append((rtt, done.seconds))
+        done, cost = measured(there.network, lambda: there.run(self.command, self.folder, self.environment))
+        return replace(cost, seconds=done.check(self.command).seconds)
 
     @property
     def taken(self) -> float:
         """Round trips by the slope of wall time; those that were counted where there is none."""
-        slope = line(self.points)
-        return self.trips if slope is None else slope.rounds
+        return self.runs.slope.rounds if self.runs.slope else self.runs.most
 
     def add_to(self, report: Report) -> None:
         """Add it to a table."""
-        slope = line(self.points)
-        shown = f"{self.trips}" + (f", {slope.rounds:.2f} RTT + {slope.intercept:.2f} s" if slope else "")
+        slope = self.runs.slope
+        shown = f"{self.runs.most}" + (f", {slope.rounds:.2f} RTT + {slope.intercept:.2f} s" if slope else "")
         if self.bar is not None:
-            ok = self.trips == self.bar and abs(self.taken / self.bar - 1) <= TOLERANCE
+            ok = self.runs.most == self.bar and abs(self.taken / self.bar - 1) <= TOLERANCE
             report.add(self.what, shown, "", f"{self.bar} +- {TOLERANCE:.0%}", ok)
         elif self.most is not None:
             most = (self.most.taken + 1) * (1 + TOLERANCE)
@@ -237,14 +231,14 @@ def command(repeat: int, rtts: Sequence[float]) -> None:
         for number, ((tool, _), at) in enumerate(zip(media, reached, strict=True)):
             first, second = rows_of(tool, at, work.folder / f"branch{number}", login)
             for row in (second, first):  # They make the repository, start the agent, get the cookie of Fast Open.
-                replace(row, points=[]).run(there, SOON)
+                row.run(there)
             rows += [first, second]
         for turn in range(repeat):
             for rtt in rtts or RTTS:
                 progress.step(f"RTT {rtt:g} s, {turn + 1} of {repeat}")
                 there.network.change(Link(rtt))
                 for row in rows:
-                    row.run(there, rtt)
+                    row.runs.costs.append((rtt, row.run(there)))
     for row in rows:
         row.add_to(report)
     report.finish()

@@ -6,16 +6,17 @@ import json
 import math
 import os
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import click
 
 from netem.meter import Slope, fit
-from smartserver.cli.servers import Say
+from smartserver.cli.servers import LinkCost, Say
 
 T = TypeVar("T")
 
@@ -113,15 +114,31 @@ def end(problems: Sequence[str], *, missed: bool = False) -> None:
         sys.exit(1)
 
 
-def line(points: Sequence[tuple[float, float]]) -> Slope | None:
-    """The straight line through the shortest run at each RTT; None for fewer than three RTTs.
+@dataclass
+class Runs:
+    """One operation at some RTTs. The shortest run at each counts: other load makes a run longer and never shorter."""
 
-    What else the machine does makes a run longer and never shorter.
-    """
-    rtts = sorted({rtt for rtt, _ in points})
-    if len(rtts) < 3:
-        return None
-    return fit([(rtt, min(seconds for at, seconds in points if at == rtt)) for rtt in rtts])
+    costs: list[tuple[float, LinkCost]] = field(default_factory=list)
+    """RTT and cost of each run."""
+
+    @property
+    def rounds(self) -> int:
+        """Round trips that were counted: those of the run in the middle."""
+        return statistics.median_low([cost.round_trips for _, cost in self.costs])
+
+    @property
+    def most(self) -> int:
+        """The most round trips that were counted."""
+        return max(cost.round_trips for _, cost in self.costs)
+
+    @property
+    def slope(self) -> Slope | None:
+        """The straight line through the shortest runs; None for fewer than three RTTs."""
+        rtts = sorted({rtt for rtt, _ in self.costs})
+        return fit([(rtt, self.seconds(rtt)) for rtt in rtts]) if len(rtts) > 2 else None
+
+    def seconds(self, rtt: float) -> float:
+        return min(cost.seconds for at, cost in self.costs if at == rtt)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
