@@ -13,9 +13,8 @@ import click
 from sshd import Sshd
 
 from bench import options
-from bench.breezy import breezy_library, plugin_at
+from bench.breezy import breezy_library, plugin_at, settings
 from bench.links import PORT, Across, across, agent, server
-from bench.peers.brz import Brz
 from bench.report import Progress, Report, Runs
 from netem.link import Link
 from smartserver.cli.errors import CommandError
@@ -181,8 +180,8 @@ class Row:
 
 def rows_of(tool: Tool, at: Reached, folder: Path, login: Row) -> list[Row]:
     """A first and a second push, from a branch in `folder`; `login`: of ssh alone."""
-    environment = {**Brz.settings(folder.parent, ""), **breezy_library(None), **at.environment}
-    environment |= {"BRZ_PLUGINS_AT": plugin_at(), "BRZ_DISABLE_PLUGINS": "", "BRZ_SSH": f"{folder}.ssh"}
+    environment = {**settings(folder.parent), **breezy_library(None), **at.environment}
+    environment |= {"BRZ_PLUGINS_AT": plugin_at(), "BRZ_SSH": f"{folder}.ssh"}
     # Breezy takes a program without options.
     ssh = Path(environment["BRZ_SSH"])
     ssh.write_text(f'#!/bin/sh\nexec {environment["GIT_SSH_COMMAND"]} "$@"\n')

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
+from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at, settings
 from bench.peers.base import CLIENT, Act, Place
 from bench.peers.brz import Brz, last_revision
 from bench.peers.ours import stored, stored_tip
@@ -56,8 +56,8 @@ class Side(Brz):
         """Pieces that could not be made, and why."""
 
     @classmethod
-    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        return {**super().settings(folder, path), "BRZ_EMAIL": AUTHOR}
+    def settings(cls, folder: Path, _path: str) -> Mapping[str, str]:
+        return {**settings(folder), "BRZ_EMAIL": AUTHOR}
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
@@ -185,11 +185,6 @@ class Plugin(Side):
 
     name: ClassVar[str] = "ours"
     label: ClassVar[str] = "hpss://"
-
-    @classmethod
-    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        """As stock's, but that nothing keeps our plugin out."""
-        return {name: value for name, value in super().settings(folder, path).items() if name not in WITHOUT_PLUGIN}
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:

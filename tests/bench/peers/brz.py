@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from bench.breezy import WITHOUT_PLUGIN
+from bench.breezy import WITHOUT_PLUGIN, settings
 from bench.peers import base
 from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
 
@@ -26,11 +26,7 @@ class Brz(Peer):
 
     @classmethod
     def settings(cls, folder: Path, _path: str) -> Mapping[str, str]:
-        """Nobody's configuration, no log, and none of our plugin."""
-        return {
-            "BRZ_HOME": str(folder / "brz"), "BRZ_EMAIL": "Demo <demo@example.org>", "BRZ_LOG": "/dev/null",
-            "BRZ_PROGRESS_BAR": "none", **WITHOUT_PLUGIN,
-        }  # fmt: skip
+        return {**settings(folder), **WITHOUT_PLUGIN}
 
     @classmethod
     def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
