@@ -49,8 +49,6 @@ MAIN, TOPIC = "refs/heads/main", "refs/heads/topic"
 
 @dataclass
 class Baseline:
-    """All that was measured."""
-
     rtt: float
     ways: Sequence[type[Way]]
     costs: dict[tuple[str, str], LinkCost] = field(default_factory=dict)
@@ -60,7 +58,6 @@ class Baseline:
     circumstances: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
         costs = [
             {
                 "operation": row.name, "way": way.name, "bar": row.bars.get(way.name),
@@ -110,8 +107,6 @@ def shortfalls(found: Baseline) -> Iterator[str]:
 
 
 class _Measured:
-    """One way."""
-
     def __init__(self, found: Baseline, way: Way, work: Workspace, fixture: Path) -> None:
         self._found = found
         self._way = way
@@ -148,7 +143,6 @@ class _Measured:
             self._files(store)
 
     def _files(self, store: Transport) -> None:
-        """Files of several sizes, put and appended to."""
         store.exists("")  # Connected, logged in.
         for name, length in SIZES.items():
             content, path = bytes(length), f"file-{length}"
@@ -188,7 +182,6 @@ class _Measured:
         return Path(shutil.copytree(self._way.served / "many", self._folder / "kept"))
 
     def repack(self, many: Path) -> None:
-        """Join the packs of a copy of it."""
         served = self._way.served / "many"
         if not served.exists():
             shutil.copytree(many, served)
@@ -270,7 +263,6 @@ def _cells(found: Baseline, row: Row, way: type[Way]) -> list[str]:
 
 
 def notes(found: Baseline) -> list[str]:
-    """How it was measured."""
     return [
         f"Each cell: round trips counted on the link, bytes up + down, seconds at {found.rtt * 1000:g} ms. git pushes "
         "and pulls, each command a fresh process with a fresh connection: its handshake, and SSH's login, are in the "

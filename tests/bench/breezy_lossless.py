@@ -46,15 +46,12 @@ Digest = tuple[tuple[StoreKey, ...] | None, bytes]
 
 
 class Tally(NamedTuple):
-    """What was compared."""
-
     revisions: int = 0
     records: int = 0
     testaments: int = 0
     requests: int = 0
 
     def more(self, other: Tally) -> Tally:
-        """Both together."""
         return Tally(*[one + more for one, more in zip(self, other, strict=True)])
 
 
@@ -68,8 +65,6 @@ def open_original(path: Path) -> Any:
 
 
 class Original:
-    """The history as Breezy has it."""
-
     def __init__(self, repository: Any) -> None:
         self.repository = repository
         graph = BrzRepository(repository).parents(repository.all_revision_ids())
@@ -162,7 +157,6 @@ class Part:
         self.tally = self.tally.more(Tally(len(part), len(found), len(chosen)))
 
     def _checked(self, here: set[RevisionId]) -> Iterable[str]:
-        """What `brz check` finds."""
         result = self._target.check(None, check_repo=True)
         ghosts = {parent for revision in here for parent in self._original.parents[revision] if parent != NULL} - here
         if set(result.ghosts) != ghosts:

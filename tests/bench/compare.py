@@ -44,8 +44,6 @@ STARTED = "started"
 
 @dataclass
 class Comparison:
-    """All that was measured."""
-
     rtts: tuple[float, ...]
     repeat: int
     peers: list[type[Peer]] = field(default_factory=list)
@@ -144,7 +142,6 @@ def _convert(found: Comparison, peer: type[Peer], work: Workspace, fixtures: Pat
 def _measure(
     found: Comparison, network: type[Line], peer: type[Peer], fixtures: Path, path: str, operations: Sequence[str]
 ) -> None:
-    """All operations of one tool on one link."""
     with Workspace(f"compare-{network.name}-{peer.name}") as work, network() as link:
         link.reserve()
         place = Place(work, work.folder, peer, link, path)
@@ -172,7 +169,6 @@ def _measure(
 
 
 def _once(place: Place, link: Line, act: Act, rtt: float, cost: Runs) -> float:
-    """One run; how late the emulator was."""
     done, run = measured(link.network, rtt, lambda: place.attempt(CLIENT, *act.command, folder=act.folder))
     for wrong in wrongs(act.status, act.says, done.status, done.stderr):
         raise CommandError(f"{' '.join(act.command)}: {wrong}")
@@ -200,7 +196,6 @@ def _table(found: Comparison, network: type[Line]) -> str:
 
 
 def shown_are(found: Comparison, network: str) -> str:
-    """What the figures of a cell are."""
     most = max(found.rtts) * 1000
     slope = "/ slope of wall time over RTT " if len(found.rtts) > 2 else ""
     rtts = ", ".join(f"{rtt * 1000:g}" for rtt in found.rtts)

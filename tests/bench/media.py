@@ -139,8 +139,6 @@ TOOLS = (
 
 @dataclass
 class Row:
-    """A command across the link."""
-
     what: str
     command: Sequence[str]
     folder: Path
@@ -153,7 +151,6 @@ class Row:
     runs: Runs = field(default_factory=Runs)
 
     def run(self, there: Across) -> LinkCost:
-        """Run it once."""
         for words in self.before:
             there.run(words, self.folder, self.environment).check(words)
         done, cost = measured(there.network, lambda: there.run(self.command, self.folder, self.environment))
@@ -165,7 +162,6 @@ class Row:
         return self.runs.slope.rounds if self.runs.slope else self.runs.most
 
     def add_to(self, report: Report) -> None:
-        """Add it to a table."""
         slope = self.runs.slope
         shown = f"{self.runs.most}" + (f", {slope.rounds:.2f} RTT + {slope.intercept:.2f} s" if slope else "")
         if self.bar is not None:

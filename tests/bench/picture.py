@@ -27,7 +27,6 @@ TICKS = 5
 
 
 def svg(found: Comparison) -> str:
-    """The picture; it needs one cost at the least."""
     lines_top = BARS_TOP + BARS_HEIGHT + LINES_GAP
     height = lines_top + LINES_HEIGHT + FOOT
     parts = [

@@ -48,8 +48,6 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A command that has ended."""
-
     status: int
     output: str
     errors: str

@@ -32,14 +32,11 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The value in the middle."""
     return percentile(values, 50)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of a table; `ok` None: nothing is asked of it."""
-
     what: str
     ours: str
     git: str = ""
@@ -48,8 +45,6 @@ class Figure:
 
 
 class Report:
-    """One table."""
-
     def __init__(self, title: str, beside: str = "git") -> None:
         """`beside`: what stands beside ours."""
         self.title = title
@@ -73,7 +68,6 @@ class Report:
         return [figure.what for figure in self.figures if figure.ok is False]
 
     def lines(self) -> list[str]:
-        """The table as text."""
         rows = [("", "ours", self.beside, "bar", "")]
         verdicts = {None: "", True: "ok", False: "MISSED"}
         rows += [(f.what, f.ours, f.git, f.bar, verdicts[f.ok]) for f in self.figures]
@@ -107,7 +101,6 @@ def finish(found: Measured, markdown: str, *, as_json: bool) -> None:
 
 
 def end(problems: Sequence[str], *, missed: bool = False) -> None:
-    """Print the problems; exit with status 1 where there is one."""
     for problem in problems:
         click.echo(f"wrong: {problem}", err=True)
     if missed or problems:
@@ -142,23 +135,19 @@ class Runs:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in markdown."""
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def listed(notes: Iterable[str]) -> str:
-    """The notes below a table."""
     return "\n".join(f"- {note}." for note in notes)
 
 
 def say(words: str) -> None:
-    """Tell how far a measurement is."""
     click.echo(words, err=True)
 
 
 def circumstances() -> str:
-    """When and on what it was measured."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     cores = f"{os.cpu_count()} cores"
     return f"{time.strftime('%Y-%m-%d')}, {cores}{load}, {platform.system()}, Python {platform.python_version()}"
@@ -173,12 +162,10 @@ class Progress:
         self._said = clock()
 
     def step(self, what: str) -> None:
-        """Something else begins."""
         self._said = self._clock()
         self._say(what)
 
     def count(self, what: str, done: int, total: int) -> None:
-        """So many are done."""
         now = self._clock()
         if now - self._said >= PROGRESS_INTERVAL:
             self._said = now

@@ -34,7 +34,6 @@ class AllOperations(Comparison):
     """The demo's operations and the others a user has, first contact without cache among them."""
 
     def operations(self) -> list[Operation]:
-        """What is done, in order."""
         found = [o for o in super().operations() if not o.name.startswith("diverged")]
         return [
             *found,

@@ -13,8 +13,6 @@ from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
 
 
 class Brz(Peer):
-    """Breezy's own server, over TCP."""
-
     name: ClassVar[str] = "brz"
     label: ClassVar[str] = "bzr://"
     programs: ClassVar[tuple[str, ...]] = ("brz",)
@@ -52,7 +50,6 @@ class Brz(Peer):
             self.site.run(user, *self.command, "branch", "--quiet", self.site.url("repository/trunk"), user, folder=".")
 
     def make_empty(self, name: str) -> None:
-        """An empty branch on the server."""
         self.site.run(CLIENT, *self.command, "init", "--quiet", str(self.site.served / name), folder=".")
 
     def tip(self, folder: str) -> str:
@@ -74,7 +71,6 @@ class Brz(Peer):
         self.site.run(OTHER, *self.command, "push", "--quiet", self.site.url("repository/trunk"))
 
     def acts(self) -> dict[str, Act]:
-        """All."""
         url, push = self.site.url, (*self.command, "push", "--quiet")
         trunk = url("repository/trunk")
         clone, pull = (*self.command, "branch", "--quiet", trunk, "clone"), (*self.command, "pull", "--quiet", trunk)
