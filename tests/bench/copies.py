@@ -117,10 +117,10 @@ class Copies:
             runs.bytes_up, runs.bytes_down = counts.bytes_up, counts.bytes_down
             return
         with Watch(server.pid) as watch:
-            ran = measure(self.command(what, server.url(name), target), self.source, environment)
-        runs.client.append(ran.cost)
+            cost, said = measure(self.command(what, server.url(name), target), self.source, environment)
+        runs.client.append(cost)
         runs.server.append(watch.cost)
-        runs.traced += [float(found) / 1000 for found in _TRACED.findall(ran.errors)]
+        runs.traced += [float(found) / 1000 for found in _TRACED.findall(said)]
 
     def differences(self) -> list[str]:
         """What the last copy over our protocol has otherwise than the source."""
