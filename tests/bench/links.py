@@ -46,8 +46,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Done:
-    """What a client's command did."""
-
     status: int
     seconds: float
     """Wall time, from its start to its end."""
@@ -57,15 +55,12 @@ class Done:
     """By how many seconds the emulator was late."""
 
     def check(self, command: Sequence[str]) -> Self:
-        """Raise an error if it failed."""
         if self.status:
             raise CommandError(f"{' '.join(command)}: status {self.status}: {self.stderr.strip()}")
         return self
 
 
 class Client:
-    """A client's command that runs; made by `client`."""
-
     def __init__(self, command: Command, begun: float, output: IO[bytes], errors: IO[bytes]) -> None:
         self.pid = command.pid
         self._command = command
@@ -74,7 +69,6 @@ class Client:
         self._errors = errors
 
     def wait(self) -> Done:
-        """Wait for its end."""
         status = self._command.wait()
         seconds = time.monotonic() - self._begun
         return Done(status, seconds, written(self._output), written(self._errors))
@@ -99,13 +93,14 @@ def client(network: Packets, command: Sequence[str], folder: Path, environment: 
 @contextmanager
 def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Command]:
     """Start a command on the server's side, in `folder`, and wait until it listens; it ends with the network."""
+    others = network.listening(SERVER)
     with tempfile.TemporaryFile() as log, open(os.devnull, "rb") as nothing:
         running = network.run(
             SERVER, command, environment=environment, folder=str(folder),
             stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(),
         )  # fmt: skip
         try:
-            until_it_listens(lambda: network.listening(SERVER) > 0, running.ended, " ".join(command[:4]), log)
+            until_it_listens(lambda: network.listening(SERVER) > others, running.ended, " ".join(command[:4]), log)
             yield running
         finally:
             running.close()
@@ -220,11 +215,9 @@ class Across(PacketLine):
         self._work = work
 
     def url(self, name: str) -> str:
-        """The URL of a repository."""
         return f"hpss://{self.network.server_address}:{PORT}/{name}"
 
     def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
-        """Run git: seconds, and what it cost."""
         words = ["git", *arguments]
         with client(self.network, words, folder, environment) as running, Watch(running.pid) as watch:
             done = running.wait().check(words)
