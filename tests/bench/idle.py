@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import click
-from certificates import Authority
 
 from bench import options
+from bench.links import AUTHORITY, tls_options
 from bench.report import Progress, Report, median, percentile
 from smartserver.cli.servers import HOST, Server, Workspace, serving
 from smartserver.client.call import Client
@@ -44,16 +44,16 @@ def command(idle: int, active: int, rounds: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, idle + active + MORE), most))
     report = Report(f"{idle} idle and {active} active connections on one server, loopback", "plain")
     with Workspace("bench") as work:
-        authority = Authority(work.folder / "authority")
-        certificate, key = authority.sign(HOST)
-        words = ["--tls", str(certificate), "--tls-key", str(key), "--max-connections", str(idle + active + MORE)]
+        words = [*tls_options(work, HOST), "--max-connections", str(idle + active + MORE)]
         found: list[Sequence[float]] = []
         for tls in (False, True):
             progress.step("with TLS" if tls else "without TLS")
             served = work.folder / f"served-{tls}"
             served.mkdir()
             server = work.start("hpss", served, partial(_serving, served, words))
-            found.append(_measure(server, Trust(ca=str(authority.file)) if tls else None, idle, active, rounds))
+            found.append(
+                _measure(server, Trust(ca=str(work.folder / AUTHORITY)) if tls else None, idle, active, rounds)
+            )
     plain, secure = found
     for number, (what, unit) in enumerate(
         (("memory of the server, a connection", "KB"), ("a connection and its first request: median", "ms"),

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, ClassVar, Self, TypeVar
 
+from certificates import Authority
+
 from bench.process import MODULES, Cost, Watch
 from netem.link import Link
 from netem.packets.command import Command
@@ -244,6 +246,17 @@ def agent(there: Across, environment: Mapping[str, str]) -> Iterator[Mapping[str
             there.run(["smartserver", "agent", "stop"], Path(folder), {**environment, **settings})
 
 
+AUTHORITY = "authority.pem"
+"""The file, in a workspace, with what signed the certificates of its servers."""
+
+
+def tls_options(work: Workspace, host: str) -> Sequence[str]:
+    """What makes a server offer TLS."""
+    authority = Authority(work.folder)
+    certificate, key = authority.sign(host)
+    return ["--tls", str(certificate), "--tls-key", str(key)]
+
+
 @contextmanager
 def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()) -> Iterator[Across]:
     """Start a link with a server of ours behind it; `settings` of the kernel's are set on both sides first."""
@@ -253,7 +266,8 @@ def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()
         with Packets(link) as network:
             for name, value in settings:
                 network.setting(name, value)
-            words = serving(served, network.server_address, PORT, "--fast-open")
+            tls = tls_options(work, network.server_address)
+            words = serving(served, network.server_address, PORT, "--fast-open", *tls)
             with server(network, words, work.folder, work.environment("server")) as running:
                 yield Across(work, network, running.pid)
     except (Unavailable, PacketsError) as wrong:

@@ -14,7 +14,7 @@ from sshd import Sshd
 
 from bench import options
 from bench.breezy import breezy_library, plugin_at, settings
-from bench.links import PORT, Across, across, agent, server
+from bench.links import AUTHORITY, PORT, Across, across, agent, server
 from bench.report import Progress, Report, Runs
 from netem.link import Link
 from smartserver.cli.errors import CommandError
@@ -55,6 +55,7 @@ class Medium:
 TCP = Medium("hpss://", "hpss://{host}:{port}/{name}", first=2)
 FAST_OPENED = Medium("hpss://, Fast Open", TCP.url, first=1, settings={"SMARTSERVER_FAST_OPEN": "1"})
 ALONE = Medium("hpss://, without the agent", TCP.url, settings={"SMARTSERVER_AGENT": "0"})
+TLS = Medium("hpss+tls://", "hpss+tls://{host}:{port}/{name}?ca={ca}", first=3)
 SSH = Medium("hpss+ssh://", "hpss+ssh://{host}:{sshd}{served}/{name}")
 GIT = Medium("git://", "git://{host}:{port}/{name}", serving_git)
 GIT_SSH = Medium(
@@ -103,7 +104,7 @@ def reach(there: Across, work: Workspace, media: Sequence[Medium]) -> Iterator[l
                 stack.enter_context(server(there.network, words, work.folder, user))
             names: dict[str, object] = {
                 "host": sshd.host, "port": port, "sshd": sshd.port, "config": sshd.config, "served": served,
-                "name": name, "control": f"{held['XDG_RUNTIME_DIR']}/%C",
+                "name": name, "ca": work.folder / AUTHORITY, "control": f"{held['XDG_RUNTIME_DIR']}/%C",
             }  # fmt: skip
             names["url"] = medium.url.format_map(names)
             settings = {"GIT_SSH_COMMAND": LOGIN, **medium.settings}
@@ -131,9 +132,9 @@ class Tool:
 TOOLS = (
     Tool(
         "git", "git init --quiet --initial-branch=main", "git commit --quiet --allow-empty -m one",
-        "git push --quiet {url} main", (TCP, FAST_OPENED, SSH, GIT_SSH),
+        "git push --quiet {url} main", (TCP, FAST_OPENED, TLS, SSH, GIT_SSH),
     ),
-    Tool("brz", "brz init --quiet", "brz commit --quiet --unchanged -m one", "brz push --quiet {url}", (TCP, SSH)),
+    Tool("brz", "brz init --quiet", "brz commit --quiet --unchanged -m one", "brz push --quiet {url}", (TCP, TLS, SSH)),
 )  # fmt: skip
 
 
@@ -201,7 +202,7 @@ def rows_of(tool: Tool, at: Reached, folder: Path, login: Row) -> list[Row]:
 @options.number("--repeat", 5, "Runs at each RTT.")
 @options.rtts()
 def command(repeat: int, rtts: Sequence[float]) -> None:
-    """Round trips of the first and the second push of one revision, with the agent: TCP, SSH, and git over ssh.
+    """Round trips of the first and the second push of one revision, with the agent: TCP, TLS, SSH, and git over ssh.
 
     The first finds no connection, the second the one that is held. Trips are counted, and measured as the slope of wall
     time over the RTT. Client and server are in network namespaces with a link of packets between them (Linux, as root

@@ -12,7 +12,7 @@ import click
 
 from bench import options
 from bench.links import Across, across
-from bench.media import ALONE, GIT, GIT_SSH, SSH, TCP, Medium, Reached, reach
+from bench.media import ALONE, GIT, GIT_SSH, SSH, TCP, TLS, Medium, Reached, reach
 from bench.report import Progress, circumstances, end, median, table
 from netem.link import Link
 from smartserver.cli.histories import generate
@@ -31,7 +31,7 @@ TIME_TO_LOAD = 1.0
 """Seconds after which an agent that was just started has loaded everything."""
 
 SIDES: Sequence[tuple[Medium, Sequence[Medium]]] = (
-    (TCP, (GIT, GIT_SSH)), (ALONE, ()), (GIT, ()), (SSH, (GIT_SSH,)), (GIT_SSH, ()),
+    (TCP, (GIT, GIT_SSH)), (ALONE, ()), (GIT, ()), (TLS, (GIT_SSH,)), (SSH, (GIT_SSH,)), (GIT_SSH, ()),
 )  # fmt: skip
 """Each medium, and those than which it may not be slower."""
 
