@@ -317,7 +317,7 @@ def command(
         who = name or user()
         policy_of_streams = Anonymous(anonymous) if anonymous else None
         admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file, key or "")
-        session = stdio_shell.serve(connections, admission, who)
+        session = stdio_shell.serve(connections, admission, _peer(who, os.environ.get("SSH_CONNECTION", "")))
         session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
@@ -386,6 +386,17 @@ def _check_access_options(ctx: click.Context) -> None:
     name = options["name"] or user()
     if options["stdio"] and not is_user_name(name):
         raise UsageConflict(f"--user {name!r}: letters, digits and _.@+- make a name")
+
+
+def _peer(user: str, connection: str) -> str:
+    """Who is at the other end of standard input. `connection`: SSH_CONNECTION, as sshd sets it (ssh(1)): addresses and
+    ports of client and server."""
+    words = connection.split()
+    if len(words) != 4 or not words[1].isdigit():
+        return f"{user} on standard input"
+    from smartserver.server.tcp import shown
+
+    return shown(words[0], int(words[1]))
 
 
 def _check_asked(root: str, original: str) -> None:

@@ -43,8 +43,8 @@ class StdioProtocol(SessionProtocol):
         self._carrier.connectionLost(reason)
 
 
-def serve(connections: Connections, admission: Admission, user: str) -> SessionProtocol:
-    """Begin the one session."""
-    session = StdioProtocol(connections, admission, f"{user} on standard input")
+def serve(connections: Connections, admission: Admission, peer: str) -> SessionProtocol:
+    """Begin the one session; `peer`: who is at the other end, for the log."""
+    session = StdioProtocol(connections, admission, peer)
     stdio.StandardIO(session)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
     return session

@@ -427,7 +427,8 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
     served.mkdir()
     rules.write_text('[[rules]]\nwho = ["anna"]\npath = "team/**"\nmay = "create"\n')
     options = ("--access", str(rules), "--log", str(log))
-    with on_streams(served, *options, "--user", "anna", "--key", "SHA256:a+/") as client:
+    there = {"SSH_CONNECTION": "2001:db8::7 50398 192.0.2.1 22"}
+    with on_streams(served, *options, "--user", "anna", "--key", "SHA256:a+/", environment=there) as client:
         client.call(repository_create, CREATION, "team/new")
         with pytest.raises(AccessDenied):
             client.call(repository_create, CREATION, "other")
@@ -437,7 +438,7 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
         client.call(repository_stats, StatsRequest(), "team/new")
     assert denied.value.why == "the server's access rules give ben nothing here"
     said = log.read_text()
-    who = 'user=anna by=SHA256:a+/ from="anna on standard input"'
+    who = "user=anna by=SHA256:a+/ from=[2001:db8::7]:50398"
     change = f"INFO change {who} path=team/new repository=created outcome=done\n"
     assert said.count(change) == 1
     assert "ben on standard input: Repository.stats on 'team/new': access-denied" in said

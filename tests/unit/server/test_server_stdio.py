@@ -24,7 +24,7 @@ def test_standard_streams_have_the_access_they_are_given(
 ) -> None:
     joined: list[object] = []
     monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
-    made = stdio.serve(connections, invoking_user("joe"), "joe")
+    made = stdio.serve(connections, invoking_user("joe"), "joe on standard input")
     assert joined == [made]
     assert made.session.admission == invoking_user("joe")
 
