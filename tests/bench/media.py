@@ -4,6 +4,7 @@ trips of a first and a second command.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from sshd import Sshd
 from bench import options
 from bench.breezy import breezy_library, plugin_at, settings
 from bench.links import AUTHORITY, PORT, Across, across, agent, server
+from bench.process import MODULES
 from bench.report import Progress, Report, Runs
 from netem.link import Link
 from smartserver.cli.errors import CommandError
@@ -52,12 +54,22 @@ class Medium:
         return self.name.startswith("hpss")
 
 
+def serving_https(served: Path, host: str, port: int) -> Sequence[str]:
+    """The command of git's own server over https, with the certificate of this workspace."""
+    files = [str(served.parent / f"{host}.{kind}") for kind in ("pem", "key")]
+    return [sys.executable, "-m", "bench.https", str(served), host, str(port), *files]
+
+
 TCP = Medium("hpss://", "hpss://{host}:{port}/{name}", first=2)
 FAST_OPENED = Medium("hpss://, Fast Open", TCP.url, first=1, settings={"SMARTSERVER_FAST_OPEN": "1"})
 ALONE = Medium("hpss://, without the agent", TCP.url, settings={"SMARTSERVER_AGENT": "0"})
 TLS = Medium("hpss+tls://", "hpss+tls://{host}:{port}/{name}?ca={ca}", first=3)
 SSH = Medium("hpss+ssh://", "hpss+ssh://{host}:{sshd}{served}/{name}")
-GIT = Medium("git://", "git://{host}:{port}/{name}", serving_git)
+GIT = Medium("git://", "git://{host}:{port}/{name}", serving_git, close="true")
+GIT_HTTPS = Medium(
+    "git over https", "https://{host}:{port}/{name}", serving_https,
+    settings={"GIT_SSL_CAINFO": "{ca}"}, close="true",
+)  # fmt: skip
 GIT_SSH = Medium(
     "git over ssh, ControlPersist", "ssh://{host}:{sshd}{served}/{name}", settings={"GIT_SSH_COMMAND": CONTROL},
     close=f"{CONTROL} -O exit -p {{sshd}} {{host}}",
@@ -101,7 +113,7 @@ def reach(there: Across, work: Workspace, media: Sequence[Medium]) -> Iterator[l
             if medium.serve is not None:
                 port += 1 + number
                 words = medium.serve(served, sshd.host, port)
-                stack.enter_context(server(there.network, words, work.folder, user))
+                stack.enter_context(server(there.network, words, work.folder, {**user, **MODULES}))
             names: dict[str, object] = {
                 "host": sshd.host, "port": port, "sshd": sshd.port, "config": sshd.config, "served": served,
                 "name": name, "ca": work.folder / AUTHORITY, "control": f"{held['XDG_RUNTIME_DIR']}/%C",
@@ -132,7 +144,7 @@ class Tool:
 TOOLS = (
     Tool(
         "git", "git init --quiet --initial-branch=main", "git commit --quiet --allow-empty -m one",
-        "git push --quiet {url} main", (TCP, FAST_OPENED, TLS, SSH, GIT_SSH),
+        "git push --quiet {url} main", (TCP, FAST_OPENED, TLS, SSH, GIT, GIT_HTTPS, GIT_SSH),
     ),
     Tool("brz", "brz init --quiet", "brz commit --quiet --unchanged -m one", "brz push --quiet {url}", (TCP, TLS, SSH)),
 )  # fmt: skip
