@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).parent / "README.md"
 
-SCHEMES = ["hpss", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
+SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
 """Git runs a program of its own for the URLs of each."""
 
 BREEZY = ["breezy>=3.3,<3.4"]
@@ -50,7 +50,7 @@ setup(
     package_data={"smartserver": ["py.typed"], "transports": ["py.typed"]},
     zip_safe=False,
     install_requires=[
-        "Twisted>=23.8",
+        "Twisted[tls]>=23.8",
         "zstandard>=0.22",
         "msgspec>=0.18",
         "click>=8.1",

@@ -151,13 +151,20 @@ class InvalidName(RequestError, code="invalid-name"):
         return f"invalid name {_name(self.name)}: {self.why}"
 
 
+TOKEN_WANTED = "wanted"
+TOKEN_REFUSED = "refused"
+"""`AccessDenied.token`: none was sent, and the server knows users by tokens; one was sent, and is not valid."""
+
+
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """This user may not do that here; `path`: the repository's, where `what` is about it and others may be had."""
+    """This user may not do that here; `path`: the repository's, where `what` is about it and others may be had;
+    `token`: whether one would say who the user is (`wanted`), or the one that came does not (`refused`)."""
 
     what: str
     why: str
     path: str = ""
+    token: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"

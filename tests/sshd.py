@@ -1,5 +1,5 @@
-"""`Sshd`: a real OpenSSH server of SFTP on loopback, for tests and measurements. It runs as whoever starts it, and lets
-in the one key it makes.
+"""`Sshd`: a real OpenSSH server on loopback, or behind any socket, for tests and measurements. It runs as the user that
+starts it, and accepts the one key it makes.
 
     with Sshd(folder) as server:
         account = Account(server.host, port=server.port, config=str(server.config))
@@ -7,12 +7,13 @@ in the one key it makes.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import os
+import select
 import socket
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -36,6 +37,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 Subsystem sftp {subsystem}
+{session}
 """
 
 CLIENT = """\
@@ -50,15 +52,19 @@ Host *
 class Sshd:
     """The server, as a context. `config` is a file for clients (`ssh -F`) that says all but host and port."""
 
-    def __init__(self, folder: Path, *, subsystem: str = "internal-sftp") -> None:
-        """`folder`: where its keys are made."""
+    def __init__(
+        self, folder: Path, *, subsystem: str = "internal-sftp", listener: socket.socket | None = None,
+        session: Mapping[str, str] = {},
+    ) -> None:  # fmt: skip
+        """`folder`: where its keys are made. `listener`: the socket that clients connect to, which may be in another
+        network namespace; it is closed with the server. `session`: variables in the environment of each session."""
         self.folder = folder
         self.config = folder / "config"
         self.user = getpass.getuser()
         self._subsystem = subsystem
+        self._variables = session
         self._sessions: list[subprocess.Popen[bytes]] = []
-        self._closing = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self.host: str
         self.port: int
         self.host, self.port = self._listener.getsockname()
@@ -81,16 +87,19 @@ class Sshd:
         host_key = (self.folder / "host_key.pub").read_text()
         (self.folder / "known_hosts").write_text(f"{ALIAS} {host_key}")
         (self.folder / "authorized_keys").write_text((self.folder / "user_key.pub").read_text())
-        (self.folder / "sshd_config").write_text(SERVER.format(folder=self.folder, subsystem=self._subsystem))
+        variables = " ".join(f'"{name}={value}"' for name, value in self._variables.items())
+        session = f"SetEnv {variables}" if variables else ""
+        config = SERVER.format(folder=self.folder, subsystem=self._subsystem, session=session)
+        (self.folder / "sshd_config").write_text(config)
         self.config.write_text(CLIENT.format(folder=self.folder, alias=ALIAS))
+        self._ended, self._end = socket.socketpair()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing = True
-        with contextlib.suppress(OSError):
-            socket.create_connection((self.host, self.port)).close()
+        self._end.close()
         self._thread.join()
+        self._ended.close()
         self._listener.close()
         for session in self._sessions:
             session.terminate()
@@ -99,11 +108,9 @@ class Sshd:
     def _serve(self) -> None:
         """A server for each connection, as inetd starts one: so the port is ours from the first moment on."""
         command = [PROGRAM, "-i", "-e", "-f", str(self.folder / "sshd_config")]
-        while True:
+        while self._ended not in select.select([self._listener, self._ended], [], [])[0]:
             connection, _ = self._listener.accept()
             with connection:
-                if self._closing:
-                    return
                 fd = connection.fileno()
                 with open(self.folder / "log", "ab") as log:
                     self._sessions.append(subprocess.Popen(command, stdin=fd, stdout=fd, stderr=log))

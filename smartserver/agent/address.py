@@ -1,9 +1,12 @@
-"""Where a user's agent listens, and who may be at either end. The thin start of a command loads this."""
+"""Where a user's agent listens, and who may be at either end.
+
+The thin start of a command loads this, and so it uses the sockets of `_socket`: `socket` would add 4 ms to each start.
+"""
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import stat
 import struct
 import zlib
@@ -77,7 +80,7 @@ def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) ->
         NoAgent: as `runtime_folder`, the path is too long for a socket, or this system does not say who is at the other
             end of one.
     """
-    if not hasattr(socket, "SO_PEERCRED"):
+    if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not say who is at the other end of a socket")
     try:
         network = os.readlink("/proc/self/ns/net")
@@ -94,14 +97,14 @@ def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) ->
     return path
 
 
-def connect(part: str, environment: Mapping[str, str]) -> socket.socket:
+def connect(part: str, environment: Mapping[str, str]) -> _socket.socket:
     """A connection to a part of the agent; each message is one packet (SOCK_SEQPACKET).
 
     Raises:
         NoAgent: as `path_of`, nobody listens, or somebody else does.
     """
     path = path_of(part, environment)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     try:
         made.settimeout(TIME_TO_ANSWER)
         made.connect(path)
@@ -115,12 +118,12 @@ def connect(part: str, environment: Mapping[str, str]) -> socket.socket:
     return made
 
 
-def check_peer(connection: socket.socket) -> None:
+def check_peer(connection: _socket.socket) -> None:
     """Accept a peer that is a process of this user.
 
     Raises:
         NoAgent: it is another's.
     """
-    _, user, _ = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    _, user, _ = CREDENTIALS.unpack(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size))
     if user != os.geteuid():
         raise NoAgent(f"expected a process of user {os.geteuid()} at the other end, got one of user {user}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from smartserver.agent.address import KEEPER, NoAgent, connect
+from smartserver.agent.address import KEEPER, TIME_TO_ANSWER, NoAgent, connect
 from smartserver.agent.messages import Borrow, Give, Message, T, decode_lent, receive, send
 from smartserver.agent.start import start
 
@@ -33,10 +34,10 @@ def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]
     waits at its socket. Whether it was handed over."""
     try:
         try:
-            keeper = connect(KEEPER, environment)
+            keeper = _keeper(environment)
         except NoAgent:
             start(environment)
-            keeper = connect(KEEPER, environment)
+            keeper = _keeper(environment)
         with keeper:
             send(keeper, given, descriptors)
     except (NoAgent, OSError):
@@ -50,9 +51,15 @@ def ask(message: Message, decode: Callable[[bytes], T], environment: Mapping[str
     Raises:
         NoAgent: there is none, or it does not answer.
     """
-    with connect(KEEPER, environment) as keeper:
+    with _keeper(environment) as keeper:
         try:
             send(keeper, message)
         except OSError as wrong:
             raise NoAgent(wrong.strerror or str(wrong)) from None
         return receive(keeper, decode)
+
+
+def _keeper(environment: Mapping[str, str]) -> socket.socket:
+    keeper = socket.socket(fileno=connect(KEEPER, environment).detach())
+    keeper.settimeout(TIME_TO_ANSWER)
+    return keeper

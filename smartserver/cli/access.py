@@ -8,7 +8,9 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.server import jail
-from smartserver.server.rules import WORDS, AccessFile, AccessLevel, BadRules, is_user_name
+from smartserver.server.rules import WORDS, AccessFile, AccessLevel, is_user_name
+from smartserver.server.tokens import TokenFile, beside
+from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 from transports.errors import CodedError
 
@@ -28,7 +30,16 @@ def open_access(path: Path) -> AccessFile:
     """The rules of a file."""
     try:
         return AccessFile(path)
-    except BadRules as wrong:
+    except UnusableFile as wrong:
+        raise CommandError(f"{path}: {wrong}") from None
+
+
+def open_tokens(access: Path) -> TokenFile:
+    """The tokens beside an access file."""
+    path = beside(access)
+    try:
+        return TokenFile(path)
+    except UnusableFile as wrong:
         raise CommandError(f"{path}: {wrong}") from None
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from smartserver.cli.interrupts import Interrupts
 from smartserver.cli.session import AGENT, client_for, login_of
+from smartserver.client.credentials import TOKEN_VARIABLE
 from smartserver.client.held import AgentHolder, Holder, holder_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
@@ -28,6 +30,10 @@ from smartserver.vcs.git.repository import GitRepository
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
 
+if TYPE_CHECKING:
+    from smartserver.client.credentials import TokenSource
+    from smartserver.plugins.git.credentials import RunProgram
+
 FAILED = 128
 """Exit status of a git command that could not go on."""
 
@@ -37,16 +43,25 @@ FALSE = ("0", "false", "no", "off", "")
 """What git takes for a false value of a variable."""
 
 
-def serve(remote: str, url: str, environment: Mapping[str, str], *, parent: int, holder: Holder | None = None) -> int:
+def serve(
+    remote: str,
+    url: str,
+    environment: Mapping[str, str],
+    *,
+    parent: int,
+    holder: Holder | None = None,
+    run_program: RunProgram | None = None,
+) -> int:
     """Serve one git command, run by the process `parent`: the exit status. An interrupt ends it without a word,
-    whatever became of it: git's user knows what he did."""
+    whatever became of it: git's user knows what he did. `run_program`: runs programs at the user's terminal; default:
+    this process is there."""
     at_end = contextlib.ExitStack()
     interrupts = Interrupts()
     status = 0
     try:
         try:
             interrupts.heed()
-            run(remote, url, environment, at_end, parent, holder)
+            run(remote, url, environment, at_end, parent, holder, run_program or partial(run_here, environment))
         finally:
             interrupts.end()
     except BaseException as wrong:
@@ -80,18 +95,35 @@ def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None
     sys.stderr.write(f"fatal: hpss: {line}\n")
 
 
+def is_of_user(environment: Mapping[str, str]) -> bool:
+    """Whether git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL that comes
+    from a repository: that of a submodule."""
+    return environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() not in FALSE
+
+
 def check_origin(url: str, environment: Mapping[str, str]) -> None:
     """Accept a URL that git's user wrote, and any other that says nothing of how a machine is to be checked.
-
-    Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value where a URL comes from a repository: of a submodule.
 
     Raises:
         BadUrl: a repository's files would change the check.
     """
     said = parse_place(url).query
-    if said and environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() in FALSE:
-        why = f"{said} comes from a repository (.gitmodules), which may not say it: log in there once with ssh"
-        raise BadUrl(url, f"{why}, so that the machine's key is known")
+    if said and not is_of_user(environment):
+        once = "run `smartserver trust`" if said.startswith("?ca=") else "log in there once with ssh"
+        why = f"{said} comes from a repository (.gitmodules), which may not say it: {once}"
+        raise BadUrl(url, f"{why}, so that the machine is known")
+
+
+def run_here(
+    environment: Mapping[str, str], words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool
+) -> bytes:
+    """The output of a program; empty if it failed. `said`: its input."""
+    import subprocess
+
+    errors = subprocess.DEVNULL if quiet else None
+    its = {**environment, **variables}
+    done = subprocess.run(words, env=its, input=said, stdout=subprocess.PIPE, stderr=errors, check=False)
+    return b"" if done.returncode else done.stdout
 
 
 def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
@@ -125,6 +157,7 @@ def run(
     at_end: contextlib.ExitStack,
     parent: int,
     holder: Holder | None,
+    run_program: RunProgram,
 ) -> None:
     """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
 
@@ -132,6 +165,9 @@ def run(
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
     check_origin(url, environment)
+    if not is_of_user(environment):
+        # Whoever may push to a repository would have the token sent to a server of their own.
+        environment = {name: value for name, value in environment.items() if name != TOKEN_VARIABLE}
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")
@@ -143,7 +179,13 @@ def run(
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
     ssh = partial(ssh_of_git, environment)
-    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh, holder) as (client, location):
+
+    def source(scheme: str, where: str) -> TokenSource:
+        from smartserver.plugins.git.credentials import GitCredentials  # Loaded where a token is wanted.
+
+        return GitCredentials(scheme, where, run_program)
+
+    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh, holder, source) as (client, location):
         hint = read(reader, parent)
         repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)

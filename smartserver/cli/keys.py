@@ -10,6 +10,7 @@ import click
 
 from smartserver.cli.access import FILE, open_access
 from smartserver.cli.errors import CommandError
+from smartserver.server.rules import PublicKey
 
 
 @click.command(short_help="Print the authorized_keys lines of an access file's keys.")
@@ -41,17 +42,19 @@ def command(file: Path, root: str, lookup: tuple[str, str] | None, place: str) -
     for key in open_access(file).rules.keys:
         if lookup is None or lookup == (key.kind, key.content):
             click.echo(
-                f'restrict,command="{_quoted(_serve(file, root, place, key.user))}" {key.kind} {key.content} {key.user}'
+                f'restrict,command="{_quoted(_serve(file, root, place, key))}" {key.kind} {key.content} {key.user}'
             )
 
 
-def _serve(file: Path, root: str, place: str, user: str) -> str:
-    """The command of a user, by full paths: sshd runs it in the account's home."""
+def _serve(file: Path, root: str, place: str, key: PublicKey) -> str:
+    """The command of a key, by full paths: sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
         raise CommandError(f"{program} is no program that sshd could run: call `smartserver` by its path")
     words = [str(program), "serve", str(Path(root).absolute()), "--stdio"]
-    return shlex.join([*words, "--access", str(file.absolute()), "--log", place, "--user", user])
+    return shlex.join(
+        [*words, "--access", str(file.absolute()), "--log", place, "--user", key.user, "--key", key.fingerprint]
+    )
 
 
 def _quoted(text: str) -> str:

@@ -22,6 +22,8 @@ COMMANDS = {
     "access": "smartserver.cli.access",
     "agent": "smartserver.cli.agent",
     "keys": "smartserver.cli.keys",
+    "token": "smartserver.cli.token",
+    "trust": "smartserver.cli.trust",
     "demo": "smartserver.cli.demo",
     "push": "smartserver.cli.push",
     "pull": "smartserver.cli.pull",
@@ -40,7 +42,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "keys", "demo", "setup", "docs")
+OF_ITSELF = ("access", "agent", "keys", "token", "trust", "demo", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)

@@ -8,14 +8,14 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 from click.core import ParameterSource
 
-from smartserver.cli.access import open_access
+from smartserver.cli.access import open_access, open_tokens
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_to
@@ -32,6 +32,8 @@ from smartserver.wire.limits import STALL_TIMEOUT
 if TYPE_CHECKING:
     from twisted.logger import ILogObserver
 
+    from smartserver.server.tcp import Encryption
+
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
 
@@ -41,7 +43,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 DESCRIPTORS = 65_536
 """Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
 
-FOR_TCP = ("listen", "max_connections", "max_per_address", "fast_open")
+FOR_TCP = ("listen", "tls", "tls_key", "require_tls", "max_connections", "max_per_address", "fast_open")
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
 _ARENA_MAX = -8
@@ -75,6 +77,14 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.",
 )
+@click.option(
+    "--tls",
+    metavar="CERTIFICATE|auto",
+    help="Offer TLS on the same port (hpss+tls://): a PEM file with the certificate and its chain, read again when it "
+    "changes; auto makes a self-signed one, once, and prints its fingerprint for `smartserver trust`.",
+)
+@click.option("--tls-key", metavar="FILE", help="The key of the certificate, in PEM form without a passphrase.")
+@click.option("--require-tls", is_flag=True, help="Refuse clients without TLS.")
 @click.option("--stdio", is_flag=True, help="Serve one client on standard input and output, as the invoking user.")
 @click.option(
     "--anonymous",
@@ -87,7 +97,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Who may do what: a TOML file of rules by user, path and ref, read again when it changes. See `smartserver "
-    "access --help`.",
+    "access --help`. Over TCP a token says who a user is: `smartserver token --help`.",
 )
 @click.option(
     "--user",
@@ -95,6 +105,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="NAME",
     help="With --stdio and --access: who the client is, as the forced command of a key says it.",
 )
+@click.option("--key", metavar="FINGERPRINT", help="With --user: the key that says so, for the log of changes.")
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
     "--folder-locks",
@@ -167,10 +178,14 @@ def command(
     ctx: click.Context,
     root: str,
     listen: str,
+    tls: str | None,
+    tls_key: str | None,
+    require_tls: bool,
     stdio: bool,
     anonymous: str | None,
     access: Path | None,
     name: str | None,
+    key: str | None,
     no_create: bool,
     folder_locks: bool,
     allow_vfs: bool,
@@ -201,6 +216,8 @@ def command(
     smartserver serve /srv/code --listen 0.0.0.0:4155 --anonymous read
     smartserver serve ~/repositories --anonymous write --no-create
     smartserver serve /srv/code --listen :4155 --access /etc/smartserver/access.toml
+    smartserver serve /srv/code --listen :4155 --tls /etc/ssl/code.pem --tls-key /etc/ssl/code.key
+    smartserver serve /srv/code --listen :4155 --tls auto --require-tls
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
@@ -209,6 +226,7 @@ def command(
     _check_access_options(ctx)
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
     file = None if access is None else open_access(access)
+    tokens = None if access is None or stdio else open_tokens(access)
     root = near(root)
     remote = is_store_url(root)
     if remote and not stdio:
@@ -220,6 +238,7 @@ def command(
         may_write = anonymous == "write" or (stdio and anonymous is None and Path(root).resolve().parent.name != "")
         _check(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
+    encryption = _encryption(tls, tls_key, required=require_tls)
     banned = _banned(rules)
     policy = _policy(fsck, ignored)
 
@@ -230,11 +249,10 @@ def command(
 
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
-    from smartserver.server.access import Anonymous, RuledUser, on_streams
+    from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
     from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
-    from smartserver.server.rules import ANONYMOUS
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor, inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
@@ -298,15 +316,15 @@ def command(
             logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
         who = name or user()
         policy_of_streams = Anonymous(anonymous) if anonymous else None
-        admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file)
+        admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file, key or "")
         session = stdio_shell.serve(connections, admission, who)
         session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
-        of_file = RuledUser(ANONYMOUS, file) if file is not None else None
         by_address = tcp.anonymous_by_address(permitted)
+        admit = by_address if file is None or tokens is None else by_token(file, tokens)
         try:
-            listening = tcp.listen(reactor, connections, host, port, lambda address: of_file or by_address(address))
+            listening = tcp.listen(reactor, connections, host, port, admit, encryption)
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
             raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
@@ -317,7 +335,10 @@ def command(
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
         whom = f"anonymous users: {permitted}" if access is None else f"access: {access}"
-        serving = f"serving {root} on hpss://{tcp.shown(host, actual)}/{everywhere} ({whom})"
+        scheme = "hpss+tls" if require_tls else "hpss"
+        serving = f"serving {root} on {scheme}://{tcp.shown(host, actual)}/{everywhere} ({whom})"
+        if encryption is not None:
+            serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
@@ -350,6 +371,8 @@ def _refuse_with_stdio(ctx: click.Context) -> None:
 def _check_access_options(ctx: click.Context) -> None:
     """Refuse options that mean nothing with `--access`, or without it."""
     options = ctx.params
+    if options["key"] is not None and options["name"] is None:
+        raise UsageConflict("--key says what the user was known by: give --user NAME too")
     if options["access"] is None:
         if options["name"] is not None:
             raise UsageConflict("--user names a user of an access file: give --access FILE too")
@@ -359,7 +382,7 @@ def _check_access_options(ctx: click.Context) -> None:
     if options["allow_vfs"]:
         raise UsageConflict("--allow-vfs has no effect with --access: file-level (VFS) verbs know no refs")
     if options["name"] is not None and not options["stdio"]:
-        raise UsageConflict("--user is for --stdio: over TCP nothing says that a client is that user")
+        raise UsageConflict("--user is for --stdio: over TCP a token says who the user is")
     name = options["name"] or user()
     if options["stdio"] and not is_user_name(name):
         raise UsageConflict(f"--user {name!r}: letters, digits and _.@+- make a name")
@@ -401,6 +424,31 @@ def _check(root: Path, *, makes: bool) -> None:
     if other is not None:
         wanted = "ROOT is the folder that holds the repositories to serve"
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
+
+
+def _encryption(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
+    """What the options of TLS say; None: no TLS."""
+    if certificate is None:
+        if required or key is not None:
+            raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
+        return None
+    from smartserver.server.tcp import Encryption  # Loaded late: they cost 100 ms.
+    from smartserver.server.tls import BadKeyPair, KeyPair, make_key_pair
+
+    if (certificate == "auto") != (key is None):
+        raise UsageConflict("--tls CERTIFICATE needs --tls-key FILE, and --tls auto makes its own")
+    try:
+        files = make_key_pair(_state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
+        return Encryption(KeyPair(*files), required)
+    except BadKeyPair as wrong:
+        raise CommandError(f"--tls: {wrong}") from None
+
+
+def _state_folder(environment: Mapping[str, str]) -> Path:
+    """Where a server keeps what it made for itself: as systemd says, else as XDG does."""
+    state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
+    home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(state or os.path.join(home, "smartserver"))
 
 
 def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:

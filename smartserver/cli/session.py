@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import smartserver
 from smartserver.client.call import Client
+from smartserver.client.credentials import TOKEN_VARIABLE, SourceOf, credentials_for
 from smartserver.client.held import Holder, holder_for
+from smartserver.client.knowledge import cache_folder
 from smartserver.client.places import behind, connect, parse_place
 from smartserver.client.plain import plain
 from smartserver.client.url import Location
@@ -38,16 +40,19 @@ def client_for(
     environment: Mapping[str, str] = os.environ,
     ssh: Callable[[], Sequence[str]] = lambda: ("ssh",),
     holder: Holder | None = None,
+    source: SourceOf | None = None,
 ) -> Iterator[tuple[Client, Place]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows a line for each request on stderr,
     `hpssdetail` also each call of one with more than four, `hpssvfs` also where in the program
     each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans. A server that is started
     here for files behind a link is told the same. `holder`: what keeps connections; default: the user's agent.
+    `source`: where the user keeps tokens, besides the environment.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
     SMARTSERVER_SSH: the program that logs in at the server of an hpss+ssh:// URL, else what `ssh` gives.
     SMARTSERVER_AGENT=0: no connection is taken from the user's agent, or given to it.
+    SMARTSERVER_TOKEN: the user's token, for a server that wants one.
 
     Raises:
         BadUrl: it is not one.
@@ -62,20 +67,34 @@ def client_for(
     def connected() -> Medium:
         return connect(location, words, fast_open=fast_open, flags=sorted(flags), lends=holding is not None)
 
+    credentials = credentials_for(location, cache_folder(environment), environment.get(TOKEN_VARIABLE, ""), source)
     progress = _progress if sys.stderr.isatty() else None
     with (
         observers_for(flags, environment, behind(location)) as observers,
         Client(
-            connected, observers, agent=agent, progress=progress, copied=fast_open, above=location.above, holder=holding
+            connected,
+            observers,
+            agent=agent,
+            progress=progress,
+            copied=fast_open,
+            above=location.above,
+            holder=holding,
+            credentials=credentials,
         ) as client,
     ):
         yield client, location
 
 
 def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """The words of the command that logs in at a place, none where nobody has to; `ssh`: as of `client_for`."""
+    """The words of the command that logs in at a place, or what TLS trusts there; `ssh`: as of `client_for`."""
     if isinstance(place, Location) or behind(place):
         return ()
+    from smartserver.client.tls_url import TlsLocation
+
+    if isinstance(place, TlsLocation):
+        from smartserver.client.trust import trust_of
+
+        return trust_of(place, environment)
     program = environment.get("SMARTSERVER_SSH")
     return (program,) if program else ssh()
 

@@ -38,7 +38,8 @@ def command() -> None:
 
 @command.command()
 def git() -> None:
-    """Let git use hpss:// URLs in submodules too, and those of hpss+ssh://, hpss+sftp:// and hpss+vfs://
+    """Let git use hpss:// URLs in submodules too, and those of hpss+tls://, hpss+ssh://, hpss+sftp://
+    and hpss+vfs://
     (`git config --global protocol.hpss.allow always`).
 
     \b

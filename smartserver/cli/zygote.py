@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import gc
 import os
+import queue
 import select
 import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
-from smartserver.agent.thin import ACCEPTED, BEGIN, DIRECT, ENDED, SIGNALS, STREAMS, circumstances
+from smartserver.agent.thin import (
+    ACCEPTED,
+    BEGIN,
+    DIRECT,
+    ENDED,
+    OUTPUT,
+    SIGNALS,
+    STREAMS,
+    ask_to_run,
+    circumstances,
+)
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
 
@@ -98,8 +110,14 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     for stream, number in zip(streams, STREAMS, strict=True):
         os.dup2(stream, number, inheritable=True)
         os.close(stream)
-    threading.Thread(target=_heed, args=(connection, threading.get_ident()), daemon=True).start()
-    status = serve(remote, url, os.environ, parent=int(parent), holder=holder)
+    outputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_heed, args=(connection, threading.get_ident(), outputs), daemon=True).start()
+
+    def run_there(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
+        connection.send(ask_to_run(words, variables, said, quiet=quiet))
+        return outputs.get()
+
+    status = serve(remote, url, os.environ, parent=int(parent), holder=holder, run_program=run_there)
     try:
         connection.send(ENDED + bytes([status]))
     except OSError:  # It is gone.
@@ -112,10 +130,13 @@ def _leave(connection: socket.socket) -> NoReturn:
     os._exit(0)
 
 
-def _heed(connection: socket.socket, command: int) -> None:
-    """Have the command get the signals that come to who runs it, and end when that is gone."""
+def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[bytes]) -> None:
+    """Have the command get the signals that come to who runs it, and the output of programs that run there. End it when
+    that is gone."""
     while said := _received(connection):
-        if said[0] in SIGNALS:
+        if said[:1] == OUTPUT:
+            outputs.put(said[1:])
+        elif said[0] in SIGNALS:
             signal.pthread_kill(command, said[0])
     signal.pthread_kill(command, signal.SIGTERM)
     time.sleep(TIME_TO_END)
@@ -124,6 +145,6 @@ def _heed(connection: socket.socket, command: int) -> None:
 
 def _received(connection: socket.socket) -> bytes:
     try:
-        return connection.recv(1)
+        return connection.recv(MAX_PACKET)
     except OSError:
         return b""

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from smartserver.client.certainty import Certainty
+from smartserver.client.credentials import NoToken
 from smartserver.client.link import Link
 from smartserver.client.medium import Medium, MediumError
 from smartserver.client.request import Answer, NotOurProtocol, Outgoing, ProgressReport, Refusal
 from smartserver.client.retry import PAUSES, may_help
-from smartserver.errors import OutcomeUnknown
+from smartserver.errors import TOKEN_REFUSED, AccessDenied, OutcomeUnknown
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import RequestFlag
@@ -21,6 +22,7 @@ from smartserver.wire.observer import Observer
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
+    from smartserver.client.credentials import Credentials
     from smartserver.client.held import Holder
 
 RequestT = TypeVar("RequestT", bound=Arguments)
@@ -42,10 +44,11 @@ class Client:
         copied: bool = False,
         above: str = "",
         holder: Holder | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open).
         `above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection between
-        commands."""
+        commands. `credentials`: have the token that says who the user is."""
         self._connect = connect
         self._holder = holder
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
@@ -57,6 +60,11 @@ class Client:
         self._clock = clock
         self._sleep = sleep
         self._link: Link | None = None
+        self._credentials = credentials
+        self._token: str | None = None
+        """What each request says; None as long as nobody looked for one."""
+        self._is_new = False
+        """Whether the server has not yet taken it."""
 
     def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
         """One use of a verb.
@@ -88,6 +96,7 @@ class Client:
         certainty = Certainty.UNMADE
         first: float | None = None
         lost: Exception | None = None
+        asked = False
         while True:
             link: Link | None = None
             try:
@@ -99,7 +108,9 @@ class Client:
                 if not outgoing.repeatable:
                     age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first
-                return link.exchange(outgoing, age, self._agent)
+                answer = link.exchange(outgoing, age, self._agent, self._known_token())
+                self._approve()
+                return answer
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
                 self._drop()
@@ -116,6 +127,13 @@ class Client:
                     raise lost from None
                 self._sleep(again)
             except Refusal as refusal:
+                denied = refusal.of_tokens
+                if not denied:
+                    self._approve()
+                elif self._credentials is not None and self._has_another(self._credentials, denied, ask=not asked):
+                    # Nothing was done. It is a repeat only if it is one of a sending before.
+                    asked, first = True, None if lost is None else first
+                    continue
                 # One with a large body is not sent again and again unasked.
                 small = not outgoing.flags & RequestFlag.GRAPH_FIRST
                 again = next(pauses, None) if refusal.error.retryable and small else None
@@ -131,6 +149,31 @@ class Client:
                     # The body could not be made once more. That says nothing of the sending before.
                     raise certainty.doubt(f"{lost}; it could not be sent again: {wrong}") from wrong
                 raise
+
+    def _known_token(self) -> str:
+        """The token that is sent unasked."""
+        if self._token is None:
+            self._token = "" if self._credentials is None else self._credentials.token()
+        return self._token
+
+    def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
+        """Whether there is another token to send than the one that was refused; else the errors say why not."""
+        if any(each.token == TOKEN_REFUSED for each in denied):
+            credentials.reject()
+        self._token, self._is_new = "", False
+        if not ask:
+            return False
+        try:
+            self._token, self._is_new = credentials.ask(), True
+        except NoToken as none:
+            for each in denied:
+                each.why = f"{each.why}; {none}"
+        return self._is_new
+
+    def _approve(self) -> None:
+        if self._is_new and self._credentials is not None:
+            self._is_new = False
+            self._credentials.approve()
 
     def _ready(self, *, resume: bool) -> Link:
         if self._link is None or not self._link.usable:

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.places import Place
 
-OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME")
-"""Variables that decide as whom ssh logs in, besides its own words."""
+SSH = "hpss+ssh://"
+"""The beginning of a URL whose server a program logs in at."""
+
+OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that decide as whom ssh logs in, and which certificates TLS trusts, besides what a command says."""
 
 
 class Resumed(NamedTuple):
@@ -50,17 +53,16 @@ class AgentHolder:
     """The user's agent, for the connections to one server."""
 
     def __init__(self, where: str, login: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`where`: the URL of all that the server serves. `login`: the words of the command that logs in there, none
-        over TCP; a connection is lent only to who would make the same."""
+        """`where`: the URL of all that the server serves. `login`: the words of the command that logs in there, or
+        what TLS trusts; none over TCP. A connection is lent only for the same."""
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment
-        facts = [where]
-        if login:
+        facts = [where, *login, *[environment.get(name, "") for name in OF_LOGIN if login]]
+        if where.startswith(SSH) and login:
             import shutil  # No other connection needs it.
 
-            program = shutil.which(login[0], path=environment.get("PATH")) or ""
-            facts += [program, *login, *[environment.get(name, "") for name in OF_LOGIN]]
+            facts.append(shutil.which(login[0], path=environment.get("PATH")) or "")
         self._key = hashlib.blake2b("\0".join(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def prepare(self) -> bool:

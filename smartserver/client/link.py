@@ -130,14 +130,14 @@ class Link:
             return False
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
 
-    def exchange(self, outgoing: Outgoing, age: int, agent: str) -> Answer:
-        """Send a request and read its answer; whatever else the body raises comes through.
+    def exchange(self, outgoing: Outgoing, age: int, agent: str, token: str = "") -> Answer:
+        """Send a request and read its answer; whatever else the body raises comes through. `token`: says who asks.
 
         Raises:
             Refusal: the server changed nothing.
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        says_agent = bool(agent) and (outgoing.known is None or outgoing.says_agent)
+        said = {"agent": agent if outgoing.known is None or outgoing.says_agent else "", "token": token}
         self._last_id += 1
         request_id = self._last_id
         self.perhaps_read = False
@@ -148,7 +148,7 @@ class Link:
             calls=[Call(verb.name, msgspec.Raw(_shortest(arguments))) for verb, arguments in outgoing.calls],
             flags=int(outgoing.flags),
             known=outgoing.known,
-            extras={"agent": msgspec.Raw(_encode(agent))} if says_agent else {},
+            extras={name: msgspec.Raw(_encode(value)) for name, value in said.items() if value},
         )
         has_body = outgoing.body is not None
         self._asked = self._clock()

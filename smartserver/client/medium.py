@@ -14,6 +14,7 @@ class CannotConnect(MediumError):
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"cannot connect to {where}: {why}")
+        self.why = why
 
 
 class ConnectionLost(MediumError):

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.ssh_url import SshLocation
     from smartserver.client.store_url import StoreLocation
+    from smartserver.client.tls_url import TlsLocation
 
-    Place = Location | SshLocation | StoreLocation
+    Place = Location | TlsLocation | SshLocation | StoreLocation
 
 OF_STORES = ("hpss+sftp", "hpss+vfs")
 """Of repositories in somebody's files: `store_url`."""
 
-SCHEMES = ("hpss", "hpss+ssh", *OF_STORES)
+TLS = "hpss+tls"
+
+SCHEMES = ("hpss", TLS, "hpss+ssh", *OF_STORES)
 """Some tools have a program named after each."""
 
 
@@ -43,6 +46,10 @@ def parse_place(url: str) -> Place:
         from smartserver.client.ssh_url import parse_ssh
 
         return parse_ssh(url)
+    if scheme == TLS:
+        from smartserver.client.tls_url import parse_tls
+
+        return parse_tls(url)
     if scheme in OF_STORES:
         from smartserver.client.store_url import parse_store
 
@@ -71,9 +78,9 @@ def behind(place: Place) -> str:
 
 
 def connect(
-    place: Place, ssh: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = (), lends: bool = False
+    place: Place, login: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = (), lends: bool = False
 ) -> Medium:
-    """A connection to a place. `ssh`: the words of the command that logs in where that is needed. `fast_open`: as
+    """A connection to a place. `login`: the words of the `ssh` that logs in, or what TLS trusts. `fast_open`: as
     `TcpMedium`. `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this
     command. `lends`: it may be lent on when this process ends.
 
@@ -84,7 +91,25 @@ def connect(
         return TcpMedium(place.host, place.port, fast_open=fast_open)
     from smartserver.client.media.pipe import PipeMedium
     from smartserver.client.ssh_url import SshLocation
+    from smartserver.client.tls_url import TlsLocation
 
+    if isinstance(place, TlsLocation):
+        return _over_tls(place, login, lends=lends)
     if isinstance(place, SshLocation):
-        return PipeMedium(place.command(ssh), where=place.where, passes_on=lends)
+        return PipeMedium(place.command(login), where=place.where, passes_on=lends)
     return PipeMedium(place.command(flags), where=place.where, quotes=True)
+
+
+def _over_tls(place: TlsLocation, login: Sequence[str], *, lends: bool) -> Medium:
+    """TLS in this process, or in a relay that outlives it."""
+    from smartserver.client.trust import Trust
+
+    trust = Trust(*login)
+    if lends:
+        from smartserver.client.media.pipe import PipeMedium
+        from smartserver.client.media.tls_relay import command
+
+        return PipeMedium(command(place.host, place.port, trust), where=place.where, quotes=True)
+    from smartserver.client.media.tls import TlsMedium
+
+    return TlsMedium(place.host, place.port, trust)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from smartserver.errors import AccessDenied
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result
 from smartserver.wire.messages import Advice, Counters, KnownRoot, RequestFlag, State
 from transports.errors import CodedError
@@ -49,6 +50,12 @@ class Refusal(Exception):
         self.error = error
         self.outcomes = outcomes
         self.state = state
+
+    @property
+    def of_tokens(self) -> list[AccessDenied]:
+        """Its errors that another token may take away."""
+        errors = (self.error, *self.outcomes)
+        return [each for each in errors if isinstance(each, AccessDenied) and each.token]
 
 
 class Answer(msgspec.Struct):

@@ -7,15 +7,20 @@ count from the next request on.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Set
+import logging
+import time
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import msgspec
 
-from smartserver.errors import AccessDenied
-from smartserver.server.rules import AccessFile, AccessRules
+from smartserver.errors import TOKEN_REFUSED, TOKEN_WANTED, AccessDenied
+from smartserver.server.rules import ANONYMOUS, AccessFile, AccessRules
+from smartserver.server.tokens import KnownToken, TokenFile
 from smartserver.verbs.declare import Permission
+
+log = logging.getLogger("smartserver")
 
 
 class Anonymous(enum.StrEnum):
@@ -35,6 +40,8 @@ class Access:
     user: str
     by: str = ""
     """What identified the user, for the log."""
+    wants: str = ""
+    """What a refusal says of tokens (`AccessDenied.token`)."""
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
         """Why the user may not do that to a repository, or to a ref of it; empty if it is allowed.
@@ -61,7 +68,7 @@ class Access:
         why = self.objection(permission, path, ref)
         if why:
             name = ref.decode("utf-8", "backslashreplace")
-            raise AccessDenied(f"{permission.value} {name}".rstrip(), why)
+            raise AccessDenied(f"{permission.value} {name}".rstrip(), why, token=self.wants)
 
 
 class Admission(Protocol):
@@ -135,10 +142,13 @@ def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
 
 @dataclass(frozen=True, slots=True)
 class RuledAccess(Access):
-    """What the access file gives a user."""
+    """What the access file gives a user, as far as the scope of a token reaches."""
 
     user: str
     rules: AccessRules
+    by: str = ""
+    token: KnownToken | None = None
+    wants: str = ""
 
     @property
     def admitted(self) -> bool:
@@ -146,20 +156,68 @@ class RuledAccess(Access):
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """As the rules decide. It tells nothing that depends on whether there is such a repository."""
-        if self.rules.gives(self.user, permission, path, ref):
-            return ""
+        """As the scope and the rules decide. It tells nothing that depends on whether there is such a repository."""
+        beyond = "" if self.token is None else self.token.objection(permission, path)
+        if beyond or self.rules.gives(self.user, permission, path, ref):
+            return beyond
         level, _ = self.rules.decides(self.user, permission, path, ref)
         return f"the server's access rules give {self.user} {f'{level.word} and no more' if level else 'nothing'} here"
 
 
 @dataclass(frozen=True, slots=True)
 class RuledUser:
-    """The admission of a user whom the medium names, or of the anonymous one."""
+    """The admission of a user whom the medium names."""
 
     user: str
     file: AccessFile
+    by: str = ""
+    """What the medium knows the user by."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
         """What the rules of this moment give."""
-        return RuledAccess(self.user, self.file.rules)
+        return RuledAccess(self.user, self.file.rules, self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAdmission:
+    """The admission of users of an access file over TCP: a token says who the user is. Without one he is anonymous."""
+
+    file: AccessFile
+    tokens: TokenFile
+    private: bool
+    """Whether nobody on the way can read what is sent."""
+    clock: Callable[[], float] = time.time
+
+    def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
+        """What the rules and the tokens of this moment give.
+
+        Raises:
+            AccessDenied: the token counts no more, or never did, or others could read it.
+        """
+        rules, tokens = self.file.rules, self.tokens.content
+        given = extras.get("token")
+        if given is None:
+            return RuledAccess(ANONYMOUS, rules, wants=TOKEN_WANTED if tokens.known else "")
+        try:
+            known = tokens.find(msgspec.msgpack.decode(given, type=str))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise _refused("the token is not text") from None
+        if not self.private:
+            if known is not None:
+                log.warning("the token %s of %s came without encryption: revoke it", known.text.id, known.text.user)
+            raise _refused("the token came without encryption, and anybody on the way could read it: have it revoked")
+        if known is None:
+            raise _refused("the token is unknown")
+        if known.text.has_expired(self.clock()):
+            raise _refused(f"the token {known.text.id} has expired")
+        return RuledAccess(known.text.user, rules, f"token {known.text.id}", known)
+
+
+def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
+    """From a client's address, and whether its connection is private, to its admission."""
+    return lambda _host, private: TokenAdmission(file, tokens, private)
+
+
+def _refused(why: str) -> AccessDenied:
+    """A token that says nobody's name. Nothing of it is in the message, which the log has too."""
+    return AccessDenied("log in", why, token=TOKEN_REFUSED)

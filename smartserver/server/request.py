@@ -13,7 +13,14 @@ from collections import deque
 from functools import partial
 from typing import Protocol
 
-from smartserver.errors import AccessDenied, Cancelled, InternalError, LimitExceeded, error_from_wire
+from smartserver.errors import (
+    TOKEN_REFUSED,
+    AccessDenied,
+    Cancelled,
+    InternalError,
+    LimitExceeded,
+    error_from_wire,
+)
 from smartserver.server.access import Admission
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Executor, Lane
@@ -306,12 +313,20 @@ class ServedRequest:
 
     def _log_refusal(self, refusal: Failure) -> None:
         """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which
-        is what a log bounds: one refused client hides no full disk."""
+        is what a log bounds: one refused client hides no full disk.
+
+        Programs that ban addresses read the line of a token that is not valid. That a token is wanted is none of these
+        refusals: the first request of a new client gets that answer."""
         self._log(refusal.fault.code)
         for error in (refusal.fault, *(each.fault for each in refusal.outcomes)):
             if error is None or error.code not in FOR_ADMINISTRATORS:
                 continue
-            why = str(error_from_wire(error.code, named(error)))
+            told = error_from_wire(error.code, named(error))
+            if isinstance(told, AccessDenied) and told.token:
+                if told.token == TOKEN_REFUSED:
+                    refusals.warning("refused log-in from=%s: %s", self._session.peer, told.why)
+                continue
+            why = str(told)
             why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
             refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 

@@ -29,24 +29,17 @@ from __future__ import annotations
 
 import base64
 import enum
-import logging
-import os
+import hashlib
 import re
-import threading
 import tomllib
-import unicodedata
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from smartserver.server.patterns import NamePattern, check_pattern, folded
+from smartserver.server.watched import UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
-
-log = logging.getLogger("smartserver")
-
-MAX_FILE = 1 << 20
-"""Bytes of an access file; a rule has about a hundred."""
 
 EVERYBODY = "*"
 """In `who`: every user, the anonymous one included."""
@@ -56,7 +49,6 @@ ANONYMOUS = "anonymous"
 
 _KEY_TYPE = re.compile(r"[a-z0-9][a-z0-9@.-]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
-_WORDS = re.compile(r"\*\*|\*|[^*]+")
 
 
 class AccessLevel(enum.IntEnum):
@@ -95,10 +87,6 @@ LEVELS = {
 """The level that gives a permission; DELETE of a ref is FORCE."""
 
 
-class BadRules(Exception):
-    """An access file that cannot be used; the message names the rule and what is wrong."""
-
-
 def is_user_name(name: str) -> bool:
     """Whether a user may have this name."""
     return _NAME.fullmatch(name) is not None
@@ -121,21 +109,6 @@ class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: list[RuleText] = []
 
 
-def _pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern as a regular expression. `a/**` matches `a` and everything below it."""
-    if pattern == "**":
-        return re.compile(".*", re.DOTALL)
-    below = pattern.endswith("/**")
-    whole = pattern.removesuffix("/**") if below else pattern
-    shapes = {"**": ".*", "*": "[^/]*"}
-    text = "".join(shapes.get(word) or re.escape(word) for word in _WORDS.findall(whole))
-    return re.compile(text + ("(/.*)?" if below else ""), re.DOTALL)
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-
-
 class PublicKey(NamedTuple):
     """A key that logs a user in over SSH."""
 
@@ -144,6 +117,12 @@ class PublicKey(NamedTuple):
     """As `ssh-ed25519`."""
     content: str
     """In base64."""
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -l` shows it."""
+        digest = hashlib.sha256(base64.b64decode(self.content)).digest()
+        return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 class AccessRule:
@@ -155,22 +134,20 @@ class AccessRule:
         self.text = text
         self.level = WORDS[text.may]
         self._users = users
-        self._patterns: dict[bool, tuple[re.Pattern[str], list[re.Pattern[str]]]] = {
-            folds: (_pattern(fold(text.path)), [_pattern(fold(ref)) for ref in text.refs or ()])
-            for folds, fold in ((False, str), (True, _folded))
-        }
+        self._path = NamePattern(text.path)
+        self._refs = [NamePattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
         """Whether it is about this user and path."""
-        return bool(self._users & {user, EVERYBODY}) and bool(self._patterns[folds][0].fullmatch(path))
+        return bool(self._users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
         """Whether it is about changes of a ref, or of an entry of a map (`map_update.entry_name`).
 
         The patterns of the ref that an entry belongs to match it too.
         """
-        whole, of = ref, ref.partition(":")[0]
-        return any(each.fullmatch(whole) or each.fullmatch(of) for each in self._patterns[folds][1])
+        of = ref.partition(":")[0]
+        return any(each.matches(ref, folds=folds) or each.matches(of, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
         refs = "" if self.text.refs is None else f", refs = {self.text.refs}"
@@ -184,7 +161,7 @@ class AccessRules:
         """Parse a file.
 
         Raises:
-            BadRules: it is none.
+            UnusableFile: it is none.
         """
         text, orders = _parsed(content)
         self.rules = tuple(_rules(text, orders))
@@ -200,7 +177,7 @@ class AccessRules:
         name = ref.decode("utf-8", "backslashreplace")
         found = [
             self._first(user, permission, fold(path), fold(name), folds=folds)
-            for folds, fold in ((False, str), (True, _folded))
+            for folds, fold in ((False, str), (True, folded))
         ]
         return min(found, key=lambda each: each[0])
 
@@ -232,30 +209,30 @@ def _parsed(content: bytes) -> tuple[FileText, list[list[str]]]:
     try:
         raw: dict[str, Any] = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise BadRules(str(wrong)) from None
+        raise UnusableFile(str(wrong)) from None
     try:
         text = msgspec.convert(raw, FileText)
     except msgspec.ValidationError as wrong:
-        raise BadRules(_numbered(str(wrong))) from None
+        raise UnusableFile(_numbered(str(wrong))) from None
     return text, [list(rule) for rule in raw.get("rules", ())]
 
 
 def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
     if not text.rules:
-        raise BadRules("it has no rules: nobody could do anything")
+        raise UnusableFile("it has no rules: nobody could do anything")
     for name, members in text.groups.items():
         for each in (name, *members):
             _check_name(f"groups.{name}", each)
     for number, (rule, order) in enumerate(zip(text.rules, orders, strict=True), 1):
         try:
             yield AccessRule(number, _checked(rule, order), _users(rule.who, text.groups))
-        except BadRules as wrong:
-            raise BadRules(f"rule {number}: {wrong}") from None
+        except UnusableFile as wrong:
+            raise UnusableFile(f"rule {number}: {wrong}") from None
 
 
 def _check_name(key: str, name: str) -> None:
     if not is_user_name(name):
-        raise BadRules(f"{key}: {name!r} is no name: letters, digits and _.@+- are allowed")
+        raise UnusableFile(f"{key}: {name!r} is no name: letters, digits and _.@+- are allowed")
 
 
 def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
@@ -265,9 +242,9 @@ def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
         for line in lines:
             kind, content, *_ = [*line.split(None, 2), "", ""]
             if not _is_key(kind, content):
-                raise BadRules(f"keys.{user}: {line[:40]!r}... is no public key: expected a line of a .pub file")
+                raise UnusableFile(f"keys.{user}: {line[:40]!r}... is no public key: expected a line of a .pub file")
             if users.setdefault(content, user) != user:
-                raise BadRules(f"keys.{user}: the key {content[:40]!r}... is one of {users[content]!r} too")
+                raise UnusableFile(f"keys.{user}: the key {content[:40]!r}... is one of {users[content]!r} too")
             yield PublicKey(user, kind, content)
 
 
@@ -291,93 +268,49 @@ def _users(who: list[str], groups: Mapping[str, list[str]]) -> frozenset[str]:
     for name in who:
         if name.startswith("@"):
             if name[1:] not in groups:
-                raise BadRules(f"there is no group {name[1:]!r}")
+                raise UnusableFile(f"there is no group {name[1:]!r}")
             users.update(groups[name[1:]])
         elif name == EVERYBODY or is_user_name(name):
             users.add(name)
         else:
-            raise BadRules(f"who = {name!r}: expected a user, @GROUP, {ANONYMOUS} or {EVERYBODY}")
+            raise UnusableFile(f"who = {name!r}: expected a user, @GROUP, {ANONYMOUS} or {EVERYBODY}")
     return frozenset(users)
 
 
 def _checked(rule: RuleText, order: list[str]) -> RuleText:
     if order[-1] != "may":
-        raise BadRules("`may` must be its last line, so that a file that is half written gives nobody more")
+        raise UnusableFile("`may` must be its last line, so that a file that is half written gives nobody more")
     if rule.may not in WORDS:
-        raise BadRules(f"may = {rule.may!r}: expected {', '.join(WORDS)}")
+        raise UnusableFile(f"may = {rule.may!r}: expected {', '.join(WORDS)}")
     if not rule.who:
-        raise BadRules("`who` is empty")
-    _check_pattern("path", rule.path)
+        raise UnusableFile("`who` is empty")
+    check_pattern("path", rule.path)
     if rule.refs is not None:
         if not rule.refs:
-            raise BadRules("`refs` is empty: leave it out where the rule is about the whole repository")
+            raise UnusableFile("`refs` is empty: leave it out where the rule is about the whole repository")
         if WORDS[rule.may] is AccessLevel.READ:
-            raise BadRules("`refs` limits changes, and may = 'read' gives none: a repository is read as a whole")
+            raise UnusableFile("`refs` limits changes, and may = 'read' gives none: a repository is read as a whole")
         if WORDS[rule.may] > AccessLevel.FORCE:
-            raise BadRules(f"`refs` limits changes of refs, and may = {rule.may!r} is about the whole repository")
+            raise UnusableFile(f"`refs` limits changes of refs, and may = {rule.may!r} is about the whole repository")
         for ref in rule.refs:
-            _check_pattern("refs", ref)
+            check_pattern("refs", ref)
     return rule
 
 
-def _check_pattern(key: str, pattern: str) -> None:
-    parts = pattern.split("/")
-    if not pattern.strip("/") == pattern or (pattern and "" in parts):
-        raise BadRules(f"{key} = {pattern!r}: a slash at its start or end, or two together")
-    if {".", ".."} & set(parts) and (key, pattern) != ("refs", "."):  # A branch that is a repository of its own.
-        raise BadRules(f"{key} = {pattern!r}: '.' and '..' are in no path or ref")
-    if any("**" in part and part != "**" for part in parts):
-        raise BadRules(f"{key} = {pattern!r}: `**` stands for whole names, between slashes")
-    if unicodedata.normalize("NFC", pattern) != pattern:
-        raise BadRules(f"{key} = {pattern!r}: it is not in Unicode form NFC, as the paths of repositories are")
+class AccessFile(WatchedFile[AccessRules]):
+    """The rules in a file, read again whenever it has changed."""
 
+    what = "rules"
 
-class AccessFile:
-    """The rules in a file, read again whenever it has changed. Any thread may ask."""
+    def parse(self, content: bytes) -> AccessRules:
+        """The rules."""
+        return AccessRules(content)
 
-    def __init__(self, path: Path) -> None:
-        """Read it.
-
-        Raises:
-            BadRules: it cannot be read, or has no valid rules.
-        """
-        self.path = path
-        self._guard = threading.Lock()
-        self._seen = _signature(path)
-        self._rules = AccessRules(_content(path))
+    def count(self, content: AccessRules) -> int:
+        """Count the rules."""
+        return len(content.rules)
 
     @property
     def rules(self) -> AccessRules:
         """As the file has them now; those before where it cannot be used."""
-        seen = _signature(self.path)
-        if seen == self._seen:
-            return self._rules
-        with self._guard:
-            if seen != self._seen:
-                self._seen = seen
-                try:
-                    self._rules = AccessRules(_content(self.path))
-                    log.warning("%s: %d rules are in force", self.path, len(self._rules.rules))
-                except BadRules as wrong:
-                    log.warning("%s is not used, the rules stay as they were: %s", self.path, wrong)
-            return self._rules
-
-
-def _signature(path: Path) -> tuple[int, ...]:
-    """What changes with a file's content; empty where it is not there."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE + 1)
-    except OSError as wrong:
-        raise BadRules(f"it cannot be read: {wrong.strerror}") from None
-    if len(content) > MAX_FILE:
-        raise BadRules(f"it has more than {MAX_FILE} bytes")
-    return content
+        return self.content

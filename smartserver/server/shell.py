@@ -58,9 +58,13 @@ class SessionProtocol(protocol.Protocol):
         self._connections.opened(self)
         self._carrier.registerProducer(self, True)
         self.patience.begin(self._now)
+        self.refuse_if_full()
+        self._watch()
+
+    def refuse_if_full(self) -> None:
+        """Say that the connection is one too many, if it is."""
         if self.refusal is not None:
             self.session.refuse(self.refusal)
-        self._watch()
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""

@@ -1,4 +1,4 @@
-"""Serving on a TCP port."""
+"""Serving on a TCP port, with and without TLS: the first byte of a client says which."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from typing import Protocol as Interface
 
 from twisted.internet import protocol
@@ -14,10 +14,15 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress
 from twisted.logger import LogEvent
 
+from smartserver.errors import AccessDenied
 from smartserver.server.access import Admission, Anonymous, anonymous
 from smartserver.server.connections import Connections
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.limits import NOTSENT_LOWAT
+from smartserver.wire.tls import HANDSHAKE
+
+if TYPE_CHECKING:
+    from smartserver.server.tls import KeyPair
 
 log = logging.getLogger("smartserver")
 
@@ -43,6 +48,14 @@ SOCKET_OPTIONS = {
 """Set where the system knows them."""
 
 
+class Encryption(NamedTuple):
+    """What a port offers."""
+
+    key_pair: KeyPair
+    required: bool
+    """Whether clients without TLS are refused."""
+
+
 class ListeningPort(Interface):
     """An open port."""
 
@@ -62,14 +75,19 @@ class TcpReactor(Interface):
         """Begin to listen."""
 
 
+Admit = Callable[[str, bool], Admission]
+"""From a client's address, and whether nobody on the way can read what it sends, to what says who it is."""
+
+
 class TcpFactory(protocol.Factory):
-    """Makes a session for each connection. `admission`: from a client's address to what says who it is."""
+    """Makes a session for each connection. `encryption`: None offers no TLS."""
 
     noisy = False
 
-    def __init__(self, connections: Connections, admission: Callable[[str], Admission]) -> None:
+    def __init__(self, connections: Connections, admission: Admit, encryption: Encryption | None = None) -> None:
         self._connections = connections
         self._admission = admission
+        self._encryption = encryption
 
     def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
         """One connection; None, which closes it, where even those that are to be refused are too many."""
@@ -79,11 +97,22 @@ class TcpFactory(protocol.Factory):
         refusal = self._connections.admit(peer, counted(host))
         if refusal is not None and not self._connections.may_refuse:
             return None
-        return TcpProtocol(self._connections, self._admission(host), peer, counted(host), refusal)
+        made = TcpProtocol(self._connections, self._admission(host, is_loopback(host)), peer, counted(host), refusal)
+        made.encryption = self._encryption
+        made.secured = lambda: self._admission(host, True)
+        return made
 
 
 class TcpProtocol(SessionProtocol):
     """A TCP connection: one write leaves as one flight, and little lies in the kernel unsent."""
+
+    encryption: Encryption | None = None
+    secured: Callable[[], Admission]
+    """What says who the client is once it has TLS."""
+    _began = False
+    """Whether the client has sent anything."""
+    _is_secure = False
+    """Whether TLS was begun."""
 
     def connectionMade(self) -> None:
         """Set the socket's options."""
@@ -96,6 +125,44 @@ class TcpProtocol(SessionProtocol):
             if number is not None:
                 handle.setsockopt(socket.IPPROTO_TCP, number, value)
         super().connectionMade()
+
+    def refuse_if_full(self) -> None:
+        """Say so once it is known whether that must be encrypted."""
+        if self._began or self.encryption is None:
+            super().refuse_if_full()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came. The first one decides."""
+        if not self._began and self.encryption is not None:
+            self._began = True
+            if data[0] == HANDSHAKE:
+                self._is_secure = True
+                self.session.admission = self.secured()
+                self._carrier.startTLS(self.encryption.key_pair)
+                self.refuse_if_full()
+                self._carrier.protocol.dataReceived(data)
+                return
+            self.refuse_if_full()
+            if self.encryption.required and self.refusal is None:
+                self.session.refuse(AccessDenied("connect without TLS", "this server wants hpss+tls:// in the URL"))
+        super().dataReceived(data)
+
+    def lose(self) -> None:
+        """Close both directions once everything is sent. A peer with TLS that does not answer the closing is given up
+        when it had its time."""
+        if self._is_secure and self.patience.sent_all is not None:
+            self._carrier.abortConnection()
+        else:
+            super().lose()
+
+    def _end_writing(self) -> None:
+        if not self._is_secure:
+            super()._end_writing()
+            return
+        # TLS ends both directions at once, and reads on until the peer has ended them too.
+        self._carrier.unregisterProducer()
+        self._carrier.loseConnection()
+        self.writeConnectionLost()
 
 
 def log_unaccepted(event: LogEvent) -> None:
@@ -141,20 +208,25 @@ def counted(host: str) -> str:
     return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
 
 
-def anonymous_by_address(policy: Anonymous) -> Callable[[str], Admission]:
+def anonymous_by_address(policy: Anonymous) -> Admit:
     """The admission of users whom nothing names, who may do more on this machine."""
-    return lambda host: anonymous(policy, local=is_loopback(host))
+    return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 
 def listen(
-    reactor: TcpReactor, connections: Connections, host: str, port: int, admission: Callable[[str], Admission]
+    reactor: TcpReactor,
+    connections: Connections,
+    host: str,
+    port: int,
+    admission: Admit,
+    encryption: Encryption | None = None,
 ) -> ListeningPort:
     """Begin to listen.
 
     Raises:
         CannotListenError: the address is taken or not this machine's.
     """
-    return reactor.listenTCP(port, TcpFactory(connections, admission), BACKLOG, host)
+    return reactor.listenTCP(port, TcpFactory(connections, admission, encryption), BACKLOG, host)
 
 
 def fast_open(port: ListeningPort) -> str:

@@ -11,27 +11,11 @@ from typing import Any
 
 import click
 
-from bench import histories, options
+from bench import histories, options, ways
 from bench.links import measured
 from bench.report import circumstances, finish, listed, say, table
 from bench.store import look, opened
-from bench.ways import (
-    BRANCH,
-    CLONE,
-    CONNECTING,
-    LOCK,
-    NEW,
-    PACKS,
-    PULL,
-    PUSH,
-    REPACK,
-    ROWS,
-    RPC,
-    SIZES,
-    WAYS,
-    Row,
-    Way,
-)  # fmt: skip
+from bench.ways import CONNECTING, PACKS, REPACK, ROWS, RPC, SIZES, WAYS, Row, Way
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import HOST, LinkCost, Workspace, attempt, run
 from smartserver.client.call import Client
@@ -49,8 +33,6 @@ MAIN, TOPIC = "refs/heads/main", "refs/heads/topic"
 
 @dataclass
 class Baseline:
-    """All that was measured."""
-
     rtt: float
     ways: Sequence[type[Way]]
     costs: dict[tuple[str, str], LinkCost] = field(default_factory=dict)
@@ -60,7 +42,6 @@ class Baseline:
     circumstances: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
         costs = [
             {
                 "operation": row.name, "way": way.name, "bar": row.bars.get(way.name),
@@ -110,8 +91,6 @@ def shortfalls(found: Baseline) -> Iterator[str]:
 
 
 class _Measured:
-    """One way."""
-
     def __init__(self, found: Baseline, way: Way, work: Workspace, fixture: Path) -> None:
         self._found = found
         self._way = way
@@ -130,25 +109,26 @@ class _Measured:
             self._git(self._folder, "clone", "--quiet", "--branch", "main", url, str(clone))
         self._lock()
         self._commit(mine)
-        self._measure(PUSH, lambda: self._git(mine, "push", "--quiet", "origin", "main"))
-        self._expect(PUSH, self._there(MAIN), self._tip(mine))
+        self._measure(ways.PUSH, lambda: self._git(mine, "push", "--quiet", "origin", "main"))
+        self._expect(ways.PUSH, self._there(MAIN), self._tip(mine))
         pull = ["git", "pull", "--quiet", "--ff-only", "origin", "main"]
-        self._measure(PULL, lambda: run(pull, other, self._other))
-        self._expect(PULL, self._tip(other), self._tip(mine))
+        self._measure(ways.PULL, lambda: run(pull, other, self._other))
+        self._expect(ways.PULL, self._tip(other), self._tip(mine))
         self._git(mine, "checkout", "--quiet", "-b", "topic")
         self._commit(mine)
-        self._measure(BRANCH, lambda: self._git(mine, "push", "--quiet", "origin", "topic"))
-        self._expect(BRANCH, self._there(TOPIC), self._tip(mine))
-        self._measure(CLONE, lambda: self._git(self._folder, "clone", "--quiet", "--branch", "topic", url, str(fresh)))
-        self._expect(CLONE, self._tip(fresh), self._tip(mine))
-        self._measure(NEW, lambda: self._git(mine, "push", "--quiet", new, "main"))
-        self._expect(NEW, self._there(MAIN, "new"), self._there(MAIN))
+        self._measure(ways.BRANCH, lambda: self._git(mine, "push", "--quiet", "origin", "topic"))
+        self._expect(ways.BRANCH, self._there(TOPIC), self._tip(mine))
+        self._measure(
+            ways.CLONE, lambda: self._git(self._folder, "clone", "--quiet", "--branch", "topic", url, str(fresh))
+        )
+        self._expect(ways.CLONE, self._tip(fresh), self._tip(mine))
+        self._measure(ways.NEW, lambda: self._git(mine, "push", "--quiet", new, "main"))
+        self._expect(ways.NEW, self._there(MAIN, "new"), self._there(MAIN))
         store = self._way.store()
         if store is not None:
             self._files(store)
 
     def _files(self, store: Transport) -> None:
-        """Files of several sizes, put and appended to."""
         store.exists("")  # Connected, logged in.
         for name, length in SIZES.items():
             content, path = bytes(length), f"file-{length}"
@@ -164,15 +144,15 @@ class _Measured:
             file = RootFile(store, "project")
             file.read()
             held: list[bool] = []
-            self._measure(LOCK, lambda: _swap_nothing(file, lambda: held.append(self._is_locked())))
-            self._expect(LOCK, (held, self._is_locked()), ([True], False))
+            self._measure(ways.LOCK, lambda: _swap_nothing(file, lambda: held.append(self._is_locked())))
+            self._expect(ways.LOCK, (held, self._is_locked()), ([True], False))
             return
         with Client(lambda: TcpMedium(HOST, self._way.proxy.port)) as client:
             client.call(server_ping, PingRequest())
             change = MapUpdateRequest("baseline", MapKind.OPAQUE, [EntryChange(b"held", b"", How.SET)])
-            self._measure(LOCK, lambda: client.call(map_update, change, "project"))
-        self._expect(LOCK, dict(self._stored().snapshot().view.maps["baseline"].items()), {b"held": b""})
-        self._expect(LOCK, self._is_locked(), False)
+            self._measure(ways.LOCK, lambda: client.call(map_update, change, "project"))
+        self._expect(ways.LOCK, dict(self._stored().snapshot().view.maps["baseline"].items()), {b"held": b""})
+        self._expect(ways.LOCK, self._is_locked(), False)
 
     def many_packs(self) -> Path:
         """A repository of so many packs, which the server has not joined: made here, over no link."""
@@ -188,7 +168,6 @@ class _Measured:
         return Path(shutil.copytree(self._way.served / "many", self._folder / "kept"))
 
     def repack(self, many: Path) -> None:
-        """Join the packs of a copy of it."""
         served = self._way.served / "many"
         if not served.exists():
             shutil.copytree(many, served)
@@ -270,7 +249,6 @@ def _cells(found: Baseline, row: Row, way: type[Way]) -> list[str]:
 
 
 def notes(found: Baseline) -> list[str]:
-    """How it was measured."""
     return [
         f"Each cell: round trips counted on the link, bytes up + down, seconds at {found.rtt * 1000:g} ms. git pushes "
         "and pulls, each command a fresh process with a fresh connection: its handshake, and SSH's login, are in the "

@@ -22,6 +22,14 @@ WITHOUT_PLUGIN: Mapping[str, str] = {"BRZ_DISABLE_PLUGINS": PLUGIN}
 """The environment of a stock brz: ours may be installed beside it."""
 
 
+def settings(folder: Path) -> dict[str, str]:
+    """The environment of a brz with a configuration below `folder`, and no log."""
+    return {
+        "BRZ_HOME": str(folder / "brz"), "BRZ_EMAIL": "Demo <demo@example.org>", "BRZ_LOG": "/dev/null",
+        "BRZ_PROGRESS_BAR": "none",
+    }  # fmt: skip
+
+
 def breezy_library(tools: Path | None) -> Mapping[str, str]:
     """The environment in which this interpreter finds Breezy.
 

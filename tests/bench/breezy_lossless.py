@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import breezy
 import breezy.bzr
@@ -35,7 +36,11 @@ from smartserver.verbs.repository_pull import MAX_HAVES
 
 VCS = BrzRepository.vcs
 
-TESTAMENTS = 20
+REVISIONS, RECORDS, TESTAMENTS, REQUESTS = (
+    "revisions", "records compared, text and parents", "testaments compared", "pushes and pulls",
+)  # fmt: skip
+
+CHOSEN = 20
 """Revisions of a part whose testaments are compared, beside its heads: each reads a whole tree."""
 
 WRONG = (BzrError, VcsError)
@@ -43,19 +48,6 @@ WRONG = (BzrError, VcsError)
 
 Digest = tuple[tuple[StoreKey, ...] | None, bytes]
 """The parents of a record as its store has them, and the sha1 of its text."""
-
-
-class Tally(NamedTuple):
-    """What was compared."""
-
-    revisions: int = 0
-    records: int = 0
-    testaments: int = 0
-    requests: int = 0
-
-    def more(self, other: Tally) -> Tally:
-        """Both together."""
-        return Tally(*[one + more for one, more in zip(self, other, strict=True)])
 
 
 def open_original(path: Path) -> Any:
@@ -68,8 +60,6 @@ def open_original(path: Path) -> Any:
 
 
 class Original:
-    """The history as Breezy has it."""
-
     def __init__(self, repository: Any) -> None:
         self.repository = repository
         graph = BrzRepository(repository).parents(repository.all_revision_ids())
@@ -95,7 +85,8 @@ class Part:
 
     def __init__(self, original: Original, connect: Callable[[], Medium], name: str, folder: Path) -> None:
         """`name`: of its repository on the server; `folder`: where it comes back to."""
-        self.tally = Tally()
+        self.tally = Counter[str](dict.fromkeys((REVISIONS, RECORDS, TESTAMENTS, REQUESTS), 0))
+        """What was done and compared."""
         self._original = original
         self._client = Client(connect, agent="bench")
         self._remote = RemoteRepository(self._client, name, Knowledge(None, name))
@@ -117,7 +108,7 @@ class Part:
             for done in self._remote.push(PushRequest(updates, source, NewRepository(VCS, KINDS), bulk=True)).refs:
                 if done.error is not None:
                     raise done.error
-            self.tally = self.tally.more(Tally(requests=1))
+            self.tally[REQUESTS] += 1
 
     def pull(self, grown: Sequence[Sequence[RevisionId]]) -> None:
         """Pull it into Breezy's repository as it grows."""
@@ -129,7 +120,7 @@ class Part:
             history = History(pulled.body, pulled.result.segments, KINDS)
             history.receive()
             insert(mine, history.segments(history.parents))
-            self.tally = self.tally.more(Tally(requests=1))
+            self.tally[REQUESTS] += 1
 
     def differences(self, part: Sequence[RevisionId], chance: random.Random) -> Iterable[str]:
         """In what the target is not that part of the original; nothing where it is."""
@@ -147,7 +138,7 @@ class Part:
         wrong = [each for each, digest in found.items() if original.records.get(each) != digest]
         if wrong:
             yield f"{len(wrong)} records differ, among them {wrong[0]}"
-        chosen = {*original.heads(part), *chance.sample(list(part), min(len(part), TESTAMENTS))}
+        chosen = {*original.heads(part), *chance.sample(list(part), min(len(part), CHOSEN))}
         with target.lock_read():
             for revision in sorted(chosen & here):
                 texts = [
@@ -159,10 +150,9 @@ class Part:
         if roots[0] != roots[1]:
             yield "the roots of trees differ"
         yield from self._checked(here)
-        self.tally = self.tally.more(Tally(len(part), len(found), len(chosen)))
+        self.tally.update({REVISIONS: len(part), RECORDS: len(found), TESTAMENTS: len(chosen)})
 
     def _checked(self, here: set[RevisionId]) -> Iterable[str]:
-        """What `brz check` finds."""
         result = self._target.check(None, check_repo=True)
         ghosts = {parent for revision in here for parent in self._original.parents[revision] if parent != NULL} - here
         if set(result.ghosts) != ghosts:

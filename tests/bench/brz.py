@@ -11,9 +11,9 @@ from typing import ClassVar
 import click
 
 from bench import histories, options
-from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
+from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at, settings
 from bench.copies import Answer, Copies, Side
-from bench.peers.brz import Brz, serve_options
+from bench.peers.brz import serve_options
 from bench.report import Report
 from smartserver.cli.servers import Workspace, attempt, serving
 
@@ -34,8 +34,7 @@ class BrzHistory(Copies):
 
     def __init__(self, path: Path | None, work: Workspace, most: int, tools: Path | None) -> None:
         super().__init__(work)
-        settings = {**Brz.settings(work.folder, ""), **breezy_library(tools)}
-        self._settings = {name: value for name, value in settings.items() if name not in WITHOUT_PLUGIN}
+        self._settings = {**settings(work.folder), **breezy_library(tools)}
         self._progress.step("making the history")
         self._stock = self._environment("fixtures", WITHOUT_PLUGIN)
         self.made_from = histories.prepare(path, work.folder, self._stock, most)
@@ -52,7 +51,7 @@ class BrzHistory(Copies):
         self.ours = Side(server, settings={"BRZ_PLUGINS_AT": plugin_at()})
 
     def _environment(self, user: str, settings: Mapping[str, str]) -> dict[str, str]:
-        return self._work.environment(user) | dict(self._settings) | dict(settings)
+        return self._work.environment(user) | self._settings | dict(settings)
 
     def environment(self, side: Side, user: str) -> Mapping[str, str]:
         # Each operation by a user of its own: what a push remembers of the server is nothing a branch knows.

@@ -91,7 +91,6 @@ def command(content: int, links: Sequence[tuple[float, float]], buffers: int) ->
 
 
 def _differences(source: Path, clone: Path, environment: dict[str, str]) -> list[str]:
-    """Whether the clone is what was pushed."""
     tips = [run(["git", "rev-parse", "refs/heads/main"], folder, environment) for folder in (source, clone)]
     return [] if tips[0] == tips[1] else [f"the clone has main at {tips[1].strip()}, expected {tips[0].strip()}"]
 

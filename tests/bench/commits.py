@@ -10,14 +10,15 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
 from bench import options
 from bench.push import NOTHING, revisions_of
 from bench.report import Progress, Report, median, percentile
+from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.histories import add_commit, copy
@@ -48,17 +49,6 @@ _PER_REQUEST = 5000
 
 _PACKED_FROM = 100
 """Refs from which git keeps them in one file."""
-
-
-class Pushed(NamedTuple):
-    """The bytes of one push."""
-
-    up: int
-    down: int
-
-    @property
-    def both(self) -> int:
-        return self.up + self.down
 
 
 class _Remote:
@@ -161,7 +151,7 @@ class Commits:
         )  # fmt: skip
         return len(done.stdout)
 
-    def push_each(self, remote: _Remote, what: str, commits: Sequence[Revision]) -> list[Pushed]:
+    def push_each(self, remote: _Remote, what: str, commits: Sequence[Revision]) -> list[Counts]:
         """Push each commit when the server's refs are at its parents; the bytes of each."""
         pushed = []
         refs: dict[str, str] = {}
@@ -173,8 +163,7 @@ class Commits:
                 remote.set_refs(changes)
             remote.proxy.take()
             self._push(remote, f"{revision.id.hex()}:{BRANCH}")
-            counts = remote.proxy.take()
-            pushed.append(Pushed(counts.bytes_up, counts.bytes_down))
+            pushed.append(remote.proxy.take())
             refs = wanted | {BRANCH: revision.id.hex()}
             self._progress.count(what, number + 1, len(commits))
         remote.set_refs(dict.fromkeys(refs))
@@ -219,7 +208,7 @@ def command(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -
             raise CommandError(f"{commits.branch} has no commits")
         what = f"{len(commits.commits)} commits of {commits.branch}"
         report = Report(f"{what}, each pushed to servers that hold exactly its parents")
-        first: list[list[Pushed]] = []
+        first: list[list[Counts]] = []
         for number in sorted({1, *refs}):
             # A commit can be pushed to a repository once: each number of refs has repositories of its own.
             chosen = commits.commits if number == 1 else commits.commits[:MANY_PUSHES]
@@ -233,30 +222,34 @@ def command(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -
     report.finish()
 
 
-def _add_growth(report: Report, refs: int, first: Sequence[list[Pushed]], pushed: Sequence[list[Pushed]]) -> None:
+def _add_growth(report: Report, refs: int, first: Sequence[list[Counts]], pushed: Sequence[list[Counts]]) -> None:
     """What many refs add to the pushes of the same commits."""
     ours, git = (each[:MANY_PUSHES] for each in pushed)
     label = f"{refs:,} refs, {len(ours)} pushes: bytes"
-    report.both(f"{label} up, median", lambda pushes: f"{median([p.up for p in pushes]):,}", ours, git)
-    report.both(f"{label} down, median", lambda pushes: f"{median([p.down for p in pushes]):,}", ours, git)
+    report.both(f"{label} up, median", lambda pushes: f"{median([p.bytes_up for p in pushes]):,}", ours, git)
+    report.both(f"{label} down, median", lambda pushes: f"{median([p.bytes_down for p in pushes]):,}", ours, git)
     if refs > 1:
-        up = max(push.up - before.up for push, before in zip(ours, first[0], strict=False))
-        down = max(push.down - before.down for push, before in zip(ours, first[0], strict=False))
+        up = max(push.bytes_up - before.bytes_up for push, before in zip(ours, first[0], strict=False))
+        down = max(push.bytes_down - before.bytes_down for push, before in zip(ours, first[0], strict=False))
         ok = max(up, down) <= GROWTH
         report.add(f"{refs:,} refs: most that a push grew", f"{up:+} up, {down:+} down", "", f"+{GROWTH}", ok)
 
 
-def _add_bytes(report: Report, ours: Sequence[Pushed], git: Sequence[Pushed], thin: Sequence[int]) -> None:
-    for what, way in (("bytes both ways", "both"), ("bytes up", "up"), ("bytes down", "down")):
-        mine, theirs = ([getattr(push, way) for push in pushes] for pushes in (ours, git))
+def _add_bytes(report: Report, ours: Sequence[Counts], git: Sequence[Counts], thin: Sequence[int]) -> None:
+    for what, of in (("both ways", _both_ways), ("up", attrgetter("bytes_up")), ("down", attrgetter("bytes_down"))):
+        mine, theirs = ([of(push) for push in pushes] for pushes in (ours, git))
         for name, percent in (("median", 50), ("p90", 90), ("p99", 99), ("most", 100)):
             a, b = int(percentile(mine, percent)), int(percentile(theirs, percent))
-            judged = percent <= 90
-            report.add(f"{what}: {name}", f"{a:,}", f"{b:,}", "git's" if judged else "", a <= b if judged else None)
-    fits = [push.up for push, pack in zip(ours, thin, strict=True) if pack < INITIAL_WINDOW]
+            judged = ("git's", a <= b) if percent <= 90 else ()
+            report.add(f"bytes {what}: {name}", f"{a:,}", f"{b:,}", *judged)
+    fits = [push.bytes_up for push, pack in zip(ours, thin, strict=True) if pack < INITIAL_WINDOW]
     over = sum(up >= INITIAL_WINDOW for up in fits)
     report.add(f"{INITIAL_WINDOW:,} up or more where git's thin pack is under", f"{over}", "", "0", over == 0)
-    large = lambda pushes: str(sum(push.up >= INITIAL_WINDOW for push in pushes))  # noqa: E731
+    large = lambda pushes: str(sum(push.bytes_up >= INITIAL_WINDOW for push in pushes))  # noqa: E731
     report.both(f"{INITIAL_WINDOW:,} up or more", large, ours, git)
-    larger = sum(a.both > b.both for a, b in zip(ours, git, strict=True))
+    larger = sum(_both_ways(a) > _both_ways(b) for a, b in zip(ours, git, strict=True))
     report.add("pushes with more bytes than the other's", str(larger), str(len(ours) - larger))
+
+
+def _both_ways(counts: Counts) -> int:
+    return counts.bytes_up + counts.bytes_down

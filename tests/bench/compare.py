@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +20,12 @@ from bench.peers.hg import Hg
 from bench.peers.ours import Ours, OursByBrz
 from bench.peers.svn import Svn
 from bench.picture import svg
-from bench.report import circumstances, finish, line, listed, say, table
-from netem.meter import MOST_RESIDUAL, Slope
+from bench.report import Runs, circumstances, finish, listed, say, table
+from netem.meter import MOST_RESIDUAL
 from netem.packets.errors import Unavailable
 from netem.units import plural
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import LinkCost, Workspace, attempt, run
+from smartserver.cli.servers import Workspace, attempt, run
 
 PEERS: tuple[type[Peer], ...] = (Ours, OursByBrz, Git, Hg, Brz, Svn)
 """In the order they are shown."""
@@ -44,58 +43,13 @@ STARTED = "started"
 
 
 @dataclass
-class Cost:
-    """One operation of one tool on one link, over all runs."""
-
-    network: str
-    peer: str
-    operation: str
-    runs: list[tuple[float, LinkCost]] = field(default_factory=list)
-    """RTT and cost of each run; the seconds are those of the command alone."""
-
-    @property
-    def rounds(self) -> int:
-        """Round trips: those of the run in the middle."""
-        return statistics.median_low([run.round_trips for _, run in self.runs])
-
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        """RTT and seconds of each run."""
-        return [(rtt, run.seconds) for rtt, run in self.runs]
-
-    @property
-    def slope(self) -> Slope | None:
-        """The line through the shortest run at each RTT; None for fewer than three."""
-        return line(self.points)
-
-    def seconds(self, rtt: float) -> float:
-        """The shortest run at an RTT."""
-        return min(seconds for at, seconds in self.points if at == rtt)
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it."""
-        slope = self.slope
-        return {
-            **{name: getattr(self, name) for name in ("network", "peer", "operation", "rounds")},
-            "counted": [run.round_trips for _, run in self.runs],
-            "slope": round(slope.rounds, 3) if slope else None,
-            "residual": round(slope.residual, 4) if slope else None,
-            "points": [[rtt, round(seconds, 4)] for rtt, seconds in self.points],
-            "bytes_up": self.runs[-1][1].bytes_up,
-            "bytes_down": self.runs[-1][1].bytes_down,
-        }
-
-
-@dataclass
 class Comparison:
-    """All that was measured."""
-
     rtts: tuple[float, ...]
     repeat: int
     peers: list[type[Peer]] = field(default_factory=list)
     networks: list[type[Line]] = field(default_factory=list)
-    costs: dict[tuple[str, str, str], Cost] = field(default_factory=dict)
-    """By network, tool and operation."""
+    costs: dict[tuple[str, str, str], Runs] = field(default_factory=dict)
+    """By network, tool and operation; the seconds are those of the command alone."""
     versions: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What could not be measured, and why."""
@@ -107,19 +61,26 @@ class Comparison:
     """The machine's load before each operation."""
     circumstances: str = ""
 
-    def add(self, network: str, peer: str, operation: str) -> Cost:
-        """The cost of this, begun anew if there is none."""
-        return self.costs.setdefault((network, peer, operation), Cost(network, peer, operation))
-
     def operations(self) -> list[str]:
         """Those of which there is anything."""
         found = {operation for _, _, operation in self.costs}
         return [operation for operation in OPERATIONS if operation in found]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
         kept = ("rtts", "repeat", "circumstances", "versions", "notes", "problems", "loads")
-        costs = [cost.as_json() for cost in self.costs.values()]
+        costs = [
+            {
+                **dict(zip(("network", "peer", "operation"), key, strict=True)),
+                "rounds": runs.rounds,
+                "counted": [cost.round_trips for _, cost in runs.costs],
+                "slope": round(slope.rounds, 3) if (slope := runs.slope) else None,
+                "residual": round(slope.residual, 4) if slope else None,
+                "points": [[rtt, round(cost.seconds, 4)] for rtt, cost in runs.costs],
+                "bytes_up": runs.costs[-1][1].bytes_up,
+                "bytes_down": runs.costs[-1][1].bytes_down,
+            }
+            for key, runs in self.costs.items()
+        ]
         return {**{name: getattr(self, name) for name in kept}, "late_seconds": self.late, "costs": costs}
 
 
@@ -181,7 +142,6 @@ def _convert(found: Comparison, peer: type[Peer], work: Workspace, fixtures: Pat
 def _measure(
     found: Comparison, network: type[Line], peer: type[Peer], fixtures: Path, path: str, operations: Sequence[str]
 ) -> None:
-    """All operations of one tool on one link."""
     with Workspace(f"compare-{network.name}-{peer.name}") as work, network() as link:
         link.reserve()
         place = Place(work, work.folder, peer, link, path)
@@ -194,7 +154,7 @@ def _measure(
             say(f"{network.name}, {peer.label}: {operation}")
             place.put_back(STARTED)
             found.loads.append(os.getloadavg()[0])
-            cost = found.add(network.name, peer.name, operation)
+            cost = found.costs[network.name, peer.name, operation] = Runs()
             try:
                 acts[operation].before()
                 place.keep(operation)
@@ -208,15 +168,14 @@ def _measure(
                 del found.costs[network.name, peer.name, operation]
 
 
-def _once(place: Place, link: Line, act: Act, rtt: float, cost: Cost) -> float:
-    """One run; how late the emulator was."""
+def _once(place: Place, link: Line, act: Act, rtt: float, cost: Runs) -> float:
     done, run = measured(link.network, rtt, lambda: place.attempt(CLIENT, *act.command, folder=act.folder))
     for wrong in wrongs(act.status, act.says, done.status, done.stderr):
         raise CommandError(f"{' '.join(act.command)}: {wrong}")
     one, other = act.same()
     if not one or one != other:
         raise CommandError(f"{' '.join(act.command)}: came to {one!r}, expected {other!r}")
-    cost.runs.append((rtt, replace(run, seconds=done.seconds)))
+    cost.costs.append((rtt, replace(run, seconds=done.seconds)))
     return done.late
 
 
@@ -237,11 +196,10 @@ def _table(found: Comparison, network: type[Line]) -> str:
 
 
 def shown_are(found: Comparison, network: str) -> str:
-    """What the figures of a cell are."""
     most = max(found.rtts) * 1000
     slope = "/ slope of wall time over RTT " if len(found.rtts) > 2 else ""
     rtts = ", ".join(f"{rtt * 1000:g}" for rtt in found.rtts)
-    made = {len(cost.runs) // len(found.rtts) for cost in found.costs.values() if cost.network == network} or {0}
+    made = {len(runs.costs) // len(found.rtts) for key, runs in found.costs.items() if key[0] == network} or {0}
     fewest = f"{min(made)} or " if len(made) > 1 else ""
     runs = f"RTT {rtts} ms, {fewest}{plural(max(made), 'run')} each"
     return f"round trips counted with the handshake {slope}/ seconds at {most:g} ms ({runs}, the shortest counts)"
@@ -252,7 +210,7 @@ def most_off(found: Comparison) -> float:
     return MOST_RESIDUAL * max(found.rtts)
 
 
-def cell(found: Comparison, cost: Cost | None) -> str:
+def cell(found: Comparison, cost: Runs | None) -> str:
     """`3 / 3.02 / 0.94 s`; a dash for what a tool cannot do."""
     if cost is None:
         return "-"

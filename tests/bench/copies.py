@@ -42,7 +42,6 @@ class Runs:
 
     @property
     def seconds(self) -> float:
-        """Wall time, the median."""
         return median([cost.seconds for cost in self.client])
 
 
@@ -61,8 +60,6 @@ class Side:
 
 
 class Copies:
-    """The measurement; its folder is removed with the workspace."""
-
     push, back = "push", "clone"
     digits = 1
     """Of a ratio."""
@@ -95,7 +92,6 @@ class Copies:
         raise NotImplementedError
 
     def copied(self, side: Side) -> Path:
-        """What a side brought back last."""
         return self._work.folder / f"{self.back}-{side.server.scheme}"
 
     def rounds(self, repeat: int) -> None:
@@ -121,10 +117,10 @@ class Copies:
             runs.bytes_up, runs.bytes_down = counts.bytes_up, counts.bytes_down
             return
         with Watch(server.pid) as watch:
-            ran = measure(self.command(what, server.url(name), target), self.source, environment)
-        runs.client.append(ran.cost)
+            cost, said = measure(self.command(what, server.url(name), target), self.source, environment)
+        runs.client.append(cost)
         runs.server.append(watch.cost)
-        runs.traced += [float(found) / 1000 for found in _TRACED.findall(ran.errors)]
+        runs.traced += [float(found) / 1000 for found in _TRACED.findall(said)]
 
     def differences(self) -> list[str]:
         """What the last copy over our protocol has otherwise than the source."""
@@ -157,7 +153,6 @@ class Copies:
         report.add("on the server", size(stored[0]), size(stored[1]))
 
     def add_size(self, report: Report, what: str, pattern: str = "**/*", bar: float | None = None) -> None:
-        """The bytes of both copies."""
         mine, other = (folder_size(self.copied(side), pattern) for side in (self.ours, self.theirs))
         limit = {} if bar is None else {"bar": f"{bar:g} x", "ok": mine / other <= bar}
         report.add(what, f"{size(mine)} ({mine / other:.2f} x)", size(other), **limit)  # type: ignore[arg-type]
@@ -167,7 +162,6 @@ class Copies:
 
 
 def add_costs(report: Report, what: str, whose: str, ours: Sequence[Cost], theirs: Sequence[Cost]) -> None:
-    """Processor time and memory."""
 
     def both(shown: str, *figures: str, **judged: str | bool) -> None:
         report.add(f"{what}{shown}", *figures, **judged)  # type: ignore[arg-type]
@@ -180,5 +174,4 @@ def add_costs(report: Report, what: str, whose: str, ours: Sequence[Cost], their
 
 
 def folder_size(folder: Path, pattern: str = "**/*") -> int:
-    """Bytes of the files below a folder."""
     return sum(file.stat().st_size for file in folder.glob(pattern) if file.is_file())

@@ -36,8 +36,6 @@ _WRITTEN = re.compile(r"hpss: .* call\S* \(.*?\), (.*?) up, ")
 
 
 class Refusal(NamedTuple):
-    """One refused push."""
-
     link: LinkCost
     written: str
     """What the client says it wrote (ours)."""

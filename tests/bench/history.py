@@ -75,9 +75,9 @@ class History(Copies):
         self._progress.step("verify, and git fsck of a clone")
         pushed = str(self.ours.server.served / self.ours.pushed)
         command = [sys.executable, "-m", "smartserver.cli.main", "verify", pushed]
-        ours = measure(command, None, self._environment).cost
+        ours = measure(command, None, self._environment)[0]
         command = ["git", "fsck", "--full", "--no-progress"]
-        add_verify(report, ours, measure(command, self.copied(self.theirs), self._environment).cost)
+        add_verify(report, ours, measure(command, self.copied(self.theirs), self._environment)[0])
 
 
 def add_verify(report: Report, ours: Cost, git: Cost) -> None:

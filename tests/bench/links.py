@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, ClassVar, Self, TypeVar
 
+from certificates import Authority
+
 from bench.process import MODULES, Cost, Watch
 from netem.link import Link
 from netem.packets.command import Command
@@ -46,8 +48,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Done:
-    """What a client's command did."""
-
     status: int
     seconds: float
     """Wall time, from its start to its end."""
@@ -57,15 +57,12 @@ class Done:
     """By how many seconds the emulator was late."""
 
     def check(self, command: Sequence[str]) -> Self:
-        """Raise an error if it failed."""
         if self.status:
             raise CommandError(f"{' '.join(command)}: status {self.status}: {self.stderr.strip()}")
         return self
 
 
 class Client:
-    """A client's command that runs; made by `client`."""
-
     def __init__(self, command: Command, begun: float, output: IO[bytes], errors: IO[bytes]) -> None:
         self.pid = command.pid
         self._command = command
@@ -74,7 +71,6 @@ class Client:
         self._errors = errors
 
     def wait(self) -> Done:
-        """Wait for its end."""
         status = self._command.wait()
         seconds = time.monotonic() - self._begun
         return Done(status, seconds, written(self._output), written(self._errors))
@@ -99,13 +95,14 @@ def client(network: Packets, command: Sequence[str], folder: Path, environment: 
 @contextmanager
 def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Command]:
     """Start a command on the server's side, in `folder`, and wait until it listens; it ends with the network."""
+    others = network.listening(SERVER)
     with tempfile.TemporaryFile() as log, open(os.devnull, "rb") as nothing:
         running = network.run(
             SERVER, command, environment=environment, folder=str(folder),
             stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(),
         )  # fmt: skip
         try:
-            until_it_listens(lambda: network.listening(SERVER) > 0, running.ended, " ".join(command[:4]), log)
+            until_it_listens(lambda: network.listening(SERVER) > others, running.ended, " ".join(command[:4]), log)
             yield running
         finally:
             running.close()
@@ -220,11 +217,9 @@ class Across(PacketLine):
         self._work = work
 
     def url(self, name: str) -> str:
-        """The URL of a repository."""
         return f"hpss://{self.network.server_address}:{PORT}/{name}"
 
     def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
-        """Run git: seconds, and what it cost."""
         words = ["git", *arguments]
         with client(self.network, words, folder, environment) as running, Watch(running.pid) as watch:
             done = running.wait().check(words)
@@ -251,6 +246,17 @@ def agent(there: Across, environment: Mapping[str, str]) -> Iterator[Mapping[str
             there.run(["smartserver", "agent", "stop"], Path(folder), {**environment, **settings})
 
 
+AUTHORITY = "authority.pem"
+"""The file, in a workspace, with what signed the certificates of its servers."""
+
+
+def tls_options(work: Workspace, host: str) -> Sequence[str]:
+    """What makes a server offer TLS."""
+    authority = Authority(work.folder)
+    certificate, key = authority.sign(host)
+    return ["--tls", str(certificate), "--tls-key", str(key)]
+
+
 @contextmanager
 def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()) -> Iterator[Across]:
     """Start a link with a server of ours behind it; `settings` of the kernel's are set on both sides first."""
@@ -260,7 +266,8 @@ def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()
         with Packets(link) as network:
             for name, value in settings:
                 network.setting(name, value)
-            words = serving(served, network.server_address, PORT, "--fast-open")
+            tls = tls_options(work, network.server_address)
+            words = serving(served, network.server_address, PORT, "--fast-open", *tls)
             with server(network, words, work.folder, work.environment("server")) as running:
                 yield Across(work, network, running.pid)
     except (Unavailable, PacketsError) as wrong:

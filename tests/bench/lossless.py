@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def command(path: Path, count: int, seed: int) -> None:
     bench lossless ~/src/branch -n 3 --seed 7
     """
     breezy_library(None)
-    from bench.breezy_lossless import WRONG, Original, Part, Tally, open_original  # Needs Breezy.
+    from bench.breezy_lossless import WRONG, Original, Part, open_original  # Needs Breezy.
 
     progress = Progress()
     try:
@@ -50,7 +51,7 @@ def command(path: Path, count: int, seed: int) -> None:
         raise CommandError(f"{path}: {wrong}") from None
     problems: list[str] = []
     whole = 0
-    tally = Tally()
+    tally: Counter[str] = Counter()
     with Workspace("bench") as work, source.lock_read(), one_line():
         progress.step("reading the history")
         original = Original(source)
@@ -73,15 +74,13 @@ def command(path: Path, count: int, seed: int) -> None:
                     found = [str(wrong)]
                 problems += [f"part {number + 1}: {each}" for each in found]
                 whole += not found
-                tally = tally.more(trial.tally)
+                tally.update(trial.tally)
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(server.served / f"part-{number}", ignore_errors=True)
     report = Report(f"{count} random parts of {path.name}, of {len(original.order)} revisions, there and back", "")
     report.add("parts that came back whole", str(whole), bar=str(count), ok=whole == count)
-    report.add("revisions", f"{tally.revisions:,}")
-    report.add("records compared, text and parents", f"{tally.records:,}")
-    report.add("testaments compared", f"{tally.testaments:,}")
-    report.add("pushes and pulls", f"{tally.requests:,}")
+    for what, number in tally.items():
+        report.add(what, f"{number:,}")
     report.problems = problems
     report.finish()
 

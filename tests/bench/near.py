@@ -1,4 +1,4 @@
-"""Everyday commands of git, from exec to exit, over real TCP: ours with the user's agent, beside git's own server."""
+"""Everyday commands of git, from exec to exit, over real TCP: ours with the user's agent, beside git's own servers."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from bench import options
-from bench.links import PORT, Across, across, agent, server
-from bench.report import Progress, Report, median
+from bench.links import Across, across
+from bench.media import ALONE, GIT, GIT_SSH, SSH, TCP, TLS, Medium, Reached, reach
+from bench.report import Progress, circumstances, end, median, table
 from netem.link import Link
-from netem.packets.network import SERVER
-from smartserver.cli.errors import CommandError
 from smartserver.cli.histories import generate
-from smartserver.cli.servers import Workspace, run, serving_git
+from smartserver.cli.servers import Workspace, run
 
 RTTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 """Seconds: from the same machine to another continent."""
 
 NEAR = 0.02
-"""Seconds of RTT below which ours may be slower, by a little."""
+"""Seconds of RTT below which ours may be slower than `git://`, by a little."""
 
 TIMES, MORE = 1.2, 0.025
 """How much slower: as many times, or seconds more, whichever is larger."""
 
-TIME_TO_LISTEN = 10.0
 TIME_TO_LOAD = 1.0
 """Seconds after which an agent that was just started has loaded everything."""
+
+SIDES: Sequence[tuple[Medium, Sequence[Medium]]] = (
+    (TCP, (GIT, GIT_SSH)), (ALONE, ()), (GIT, ()), (TLS, (GIT_SSH,)), (SSH, (GIT_SSH,)), (GIT_SSH, ()),
+)  # fmt: skip
+"""Each medium, and those than which it may not be slower."""
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "push of one": ("push", "--quiet", "origin", "main"),
@@ -46,109 +47,83 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 
 
-@dataclass(frozen=True)
-class Side:
-    """A way to a server, with two clones there."""
-
-    name: str
-    url: str
-    environment: Mapping[str, str]
-    near: Path
-    """Whose commands are timed."""
-    far: Path
-    """Who pushes what the other fetches, on a branch of his own."""
-
-
 @click.command()
 @options.number("--repeat", 20, "Times each command is run at each RTT.")
 @options.rtts()
 def command(repeat: int, rtts: Sequence[float]) -> None:
-    """Everyday commands of git over hpss://, with the agent and without, beside git://, from exec to exit; medians.
+    """Everyday commands of git over our media, beside git:// and git over ssh, from exec to exit; medians.
 
-    Client and server are in network namespaces with a link of packets between them (Linux, as root or where users may
-    make namespaces). Takes ten minutes. Another load on the machine falsifies it.
+    Ours with the user's agent, and over TCP without it too; git's ssh with ControlPersist. Client and server are in
+    network namespaces with a link of packets between them (Linux, as root or where users may make namespaces). Takes
+    twenty minutes. Another load on the machine falsifies it.
 
     \b
     bench near
     bench near --repeat 5 --rtt 0ms --rtt 20ms
     """
     progress = Progress()
-    report = Report("commands of git across a link of packets, seconds from exec to exit", "git://")
+    rtts = rtts or RTTS
+    medians: dict[tuple[str, str, float], float] = {}
     with (
         Workspace("bench") as work,
         across(work, Link(0.0)) as there,
-        _daemon(there, work) as daemon,
-        agent(there, work.environment("agent")) as held,
+        reach(there, work, [medium for medium, _ in SIDES]) as sides,
     ):
-        sides = _sides(work, there, daemon, held)
-        for rtt in rtts or RTTS:
-            _compare(there, sides, rtt, repeat, report, progress)
-    report.finish()
-
-
-@contextmanager
-def _daemon(there: Across, work: Workspace) -> Iterator[str]:
-    """Git's own server beside ours: its URL."""
-    served = work.folder / "served-git"
-    served.mkdir()
-    host, port = there.network.server_address, PORT + 1
-    with server(there.network, serving_git(served, host, port), work.folder, work.environment("daemon")):
-        deadline = time.monotonic() + TIME_TO_LISTEN
-        while there.network.listening(SERVER) < 2:
-            if time.monotonic() > deadline:
-                raise CommandError(f"git daemon does not listen after {TIME_TO_LISTEN:g} s")
-            time.sleep(0.01)
-        yield f"git://{host}:{port}"
-
-
-def _sides(work: Workspace, there: Across, daemon: str, held: Mapping[str, str]) -> list[Side]:
-    source = work.folder / "source.git"
-    generate(source, work.environment("source"), count=50)
-    run(["git", "init", "--quiet", "--bare", str(work.folder / "served-git/near")], None, work.environment("source"))
-    quiet = {"gc.auto": "0", "maintenance.auto": "0"}
-    found = []
-    for name, url, settings in (
-        ("agent", there.url("near"), held), ("alone", there.url("alone"), {}), ("git", f"{daemon}/near", {})
-    ):  # fmt: skip
-        side = Side(
-            name,
-            url,
-            {**work.environment(name, quiet), **settings},
-            work.folder / f"{name}-1",
-            work.folder / f"{name}-2",
-        )
-        there.git(source, side.environment, "push", "--quiet", url, "main")
-        for clone in (side.near, side.far):
-            there.git(work.folder, side.environment, "clone", "--quiet", "--branch", "main", url, str(clone))
-        there.git(side.far, side.environment, "checkout", "--quiet", "-b", "other")
-        found.append(side)
-    return found
-
-
-def _compare(there: Across, sides: Sequence[Side], rtt: float, repeat: int, report: Report, progress: Progress) -> None:
-    there.network.change(Link(rtt))
-    progress.step(f"RTT {rtt * 1000:g} ms")
-    taken: dict[tuple[object, object], list[float]] = {}
-    shown = [[each.name, dict(each.environment), str(each.near), str(each.far)] for each in sides]
-    for name, what, seconds in there.ask("bench.near", json.dumps(shown), str(repeat)):
-        assert isinstance(seconds, float)
-        taken.setdefault((what, name), []).append(seconds)
+        shown = [_clones(work, there, number, side) for number, side in enumerate(sides)]
+        for rtt in rtts:
+            progress.step(f"RTT {rtt * 1000:g} ms")
+            there.network.change(Link(rtt))
+            taken = there.ask("bench.near", json.dumps(shown), str(repeat))
+            for what in COMMANDS:
+                for side, _ in SIDES:
+                    seconds = [each[2] for each in taken if each[:2] == [side.name, what]]
+                    medians[what, side.name, rtt] = median(seconds)  # type: ignore[arg-type]
+    rows, missed = [], []
     for what in COMMANDS:
-        held, alone, git = (median(taken[what, side.name]) for side in sides)
-        most = max(TIMES * git, git + MORE) if rtt < NEAR else git
-        words = f"RTT {rtt * 1000:g} ms, {what} (without the agent {alone:.3f})"
-        report.add(words, f"{held:.3f}", f"{git:.3f}", f"<= {most:.3f}", held <= most)
+        for side, others in SIDES:
+            cells = []
+            for rtt in rtts:
+                ours = medians[what, side.name, rtt]
+                faster = [each.name for each in others if ours > most(each, rtt, medians[what, each.name, rtt])]
+                cells.append(f"{ours * 1000:.0f}" + " MISSED" * bool(faster))
+                missed += [f"{what} at {rtt * 1000:g} ms: {side.name} is slower than {name}" for name in faster]
+            rows.append([what, side.name, *cells])
+    click.echo(table(["milliseconds", "", *(f"RTT {rtt * 1000:g} ms" for rtt in rtts)], rows))
+    click.echo(f"\n({circumstances()})")
+    end(missed)
+
+
+def most(other: Medium, rtt: float, seconds: float) -> float:
+    """The seconds that a command of ours may take where another's took so many."""
+    return max(TIMES * seconds, seconds + MORE) if other is GIT and rtt < NEAR else seconds
+
+
+def _clones(work: Workspace, there: Across, number: int, side: Reached) -> tuple[str, Mapping[str, str], str, str]:
+    """A side as `turns` takes it, with a history on the server and two clones."""
+    source, url = work.folder / "source.git", str(side.names["url"])
+    if not source.exists():
+        generate(source, side.environment, count=50)
+    there.git(source, side.environment, "push", "--quiet", url, "main")
+    near, far = (work.folder / f"{which}-{number}" for which in ("near", "far"))
+    for clone in (near, far):
+        there.git(work.folder, side.environment, "clone", "--quiet", "--branch", "main", url, str(clone))
+    there.git(far, side.environment, "checkout", "--quiet", "-b", "other")
+    return side.medium.name, side.environment, str(near), str(far)
 
 
 def turns(sides: Sequence[tuple[str, Mapping[str, str], str, str]], repeat: int) -> Iterator[tuple[str, str, float]]:
-    """Run each command so often on each side (its name, environment and clones): side, command and seconds.
+    """Run each command so often on each side: side, command and seconds.
+
+    A side is its name, environment, the clone whose commands are timed, and the one that pushes what that one fetches,
+    on a branch of its own.
 
     `command` runs it as a program on the near side of a link. Programs that are started there one by one have each a
     mount namespace of its own, in which no agent serves them that was started by another.
     """
     environment = sides[0][1]
     run(["smartserver", "agent", "stop"], None, environment)
-    run(["git", *COMMANDS["ls-remote"]], Path(sides[0][2]), environment)
+    for _, environment, near, _ in sides:
+        run(["git", *COMMANDS["ls-remote"]], Path(near), environment)
     time.sleep(TIME_TO_LOAD)
     for turn in range(repeat):
         first = turn % len(sides)

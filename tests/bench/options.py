@@ -18,8 +18,6 @@ Option = Callable[[Function], Function]
 
 
 class Unit(click.ParamType[Any]):
-    """A number with a unit."""
-
     name = "text"
 
     def __init__(self, parse: Callable[[str], float]) -> None:
@@ -49,24 +47,20 @@ def number(names: str, default: int, words: str, least: int = 1) -> Option:
 
 
 def quantity(names: str, kind: Unit, default: str, words: str) -> Option:
-    """A number with a unit."""
     return click.option(*names.split(), type=kind, default=default, show_default=True, help=words)
 
 
 def rtts(words: str = "three or more for a slope") -> Option:
-    """The RTTs of the link."""
     return click.option("--rtt", "rtts", type=TIME, multiple=True, help=f"Round-trip time of the link; {words}.")
 
 
 def tools(
     words: str = "Where the programs of an environment with Breezy are, for where this one has none.",
 ) -> Option:
-    """A folder of programs."""
     return click.option("--tools", type=click.Path(path_type=Path, file_okay=False), help=words)
 
 
 def only(names: Sequence[str], metavar: str, words: str) -> Option:
-    """Some of these names."""
 
     def known(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := [name for name in value if name not in names]:

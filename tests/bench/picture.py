@@ -5,14 +5,14 @@ Bars are counts, and of a second network its slopes, as outlines over them: what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from bench.peers.base import CLONE, PULL_ONE, PUSH_ONE
 
 if TYPE_CHECKING:
-    from bench.compare import Comparison, Cost
+    from bench.compare import Comparison
 
 WIDTH, MARGIN, LEFT = 960, 20, 60
 BARS_TOP, BARS_HEIGHT = 90, 260
@@ -27,7 +27,6 @@ TICKS = 5
 
 
 def svg(found: Comparison) -> str:
-    """The picture; it needs one cost at the least."""
     lines_top = BARS_TOP + BARS_HEIGHT + LINES_GAP
     height = lines_top + LINES_HEIGHT + FOOT
     parts = [
@@ -126,9 +125,9 @@ def _bars(found: Comparison) -> Iterator[str]:
 
 def _lines(found: Comparison, network: str, operation: str, left: float, width: float, top: float) -> Iterator[str]:
     """Seconds against RTT of one operation: the shortest runs, joined."""
-    costs = [cost for (on, _, what), cost in found.costs.items() if (on, what) == (network, operation)]
+    costs = {peer: cost for (on, peer, what), cost in found.costs.items() if (on, what) == (network, operation)}
     longest = max(found.rtts)
-    most = max([0.1, *(seconds for cost in costs for _, seconds in shortest(cost, found.rtts))])
+    most = max([0.1, *(seconds for cost in costs.values() for seconds in map(cost.seconds, found.rtts))])
     bottom = top + LINES_HEIGHT
     yield _text(left, top - 14, f"{operation}: seconds against RTT, {network}", ' font-size="12"')
     yield from _grid(left, width, bottom, LINES_HEIGHT, most, " s")
@@ -136,17 +135,11 @@ def _lines(found: Comparison, network: str, operation: str, left: float, width: 
         yield _text(
             left + rtt / longest * width, bottom + 16, f"{rtt * 1000:g} ms", ' text-anchor="middle" fill="#666"'
         )
-    for cost in costs:
+    for peer, cost in costs.items():
         places = [
-            (left + rtt / longest * width, bottom - seconds / most * LINES_HEIGHT)
-            for rtt, seconds in shortest(cost, found.rtts)
+            (left + rtt / longest * width, bottom - cost.seconds(rtt) / most * LINES_HEIGHT) for rtt in found.rtts
         ]
-        colour = _colour(found, cost.peer)
+        colour = _colour(found, peer)
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         yield f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"/>'
         yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places)
-
-
-def shortest(cost: Cost, rtts: Sequence[float]) -> list[tuple[float, float]]:
-    """RTT and seconds of the shortest run at each."""
-    return [(rtt, cost.seconds(rtt)) for rtt in rtts]

@@ -46,16 +46,6 @@ class Cost:
     """The most memory all processes had at one time; pages they share count for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A command that has ended."""
-
-    status: int
-    output: str
-    errors: str
-    cost: Cost
-
-
 def descendants(pid: int) -> list[int]:
     """A process and all below it, as far as they are still there."""
     found = [pid]
@@ -143,13 +133,12 @@ class Watch:
         self._together = max(self._together, together)
 
 
-def measure(command: Sequence[str], folder: Path | None, environment: Mapping[str, str], *, check: bool = True) -> Ran:
-    """Run a command and see what it costs, its children included."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+def measure(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> tuple[Cost, str]:
+    """Run a command: what it costs, its children included, and what it writes to standard error."""
+    null = subprocess.DEVNULL
+    with tempfile.TemporaryFile() as errors:
         begun = time.monotonic()
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
-        )
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=null, stdout=null, stderr=errors)
         try:
             with Watch(process.pid) as watch:
                 _, status, usage = os.wait4(process.pid, 0)
@@ -160,11 +149,10 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
                 process.terminate()
                 process.wait()
             raise
-        said, complained = written(output), written(errors)
-    if check and process.returncode:
-        raise CommandError(f"{' '.join(command)}: status {process.returncode}: {complained.strip()}")
+        said = written(errors)
+    if process.returncode:
+        raise CommandError(f"{' '.join(command)}: status {process.returncode}: {said.strip()}")
     seen = watch.cost
     # Resource usage names the largest too, but counts what this process had when it forked.
     largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
-    cost = Cost(ended - begun, usage.ru_utime + usage.ru_stime, largest, seen.together or largest)
-    return Ran(process.returncode, said, complained, cost)
+    return Cost(ended - begun, usage.ru_utime + usage.ru_stime, largest, seen.together or largest), said

@@ -50,7 +50,6 @@ class Prepared:
         return self
 
     def segments(self) -> Iterator[bytes]:
-        """The segments."""
         return iter(self._segments)
 
     def without_bases(self, keys: Collection[Key]) -> Prepared:
@@ -68,7 +67,6 @@ class Pushed:
     refused: str = ""
 
     def check(self) -> Self:
-        """Raise an error if it was refused."""
         if self.refused:
             raise CommandError(f"the push of {self.commit} was refused: {self.refused}")
         return self
@@ -104,7 +102,6 @@ class Pusher:
 
 
 def git_push(source: Path, url: str, refspec: str, environment: Mapping[str, str]) -> Pushed:
-    """One `git push`."""
     commit, _, ref = refspec.partition(":")
     start = time.perf_counter()
     done = attempt(["git", "push", "--quiet", url, refspec], source, environment)
@@ -138,14 +135,12 @@ def start_writer(
 
 
 def tell(process: subprocess.Popen[str], line: str) -> None:
-    """Write a line to a writer."""
     assert process.stdin is not None
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
 
 
 def finish(process: subprocess.Popen[str]) -> list[Pushed]:
-    """What became of a writer's pushes."""
     output, errors = process.communicate()
     if process.returncode:
         raise CommandError(f"a writer failed: {errors.strip().splitlines()[-1:]}")

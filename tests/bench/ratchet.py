@@ -40,8 +40,6 @@ CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) .*\n?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Figures:
-    """What a command cost."""
-
     calls: int
     vfs: int
     link: LinkCost
@@ -53,7 +51,6 @@ class Figures:
 
     @property
     def bytes(self) -> int:
-        """Both ways."""
         return self.link.bytes_up + self.link.bytes_down
 
     def as_json(self) -> dict[str, int]:
@@ -82,8 +79,6 @@ def excesses(row: Row, ours: Figures, stock: Figures | None) -> Iterator[str]:
 
 @dataclass
 class Compared:
-    """One command on both sides."""
-
     row: Row
     stock: Figures | None = None
     ours: Figures | None = None
@@ -94,8 +89,6 @@ class Compared:
 
 @dataclass
 class Ratchet:
-    """All that was measured."""
-
     rows: list[Compared] = field(default_factory=list)
     about: str = ""
     """The history."""
@@ -104,11 +97,9 @@ class Ratchet:
 
     @property
     def problems(self) -> list[str]:
-        """All of them."""
         return [f"{each.row.name}: {problem}" for each in self.rows for problem in each.problems]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
         rows = [
             {
                 **{name: getattr(each.row, name) for name in ("name", "command", "old", "budget")},
@@ -128,7 +119,6 @@ class Ratchet:
 
 
 def measure(source: Path | None, only: Collection[str], tools: Path | None, rtt: float) -> Ratchet:
-    """Run each command on both sides."""
     rows = [row for row in ROWS if not only or row.name in only or row.command.split()[0] in only]
     found = Ratchet([Compared(row) for row in rows])
     library = breezy_library(tools)
@@ -161,8 +151,6 @@ def _size_of(fixtures: Path) -> str:
 
 
 class _Measuring:
-    """One side."""
-
     def __init__(
         self, found: Ratchet, kind: type[Side], work: Workspace, stack: ExitStack, settings: Mapping[str, str]
     ) -> None:
@@ -243,7 +231,6 @@ def wrongs(row: Row, done: Done, ran: Ran) -> Iterator[str]:
 
 
 def difference(expected: str, printed: str) -> str:
-    """The first line that differs."""
     for one, other in zip(expected.splitlines(), printed.splitlines(), strict=False):
         if one != other:
             return f"{other!r} instead of {one!r}"

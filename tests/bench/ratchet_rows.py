@@ -28,7 +28,6 @@ class Ran:
 
     @property
     def tip_now(self) -> str:
-        """Where it is."""
         return self.side.there("project/trunk")
 
     def path(self, name: str) -> Path:
@@ -41,8 +40,6 @@ Check = Callable[[Ran], bool]
 
 @dataclass(frozen=True)
 class Row:
-    """One command."""
-
     name: str
     command: str
     """Its words; of URLs there are {project} and {made}, of files {file}."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at
+from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at, settings
 from bench.peers.base import CLIENT, Act, Place
 from bench.peers.brz import Brz, last_revision
 from bench.peers.ours import stored, stored_tip
@@ -56,8 +56,8 @@ class Side(Brz):
         """Pieces that could not be made, and why."""
 
     @classmethod
-    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        return {**super().settings(folder, path), "BRZ_EMAIL": AUTHOR}
+    def settings(cls, folder: Path, _path: str) -> Mapping[str, str]:
+        return {**settings(folder), "BRZ_EMAIL": AUTHOR}
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
@@ -103,7 +103,6 @@ class Side(Brz):
         self.home().mkdir()
 
     def make(self, piece: str) -> None:
-        """Make one of the user's pieces."""
         trunk = self.place.url("project/trunk")
         match piece:
             case "ahead":
@@ -128,7 +127,6 @@ class Side(Brz):
                 self.brz("branch", "--quiet", "behind", f"{piece}/old")
 
     def copy(self, piece: str, other: str) -> None:
-        """One piece made of another."""
         shutil.copytree(self.home(piece), self.home(other), symlinks=True)
 
     def take(self, piece: str) -> None:
@@ -136,42 +134,33 @@ class Side(Brz):
         shutil.copytree(self.pieces / piece, self.home(piece), symlinks=True)
 
     def edit(self, folder: str, what: str) -> None:
-        """Change the file, not committed."""
         with (self.home(folder) / self.file).open("a", encoding="utf-8") as file:
             file.write(f"{what}\n" * 20)
 
     def commit(self, folder: str, what: str) -> None:
-        """Commit a change."""
         self.edit(folder, what)
         self.brz("commit", "--quiet", "--message", what, folder=folder)
 
     # -- where things are
 
     def mine(self, folder: str) -> str:
-        """Revno and tip of a branch of the user's."""
         return last_revision(self.home(folder))
 
     def has_repository(self, path: str) -> bool:
-        """Whether there is a repository on the server."""
         return (self.place.served / path / ".bzr" / "repository").exists()
 
     def packs(self) -> int:
-        """How many packs the project has."""
         return len(list((self.place.served / "project" / ".bzr" / "repository" / "packs").iterdir()))
 
     def tagged(self, branch: str, tag: str) -> bool:
-        """Whether a branch of the server's has a tag."""
         place = self.place.served / branch / ".bzr" / "branch" / "tags"
         return f"{len(tag)}:{tag}".encode() in (place.read_bytes() if place.exists() else b"")
 
     def configuration(self, branch: str) -> str:
-        """What is set for a branch of the server's."""
         return (self.place.served / branch / ".bzr" / "branch" / "branch.conf").read_text(encoding="utf-8")
 
 
 class Stock(Side):
-    """Breezy alone."""
-
     name: ClassVar[str] = "stock"
     label: ClassVar[str] = "bzr://"
 
@@ -181,15 +170,8 @@ class Stock(Side):
 
 
 class Plugin(Side):
-    """Breezy with our plugin, to our server."""
-
     name: ClassVar[str] = "ours"
     label: ClassVar[str] = "hpss://"
-
-    @classmethod
-    def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
-        """As stock's, but that nothing keeps our plugin out."""
-        return {name: value for name, value in super().settings(folder, path).items() if name not in WITHOUT_PLUGIN}
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:

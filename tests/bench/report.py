@@ -6,16 +6,17 @@ import json
 import math
 import os
 import platform
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import click
 
 from netem.meter import Slope, fit
-from smartserver.cli.servers import Say
+from smartserver.cli.servers import LinkCost, Say
 
 T = TypeVar("T")
 
@@ -31,14 +32,11 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The value in the middle."""
     return percentile(values, 50)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of a table; `ok` None: nothing is asked of it."""
-
     what: str
     ours: str
     git: str = ""
@@ -47,8 +45,6 @@ class Figure:
 
 
 class Report:
-    """One table."""
-
     def __init__(self, title: str, beside: str = "git") -> None:
         """`beside`: what stands beside ours."""
         self.title = title
@@ -72,7 +68,6 @@ class Report:
         return [figure.what for figure in self.figures if figure.ok is False]
 
     def lines(self) -> list[str]:
-        """The table as text."""
         rows = [("", "ours", self.beside, "bar", "")]
         verdicts = {None: "", True: "ok", False: "MISSED"}
         rows += [(f.what, f.ours, f.git, f.bar, verdicts[f.ok]) for f in self.figures]
@@ -87,7 +82,7 @@ class Report:
         """Print the table and the problems; exit with status 1 where there is one, or a bar is missed."""
         for line in self.lines():
             click.echo(line)
-        _end(self.problems, missed=bool(self.missed))
+        end(self.problems, missed=bool(self.missed))
 
 
 class Measured(Protocol):
@@ -102,45 +97,57 @@ class Measured(Protocol):
 def finish(found: Measured, markdown: str, *, as_json: bool) -> None:
     """The same, of tables in markdown."""
     click.echo(json.dumps(found.as_json()) if as_json else markdown)
-    _end(found.problems)
+    end(found.problems)
 
 
-def _end(problems: Sequence[str], *, missed: bool = False) -> None:
+def end(problems: Sequence[str], *, missed: bool = False) -> None:
     for problem in problems:
         click.echo(f"wrong: {problem}", err=True)
     if missed or problems:
         sys.exit(1)
 
 
-def line(points: Sequence[tuple[float, float]]) -> Slope | None:
-    """The straight line through the shortest run at each RTT; None for fewer than three RTTs.
+@dataclass
+class Runs:
+    """One operation at some RTTs. The shortest run at each counts: other load makes a run longer and never shorter."""
 
-    What else the machine does makes a run longer and never shorter.
-    """
-    rtts = sorted({rtt for rtt, _ in points})
-    if len(rtts) < 3:
-        return None
-    return fit([(rtt, min(seconds for at, seconds in points if at == rtt)) for rtt in rtts])
+    costs: list[tuple[float, LinkCost]] = field(default_factory=list)
+    """RTT and cost of each run."""
+
+    @property
+    def rounds(self) -> int:
+        """Round trips that were counted: those of the run in the middle."""
+        return statistics.median_low([cost.round_trips for _, cost in self.costs])
+
+    @property
+    def most(self) -> int:
+        """The most round trips that were counted."""
+        return max(cost.round_trips for _, cost in self.costs)
+
+    @property
+    def slope(self) -> Slope | None:
+        """The straight line through the shortest runs; None for fewer than three RTTs."""
+        rtts = sorted({rtt for rtt, _ in self.costs})
+        return fit([(rtt, self.seconds(rtt)) for rtt in rtts]) if len(rtts) > 2 else None
+
+    def seconds(self, rtt: float) -> float:
+        return min(cost.seconds for at, cost in self.costs if at == rtt)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in markdown."""
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def listed(notes: Iterable[str]) -> str:
-    """The notes below a table."""
     return "\n".join(f"- {note}." for note in notes)
 
 
 def say(words: str) -> None:
-    """Tell how far a measurement is."""
     click.echo(words, err=True)
 
 
 def circumstances() -> str:
-    """When and on what it was measured."""
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     cores = f"{os.cpu_count()} cores"
     return f"{time.strftime('%Y-%m-%d')}, {cores}{load}, {platform.system()}, Python {platform.python_version()}"
@@ -155,12 +162,10 @@ class Progress:
         self._said = clock()
 
     def step(self, what: str) -> None:
-        """Something else begins."""
         self._said = self._clock()
         self._say(what)
 
     def count(self, what: str, done: int, total: int) -> None:
-        """So many are done."""
         now = self._clock()
         if now - self._said >= PROGRESS_INTERVAL:
             self._said = now

@@ -69,8 +69,6 @@ class Share:
 
 
 class Times(NamedTuple):
-    """The pushes of one server."""
-
     alone: Share
     beside: Share
 

@@ -26,7 +26,6 @@ def opened(served: Path, name: str) -> PackRepository:
 
 
 def look(served: Path, name: str) -> Stored:
-    """Look at a repository now."""
     snapshot = opened(served, name).snapshot()
     packs = snapshot.root.packs
     return Stored(
@@ -45,5 +44,4 @@ def lacking(served: Path, name: str, commits: list[str]) -> list[str]:
 
 
 def damages(served: Path, name: str) -> tuple[str, ...]:
-    """What a full verification finds."""
     return opened(served, name).verify().problems

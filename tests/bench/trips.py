@@ -10,12 +10,11 @@ from pathlib import Path
 import click
 
 from bench import options
-from bench.report import Report, line, say
-from netem.meter import Slope
+from bench.report import Report, Runs, say
 from smartserver.cli.demo_run import Comparison, Operation, Row, Side
 from smartserver.cli.errors import one_line
 from smartserver.cli.operations import OperationCost, run
-from smartserver.cli.servers import LinkCost, Workspace
+from smartserver.cli.servers import Workspace
 
 FIRST_CONTACT = 3
 """Trips of a push to an existing repository that nothing is known of: the handshake, asking or guessing, and once
@@ -35,7 +34,6 @@ class AllOperations(Comparison):
     """The demo's operations and the others a user has, first contact without cache among them."""
 
     def operations(self) -> list[Operation]:
-        """What is done, in order."""
         found = [o for o in super().operations() if not o.name.startswith("diverged")]
         return [
             *found,
@@ -108,10 +106,6 @@ class AllOperations(Comparison):
         self.forget(side)
 
 
-Runs = Sequence[tuple[float, LinkCost]]
-"""RTT and cost of each run."""
-
-
 @click.command()
 @options.path(required=False)
 @options.rtts()
@@ -157,28 +151,20 @@ def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
 def _judge(report: Report, runs: Sequence[tuple[float, Row]], *, small: bool) -> None:
     """Add the runs of one operation; `runs`: RTT and row of each."""
     row = runs[0][1]
-    ours = [(rtt, each.ours) for rtt, each in runs]
-    git = [(rtt, each.git) for rtt, each in runs if each.git is not None]
-    trips, slope = _trips(ours), _slope(ours)
-    bar, ok = str(row.budget), trips <= row.budget
+    ours = Runs([(rtt, each.ours) for rtt, each in runs])
+    git = Runs([(rtt, each.git) for rtt, each in runs if each.git is not None])
+    slope = ours.slope
+    bar, ok = str(row.budget), ours.most <= row.budget
     # Of what takes 3 trips "never one more" is asked, which the count says.
     if slope is not None and small and row.budget == SLOPE:
         bar += f", {SLOPE:.2f} +- {TOLERANCE}"
         ok &= abs(slope.rounds - SLOPE) <= TOLERANCE
-    git_trips = f"{_trips(git)}{_shown(_slope(git))}" if git else "-"
-    report.add(row.operation, f"{trips}{_shown(slope)}", git_trips, bar, ok)
+    report.add(row.operation, _shown(ours), _shown(git) if git.costs else "-", bar, ok)
 
 
-def _trips(runs: Runs) -> int:
-    return max(cost.round_trips for _, cost in runs)
-
-
-def _slope(runs: Runs) -> Slope | None:
-    return line([(rtt, cost.seconds) for rtt, cost in runs])
-
-
-def _shown(slope: Slope | None) -> str:
-    return "" if slope is None else f", {slope.rounds:.2f} (residual {slope.residual * 1000:.0f} ms)"
+def _shown(runs: Runs) -> str:
+    slope = runs.slope
+    return f"{runs.most}" + (f", {slope.rounds:.2f} (residual {slope.residual * 1000:.0f} ms)" if slope else "")
 
 
 def _warm() -> Iterator[OperationCost]:

@@ -39,8 +39,6 @@ operation's own: of the others the login, or the operation, takes many times as 
 
 @dataclass(frozen=True)
 class Row:
-    """One operation."""
-
     name: str
     bars: Mapping[str, int] = field(default_factory=dict)
     """Round trips it may take, by way."""
@@ -98,8 +96,6 @@ ROWS: tuple[Row, ...] = (
 
 
 class Way(ABC):
-    """One of them."""
-
     name: ClassVar[str]
     label: ClassVar[str]
     joins_none: ClassVar[bool] = True
@@ -124,8 +120,6 @@ class Way(ABC):
 
 
 class ByRpc(Way):
-    """A server of ours."""
-
     name = RPC
     label = "RPC"
     joins_none = False

@@ -1,5 +1,5 @@
-"""client.media_conformance, client.media.tcp, client.media.pipe, client.media.descriptors: TCP, a pipe, and what
-another process has of them, against what every medium promises.
+"""client.media_conformance, client.media.tcp, client.media.tls, client.media.tls_relay, client.media.pipe,
+client.media.descriptors: TCP, TLS, a pipe, and what another process has of them, against what every medium promises.
 
 The simulated one is in tests/simulated/test_simulated_medium.py.
 """
@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
+import ssl
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from certificates import Authority
 
 from smartserver.client.held import Lendable
 from smartserver.client.media.descriptors import DescriptorMedium
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.media_conformance import MediumSuite, Peer, play
+from smartserver.client.media.tls import TlsMedium
+from smartserver.client.media.tls_relay import command
+from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer, play
 from smartserver.client.medium import Medium
+from smartserver.client.trust import Trust
+from smartserver.wire.tls import ALPN
 
 pytestmark = pytest.mark.sockets
 
@@ -98,6 +106,68 @@ class TestDescriptorsOfAPipe(MediumSuite):
     @pytest.fixture
     def connect(self) -> Callable[[Peer], Medium]:
         return lambda peer: lent(PipeMedium([sys.executable, "-c", PROGRAM.format(peer=peer.value)], passes_on=True))
+
+
+class TlsPeers(TcpPeers):
+    """The same with TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        authority = Authority(folder)
+        self._trust = Trust(ca=str(authority.file))
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(*authority.sign("127.0.0.1"))
+        self._context.set_alpn_protocols([ALPN])
+
+    def connect_tls(self, peer: Peer, *, relayed: bool) -> Medium:
+        accepting = threading.Thread(target=self._accept, args=(peer,))
+        self._threads.append(accepting)
+        accepting.start()
+        host, port = self._listener.getsockname()
+        if relayed:
+            return PipeMedium(command(host, port, self._trust), quotes=True)
+        return TlsMedium(host, port, self._trust)
+
+    def _accept(self, peer: Peer) -> None:
+        connection, _ = self._listener.accept()
+        # What is sent after the tickets of the handshake does not wait until those are acknowledged.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._context.wrap_socket(connection, server_side=True) as secured:
+            self._connections.append(secured)
+            if peer is Peer.TAKES_NOTHING:
+                waiting = select.poll()
+                waiting.register(secured, getattr(select, "POLLRDHUP", 0))
+                waiting.poll()
+                return
+            with contextlib.suppress(ssl.SSLError, ConnectionError):  # The client goes without a word of TLS.
+                if peer is Peer.SAYS_TEXT:
+                    secured.sendall(TEXT)
+                    secured.unwrap()
+                    return
+                while received := secured.recv(BLOCK):
+                    secured.sendall(received)
+                    if peer is Peer.BREAKS_OFF:
+                        secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        return
+
+
+@pytest.fixture
+def tls_peers(tmp_path: Path) -> Iterator[TlsPeers]:
+    made = TlsPeers(tmp_path)
+    yield made
+    made.close()
+
+
+class TestTls(MediumSuite):
+    @pytest.fixture
+    def connect(self, tls_peers: TlsPeers) -> Callable[[Peer], Medium]:
+        return lambda peer: tls_peers.connect_tls(peer, relayed=False)
+
+
+class TestRelayOfTls(MediumSuite):
+    @pytest.fixture
+    def connect(self, tls_peers: TlsPeers) -> Callable[[Peer], Medium]:
+        return lambda peer: tls_peers.connect_tls(peer, relayed=True)
 
 
 def lent(medium: Medium) -> Medium:

@@ -106,6 +106,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "twisted": ("smartserver.server", "smartserver.cli"),
     "zope": ("smartserver.server", "smartserver.cli"),
     "click": ("smartserver.cli",),
+    "OpenSSL": ("smartserver.server.tls",),
+    "cryptography": ("smartserver.server.tls",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),

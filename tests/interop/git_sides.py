@@ -119,7 +119,7 @@ class Served:
         """`root`: repositories another server serves too; `program`: what Python runs."""
         self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
-        self.log = folder / f"server{''.join(options)}.log"
+        self.log = folder / f"server-{len(list(folder.glob('server-*.log')))}.log"
         with open(self.log, "wb") as log:
             self.process = FORKS.start(
                 *program,
@@ -142,7 +142,7 @@ class Served:
             seen = b""
             while self.process.poll() is None:
                 seen += log.read()
-                found = re.search(rb"hpss://127\.0\.0\.1:(\d+)/", seen)
+                found = re.search(rb"hpss(?:\+tls)?://127\.0\.0\.1:(\d+)/", seen)
                 if found:
                     return int(found[1])
                 try:

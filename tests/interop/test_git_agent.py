@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from git_sides import Served, environment
 from smartserver.agent.address import ZYGOTE, connect
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
-from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, circumstances
+from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send, circumstances
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -262,11 +263,11 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     words = [b"origin", user.url.encode()]
     packet = [circumstances(variables), b"022", b"1", b"2", *words, *map(b"=".join, variables.items())]
     folder = os.open("/", os.O_PATH)
-    with connect(ZYGOTE, user.agent) as worker:
-        socket.send_fds(worker, [b"\0".join(packet)], [folder])
+    with contextlib.closing(connect(ZYGOTE, user.agent)) as worker:
+        _send(worker, b"\0".join(packet), folder)
         assert worker.recv(1) == ACCEPTED
         if said:
-            socket.send_fds(worker, [said], [] if said == BEGIN else [read, 1, 2])
+            _send(worker, said, *([] if said == BEGIN else [read, 1, 2]))
         else:
             worker.shutdown(socket.SHUT_WR)
         assert worker.recv(2) == b""

@@ -75,6 +75,20 @@ def test_what_it_is(tmp_path: Path, env: dict[str, str], object_format: str) -> 
         assert repository.head() is None
 
 
+def test_head_is_read_where_its_file_names_a_branch(
+    env: dict[str, str], builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with GitRepository(builder.path, env) as repository:
+        with monkeypatch.context() as patch:
+            patch.setattr(repository, "start", None)
+            assert repository.head() == b"refs/heads/main"
+        builder.git("symbolic-ref", "refs/heads/main", "refs/heads/other")
+        assert repository.head() == b"refs/heads/other"
+        (builder.path / "HEAD").write_bytes(b"ref: refs/heads/.invalid\n")
+        monkeypatch.setattr(repository, "run", lambda *_, **__: b"refs/heads/kept\n")
+        assert repository.head() == b"refs/heads/kept"
+
+
 def test_a_linked_work_tree_shares_objects(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:
     (commit,) = chain(builder, 1)
     builder.ref("refs/heads/main", commit)
@@ -84,6 +98,7 @@ def test_a_linked_work_tree_shares_objects(tmp_path: Path, env: dict[str, str], 
         assert git_dir  # The work tree is real.
         assert Path(repository.object_dir).samefile(builder.path / "objects")
         assert repository.refs() == {b"refs/heads/main": commit}
+        assert repository.head() is None
 
 
 def test_settings(env: dict[str, str], builder: Builder) -> None:

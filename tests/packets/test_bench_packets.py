@@ -1,4 +1,4 @@
-"""bench.bulk, bench.cold, cli.operations: they run on small numbers, and leave nothing behind."""
+"""bench.bulk, bench.cold, bench.media, bench.near, cli.operations: they run on small numbers, and leave nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bench import bulk, cold, links
+from bench import bulk, cold, links, media, near
 from bench.links import client, server
 from benches import bench
+from sshd import Sshd
 
 from netem.link import Link
 from netem.packets.errors import Unavailable
@@ -58,11 +59,33 @@ def test_cold(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cold, "LARGE_RTT", 0.1)
     monkeypatch.setattr(cold, "PAUSE", 0.1)
     monkeypatch.setattr(cold, "HELD_PUSHES", 1)
-    result = bench(temporary, "cold", "--repeat", "1", "--rtt", "20ms")
-    lines = {line.rpartition("  ")[0].strip() or line: line for line in result.stdout.splitlines()}
-    fresh = [line.split() for line in lines.values() if line.startswith("git push of one revision")]
-    assert [(words[-5], words[-1]) for words in fresh] == [("2", "ok"), ("1", "ok"), ("1", "ok")]
-    assert sum("push of 20.0 KB by the library" in line for line in lines.values()) == 6
+    result = bench(temporary, "cold")
+    assert sum("push of 20.0 KB by the library" in line for line in result.stdout.splitlines()) == 6
+
+
+def test_media(start: Start, sshd: Sshd, temporary: Path) -> None:
+    start(Link(0.0)).close()  # or skip
+    pytest.importorskip("breezy.bzr")
+    result = bench(temporary, "media", "--repeat", "1", "--rtt", "20ms")
+    lines = {line[:46].strip(): line[46:].split() for line in result.stdout.splitlines()}
+    counted = {what: int(words[0]) for what, words in lines.items() if "push, " in what}
+    ours = {what: count for what, count in counted.items() if "hpss" in what}
+    assert {count for what, count in ours.items() if what.endswith("second")} == {1}
+    assert [count for what, count in ours.items() if what.endswith("first") and "ssh" not in what] == [2, 1, 2]
+    assert lines["git push, hpss://, first"][-1] == "ok"
+    assert counted["git push, git over ssh, ControlPersist, second"] == 3
+
+
+def test_near(start: Start, sshd: Sshd, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(Link(0.0)).close()  # or skip
+    monkeypatch.setattr(near, "COMMANDS", {"ls-remote": near.COMMANDS["ls-remote"]})
+    monkeypatch.setattr(near, "most", lambda other, rtt, seconds: seconds * (other is not media.GIT) * 1e6)
+    result = bench(temporary, "near", "--repeat", "1", "--rtt", "4ms")
+    cells = dict(line.split(" | ")[1:3] for line in result.stdout.splitlines() if line.startswith("| ls-remote"))
+    assert [name for name, cell in cells.items() if "MISSED" in cell] == ["hpss://"]
+    assert [float(cell.partition(" ")[0]) > 0 for cell in cells.values()] == [True] * 5
+    assert result.stderr.splitlines()[1:] == ["wrong: ls-remote at 4 ms: hpss:// is slower than git://"]
+    assert result.exit_code == 1
 
 
 RTTS = (0.2, 0.6)
@@ -127,5 +150,5 @@ def test_where_there_is_no_packet_network(temporary: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(links, "Packets", none_here)
     with pytest.raises(CommandError, match="no packet network here: this is a test"):
-        bench(temporary, "cold", "--repeat", "1")
+        bench(temporary, "cold")
     assert list(temporary.iterdir()) == []

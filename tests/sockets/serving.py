@@ -152,7 +152,7 @@ class Server:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         first = self._lines.get(timeout=PATIENCE)
-        found = re.search(r"hpss://127\.0\.0\.1:(\d+)/", first or "")
+        found = re.search(r"hpss(?:\+tls)?://127\.0\.0\.1:(\d+)/", first or "")
         if not found:
             self.kill()
             raise AssertionError(f"the server did not start: {self.log}")

@@ -123,6 +123,10 @@ class TcpMedium:
             raise ConnectionLost(_words(lost)) from None
         self._set_up()
 
+    def detach(self) -> socket.socket:
+        """The socket, for a layer above TCP; this medium is of no use from then on."""
+        return self._socket
+
     def lend(self) -> Sequence[int]:
         """The socket."""
         return [self._socket.fileno()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import breezy
@@ -11,10 +12,14 @@ from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 import smartserver
 from smartserver.client import knowledge
 from smartserver.client.call import Client
+from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
 from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, served_by
+from smartserver.client.tls_url import TlsLocation
+from smartserver.client.trust import trust_of
 from smartserver.client.url import Location
+from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
 from smartserver.plugins.breezy.tracer import observers, told
@@ -57,6 +62,9 @@ option_registry.register(SSH)
 option_registry.register(DEBUG)
 
 
+OF_TRUST = ("XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables that say what TLS trusts."""
+
 OF_AGENT = ("HOME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR")
 """Variables that say where the agent is, and as whom ssh logs in, or that an agent is started with."""
 
@@ -65,6 +73,13 @@ def _breezys_ssh() -> str:
     """The program that BRZ_SSH gives the path of; of Breezy's names of programs there is OpenSSH's alone."""
     found: str | None = Option("BRZ_SSH", override_from_env=["BRZ_SSH"]).get_override()
     return found if found and "/" in found else "ssh"
+
+
+def _login(location: Place, ssh: str, environment: Mapping[str, str]) -> Sequence[str]:
+    """The command that logs in at a place, or what TLS trusts there."""
+    if isinstance(location, Location):
+        return ()
+    return trust_of(location, environment) if isinstance(location, TlsLocation) else [ssh]
 
 
 class Server:
@@ -78,17 +93,19 @@ class Server:
         debug: str = options.get(DEBUG.name)
         flags = told(debug)
 
-        login = [] if isinstance(location, Location) else [ssh]
-        holder = holder_for(location, login, _environment(*OF_AGENT)) if options.get(AGENT_WANTED.name) else None
+        environment = _environment(*OF_AGENT, *OF_TRUST)
+        login = _login(location, ssh, environment)
+        holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
 
         def connected() -> Medium:
-            return connect(location, [ssh], fast_open=fast_open, flags=flags, lends=holder is not None)
+            return connect(location, login, fast_open=fast_open, flags=flags, lends=holder is not None)
 
         self._unread: History | None = None
         watching = observers(served_by(location), debug, behind(location))
+        given = _environment(TOKEN_VARIABLE).get(TOKEN_VARIABLE, "")
         self.client = Client(
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above,
-            holder=holder,
+            holder=holder, credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),
         )  # fmt: skip
         if flags or holder is not None:  # What a server that was started here says of its calls comes with its end.
             breezy.get_global_state().exit_stack.callback(self._leave)

@@ -172,7 +172,6 @@ class Place:
 
     @property
     def served(self) -> Path:
-        """What the server serves."""
         return self.folder / "served"
 
     def url(self, name: str) -> str:
@@ -188,11 +187,9 @@ class Place:
         return self._line.run(command, self.folder / (user if folder is None else folder), self._environments[user])
 
     def run(self, user: str, *command: str, folder: str | None = None) -> str:
-        """What a user's command wrote."""
         return self.attempt(user, *command, folder=folder).check(command).stdout
 
     def keep(self, name: str) -> None:
-        """What there is now can be put back."""
         shutil.copytree(self.folder, self._kept / name, symlinks=True)
 
     def put_back(self, name: str) -> None:
@@ -208,5 +205,4 @@ class Place:
         shutil.copytree(self._kept / name, self.folder, symlinks=True, dirs_exist_ok=True)
 
     def forget(self, name: str) -> None:
-        """It is not put back any more."""
         shutil.rmtree(self._kept / name, ignore_errors=True)

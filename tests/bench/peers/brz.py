@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from bench.breezy import WITHOUT_PLUGIN
+from bench.breezy import WITHOUT_PLUGIN, settings
 from bench.peers import base
 from bench.peers.base import CLIENT, OTHER, Act, Peer, Same
 
 
 class Brz(Peer):
-    """Breezy's own server, over TCP."""
-
     name: ClassVar[str] = "brz"
     label: ClassVar[str] = "bzr://"
     programs: ClassVar[tuple[str, ...]] = ("brz",)
@@ -26,11 +24,7 @@ class Brz(Peer):
 
     @classmethod
     def settings(cls, folder: Path, _path: str) -> Mapping[str, str]:
-        """Nobody's configuration, no log, and none of our plugin."""
-        return {
-            "BRZ_HOME": str(folder / "brz"), "BRZ_EMAIL": "Demo <demo@example.org>", "BRZ_LOG": "/dev/null",
-            "BRZ_PROGRESS_BAR": "none", **WITHOUT_PLUGIN,
-        }  # fmt: skip
+        return {**settings(folder), **WITHOUT_PLUGIN}
 
     @classmethod
     def convert(cls, run: Callable[..., str], fixtures: Path) -> None:
@@ -56,7 +50,6 @@ class Brz(Peer):
             self.site.run(user, *self.command, "branch", "--quiet", self.site.url("repository/trunk"), user, folder=".")
 
     def make_empty(self, name: str) -> None:
-        """An empty branch on the server."""
         self.site.run(CLIENT, *self.command, "init", "--quiet", str(self.site.served / name), folder=".")
 
     def tip(self, folder: str) -> str:
@@ -78,7 +71,6 @@ class Brz(Peer):
         self.site.run(OTHER, *self.command, "push", "--quiet", self.site.url("repository/trunk"))
 
     def acts(self) -> dict[str, Act]:
-        """All."""
         url, push = self.site.url, (*self.command, "push", "--quiet")
         trunk = url("repository/trunk")
         clone, pull = (*self.command, "branch", "--quiet", trunk, "clone"), (*self.command, "pull", "--quiet", trunk)

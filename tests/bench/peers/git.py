@@ -15,8 +15,6 @@ REF = f"refs/heads/{BRANCH}"
 
 
 class Git(Peer):
-    """Git's own server, over TCP."""
-
     name: ClassVar[str] = "git"
     label: ClassVar[str] = "git://"
     programs: ClassVar[tuple[str, ...]] = ("git",)
@@ -32,11 +30,9 @@ class Git(Peer):
         return serving_git(self.site.served, host, port)
 
     def make(self, name: str) -> None:
-        """An empty repository on the server."""
         self.site.run(CLIENT, "git", "init", "--quiet", "--bare", str(self.site.served / name), folder=".")
 
     def tip(self, ref: str, name: str = "project") -> str:
-        """Where a ref of the server is."""
         return self.site.run(CLIENT, "git", "--git-dir", str(self.site.served / name), "rev-parse", ref).strip()
 
     def fill(self) -> None:
@@ -55,14 +51,12 @@ class Git(Peer):
         self.site.run(OTHER, "git", "push", "--quiet", "origin", BRANCH)
 
     def local(self, folder: str = CLIENT, ref: str = "HEAD") -> str:
-        """Where a ref of a user's is."""
         return self.site.run(CLIENT, "git", "rev-parse", ref, folder=folder).strip()
 
     def same(self, folder: str = CLIENT) -> Same:
         return lambda: (self.tip(REF), self.local(folder))
 
     def acts(self) -> dict[str, Act]:
-        """All but making a repository."""
 
         def topic() -> None:
             self.site.run(CLIENT, "git", "checkout", "--quiet", "-b", "topic")

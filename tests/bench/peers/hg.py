@@ -52,7 +52,6 @@ class Hg(Peer):
             self.site.run(user, "hg", "clone", "--quiet", self.site.url("project"), user, folder=".")
 
     def tip(self, folder: str) -> str:
-        """The newest revision of a repository."""
         return self.site.run(CLIENT, "hg", "log", "--rev", "tip", "--template", "{node}", folder=folder)
 
     def same(self, folder: str = CLIENT, served: str = "served/project") -> Same:
@@ -66,7 +65,6 @@ class Hg(Peer):
         self.site.run(OTHER, "hg", "push", "--quiet")
 
     def acts(self) -> dict[str, Act]:
-        """All but making a repository."""
 
         def topic() -> None:
             self.site.run(CLIENT, "hg", "branch", "--quiet", "topic")

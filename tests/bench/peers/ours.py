@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at
+from bench.breezy import BRZ, breezy_library, plugin_at, settings
 from bench.peers import base
 from bench.peers.base import CLIENT, Act
 from bench.peers.brz import Brz
@@ -67,11 +67,8 @@ class OursByBrz(Brz):
     @classmethod
     def settings(cls, folder: Path, path: str) -> Mapping[str, str]:
         program = shutil.which("brz", path=path)
-        settings = dict(super().settings(folder, path))
-        for without in WITHOUT_PLUGIN:
-            del settings[without]
         library = breezy_library(Path(program).parent if program else None)
-        return {**settings, **library, "BRZ_PLUGINS_AT": plugin_at()}
+        return {**settings(folder), **library, "BRZ_PLUGINS_AT": plugin_at()}
 
     def server(self, host: str, port: int) -> Sequence[str]:
         return serving(self.site.served, host, port)

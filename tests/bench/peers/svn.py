@@ -15,8 +15,6 @@ WRITABLE = "[general]\nanon-access = write\n"
 
 
 class Svn(Peer):
-    """Subversion's own server, over TCP."""
-
     name: ClassVar[str] = "svn"
     label: ClassVar[str] = "svn://"
     programs: ClassVar[tuple[str, ...]] = ("svn", "svnserve", "svnadmin", "svnlook")
@@ -41,7 +39,6 @@ class Svn(Peer):
         )  # fmt: skip
 
     def svn(self, user: str, *command: str, folder: str | None = None) -> str:
-        """What one of its commands wrote."""
         return self.site.run(user, *self.words(*command), folder=folder)
 
     def words(self, *command: str) -> tuple[str, ...]:
@@ -54,7 +51,6 @@ class Svn(Peer):
             self.svn(user, "checkout", "--quiet", self.site.url("project/trunk"), user, folder=".")
 
     def youngest(self, name: str = "project") -> str:
-        """The server's newest revision."""
         return self.site.run(CLIENT, "svnlook", "youngest", str(self.site.served / name)).strip()
 
     def same(self, folder: str = CLIENT) -> Same:
@@ -68,7 +64,6 @@ class Svn(Peer):
         self.svn(OTHER, "commit", "--quiet", "--message", "one more")
 
     def acts(self) -> dict[str, Act]:
-        """All but making a repository."""
         url, message = self.site.url("project"), ("--quiet", "--message", "one more")
 
         def empty() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -167,7 +168,7 @@ def test_where_there_is_no_room_the_oldest_is_closed(environment: dict[str, str]
         ours, theirs = socket.socketpair()
         with theirs:
             keeper._hold(Give("k", PLACE, 1, 1.0), [ours.detach()])
-            with connect(KEEPER, environment):
+            with contextlib.closing(connect(KEEPER, environment)):
                 keeper.turn()
             assert theirs.recv(1) == b""
 

@@ -12,7 +12,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from smartserver.agent.address import ZYGOTE, path_of
-from smartserver.agent.thin import ACCEPTED, BEGIN, DIRECT, ENDED, LAST_WORDS, LOST, SIGNALS, circumstances, hand_over
+from smartserver.agent.thin import (
+    ACCEPTED,
+    BEGIN,
+    DIRECT,
+    ENDED,
+    LAST_WORDS,
+    LOST,
+    MAX_PACKET,
+    OUTPUT,
+    SIGNALS,
+    ask_to_run,
+    circumstances,
+    hand_over,
+)  # fmt: skip
 
 pytestmark = pytest.mark.sockets
 
@@ -196,6 +209,62 @@ def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> 
     finally:
         there.close()
     assert heard == [bytes([signal.SIGHUP])]
+
+
+def asking(environment: dict[str, str], *packets: bytes) -> list[bytes]:
+    """What a worker is told that asks for these programs."""
+    told: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        connection.send(ACCEPTED)
+        assert received(connection)[0] == BEGIN
+        for each in packets:
+            connection.send(each)
+            told.append(connection.recv(2 * MAX_PACKET))
+        connection.send(ENDED + b"\x07")
+
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") == 7
+    finally:
+        there.close()
+    return told
+
+
+def test_a_program_runs_here(environment: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+    script = 'cat; echo "$HERE $THERE"; echo said >&2'
+    environment = {**environment, "HERE": "1", "PATH": os.environ["PATH"]}
+    shell = ask_to_run(["sh", "-c", script], {"THERE": "2=3"}, b"a\nb\n", quiet=False)
+    silent = ask_to_run(["sh", "-c", script], {}, b"", quiet=True)
+    assert asking(environment, shell, silent) == [OUTPUT + b"a\nb\n1 2=3\n", OUTPUT + b"1 \n"]
+    assert capfd.readouterr().err == "said\n"
+
+
+@pytest.mark.parametrize("words", [["sh", "-c", "echo x; exit 1"], ["/nowhere/at-all"]])
+def test_a_program_that_fails_says_nothing(environment: dict[str, str], words: list[str]) -> None:
+    environment = {**environment, "PATH": os.environ["PATH"]}
+    assert asking(environment, ask_to_run(words, {}, b"", quiet=False)) == [OUTPUT]
+
+
+def test_a_signal_goes_to_the_program_that_runs_here(environment: dict[str, str]) -> None:
+    """It would wait for its user."""
+    environment = {**environment, "PATH": os.environ["PATH"]}
+    heard: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        connection.send(ACCEPTED)
+        assert received(connection)[0] == BEGIN
+        connection.send(ask_to_run(["sh", "-c", "kill -TERM $PPID; exec sleep 60"], {}, b"", quiet=False))
+        while not heard or heard[-1][:1] != OUTPUT:
+            heard.append(connection.recv(MAX_PACKET))
+        connection.send(ENDED + b"\x82")
+
+    there = Zygote(environment, answer)
+    try:
+        assert run(environment, b"origin", b"hpss://host/") == 130
+    finally:
+        there.close()
+    assert heard == [bytes([signal.SIGTERM]), OUTPUT]
 
 
 @pytest.mark.parametrize("name", ["LC_ALL", "LANG", "PYTHONUTF8"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
+from smartserver.server.rules import PublicKey
 
 RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "create"\n'
 
@@ -19,6 +21,11 @@ RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "create"\n'
 def key(number: int, kind: str = "ssh-ed25519") -> str:
     blob = len(kind).to_bytes(4, "big") + kind.encode() + bytes([0, 0, 0, 32]) + bytes([number]) * 32
     return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+def fingerprint(number: int) -> str:
+    blob = base64.b64decode(key(number).split()[1])
+    return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
 
 
 @pytest.fixture
@@ -39,7 +46,7 @@ def test_a_line_for_each_key(file: Path) -> None:
     found = lines(str(file), "/srv/my code")
     command = f"{__file__} serve '/srv/my code' --stdio --access {file} --log syslog --user"
     assert found == [
-        f'restrict,command="{command} {user}" {key(number)} {user}'
+        f'restrict,command="{command} {user} --key {fingerprint(number)}" {key(number)} {user}'
         for user, number in (("anna", 1), ("anna", 2), ("ben", 3))
     ]
     assert shlex.split(found[0].split('"')[1])[:3] == [__file__, "serve", "/srv/my code"]
@@ -84,3 +91,8 @@ def test_a_program_that_sshd_could_not_run(file: Path, monkeypatch: pytest.Monke
     result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
     assert isinstance(result.exception, CommandError)
     assert "/nowhere/smartserver is no program" in str(result.exception)
+
+
+def test_a_fingerprint_is_that_of_ssh_keygen() -> None:
+    kind, content = "ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIANwpMv1I/B9SccdBtX3WlLguRY+ZZ7nGyNaWPaEFCG9"
+    assert PublicKey("anna", kind, content).fingerprint == "SHA256:NMyC8JYHoXpVMr+ecYCZvhfj3VJWAd/kpC3NXU6l6vY"

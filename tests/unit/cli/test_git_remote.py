@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import smartserver
 from smartserver.cli.interrupts import ENDING
 
 HEAVY = ("twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport")
@@ -38,6 +39,17 @@ def test_loading_it_loads_nothing_heavy(module: str) -> None:
     loaded = done.stdout.split()
     assert module in loaded
     assert not [name for name in loaded if name in HEAVY or name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
+
+
+def test_the_thin_start_loads_no_enum() -> None:
+    """Without `site`, which loads what an editable installation needs."""
+    script = "import sys, smartserver.cli.git_remote, smartserver.agent.thin; print(*sys.modules)"
+    environment = {"PYTHONPATH": str(Path(smartserver.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
+    assert "smartserver.agent.thin" in done.stdout.split()
+    assert not {"enum", "re", "signal", "socket", "typing"} & set(done.stdout.split())
 
 
 @pytest.mark.unbanned("it looks at what is loaded where nothing is banned")
@@ -206,7 +218,7 @@ def tidy():
         os.kill(os.getpid(), number)
     os.write(1, b"tidied\\n")
 
-def run(remote, url, environment, at_end, parent, holder):
+def run(remote, url, environment, at_end, parent, holder, run_program):
     at_end.callback(tidy)
     {run}
 

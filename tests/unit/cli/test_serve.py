@@ -373,7 +373,7 @@ def test_such_an_option_ends_it_with_one_line(tmp_path: Path) -> None:
 def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
     obeyed = {"root", "stdio", "anonymous", "no_create", "folder_locks", "allow_vfs", "idle_timeout", "rules"}
-    obeyed |= {"fsck", "ignored", "access", "name", "log_place"}
+    obeyed |= {"fsck", "ignored", "access", "name", "key", "log_place"}
     assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve.FOR_TCP)
 
 
@@ -410,6 +410,7 @@ def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path:
         (["--access", "FILE", "--anonymous", "read"], "--anonymous has no effect with --access"),
         (["--access", "FILE", "--allow-vfs"], "--allow-vfs has no effect with --access"),
         (["--access", "FILE", "--user", "anna"], "--user is for --stdio"),
+        (["--access", "FILE", "--stdio", "--key", "SHA256:x"], "--key says what the user was known by"),
         (["--access", "FILE", "--stdio", "--user", "an na"], "--user 'an na': letters"),
     ],
 )
@@ -426,7 +427,7 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
     served.mkdir()
     rules.write_text('[[rules]]\nwho = ["anna"]\npath = "team/**"\nmay = "create"\n')
     options = ("--access", str(rules), "--log", str(log))
-    with on_streams(served, *options, "--user", "anna") as client:
+    with on_streams(served, *options, "--user", "anna", "--key", "SHA256:a+/") as client:
         client.call(repository_create, CREATION, "team/new")
         with pytest.raises(AccessDenied):
             client.call(repository_create, CREATION, "other")
@@ -436,7 +437,8 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
         client.call(repository_stats, StatsRequest(), "team/new")
     assert denied.value.why == "the server's access rules give ben nothing here"
     said = log.read_text()
-    change = 'INFO change user=anna from="anna on standard input" path=team/new repository=created outcome=done\n'
+    who = 'user=anna by=SHA256:a+/ from="anna on standard input"'
+    change = f"INFO change {who} path=team/new repository=created outcome=done\n"
     assert said.count(change) == 1
     assert "ben on standard input: Repository.stats on 'team/new': access-denied" in said
 

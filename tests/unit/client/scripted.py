@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from smartserver.client.call import Client
+from smartserver.client.credentials import Credentials
 from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
 from smartserver.client.request import ProgressReport
 from smartserver.verbs.declare import Result
@@ -142,7 +143,11 @@ class Server:
         return self.connections[-1]
 
     def client(
-        self, observers: Sequence[Observer] = (), progress: ProgressReport | None = None, above: str = ""
+        self,
+        observers: Sequence[Observer] = (),
+        progress: ProgressReport | None = None,
+        above: str = "",
+        credentials: Credentials | None = None,
     ) -> Client:
         """A client whose time and pauses are the test's."""
         return Client(
@@ -153,6 +158,7 @@ class Server:
             clock=lambda: self.now,
             sleep=self.pauses.append,
             above=above,
+            credentials=credentials,
         )
 
     @property

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.server.rules import AccessFile, AccessRules, BadRules
+from smartserver.server.rules import AccessFile, AccessRules
+from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 
 READ, WRITE, CREATE, FORCE, DELETE, VFS, ADMIN = Permission
@@ -162,7 +163,7 @@ def test_characters_of_patterns_are_no_regular_expressions() -> None:
     ],
 )
 def test_a_file_that_is_refused(content: bytes, why: str) -> None:
-    with pytest.raises(BadRules) as wrong:
+    with pytest.raises(UnusableFile) as wrong:
         AccessRules(content)
     assert why in str(wrong.value)
 
@@ -182,7 +183,7 @@ def test_no_part_of_a_file_gives_more_than_the_whole() -> None:
     for length in range(len(TEAM)):
         try:
             part = AccessRules(TEAM[:length])
-        except BadRules:
+        except UnusableFile:
             continue
         usable += 1
         # A user whom no earlier rule refuses is read by a rule that is not there yet, or not at all.
@@ -205,5 +206,5 @@ def test_a_changed_file_counts_at_once_and_a_wrong_one_not_at_all(
     path.write_bytes(rule("none"))
     os.utime(path, (1, 1))  # As a clock that is wrong would date it.
     assert not file.rules.gives("joe", READ, "p")
-    with pytest.raises(BadRules, match="cannot be read: Is a directory"):
+    with pytest.raises(UnusableFile, match="cannot be read: Is a directory"):
         AccessFile(tmp_path)

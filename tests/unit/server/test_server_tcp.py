@@ -19,10 +19,12 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from smartserver.server import tcp
-from smartserver.server.access import Anonymous
+from smartserver.server.access import Admission, Anonymous, anonymous
 from smartserver.server.connections import Connections
 from smartserver.server.limits import MAX_REFUSED, Limits
+from smartserver.server.tls import KeyPair
 from smartserver.verbs.declare import Permission
+from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 
@@ -60,6 +62,43 @@ def test_who_connects_decides_what_it_may(connections: Connections, address: IAd
     access = made.session.admission.admit({})
     assert access.may(Permission.FORCE, "project") is may_force
     assert access.may(Permission.WRITE, "project")
+
+
+class SecuredCarrier(TcpCarrier):
+    """One whose TLS passes on what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secured: list[bytes] = []
+        self.protocol = self
+
+    def startTLS(self, key_pair: object) -> None:
+        self.calls.append("start TLS")
+
+    def dataReceived(self, data: bytes) -> None:
+        self.secured.append(data)
+
+
+@pytest.mark.parametrize(("first", "private"), [(b"\x16\x03\x01", True), (PREFACE, False)])
+def test_the_first_byte_says_whether_others_can_read_along(
+    connections: Connections, first: bytes, private: bool
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def admission(host: str, private: bool) -> Admission:
+        asked.append((host, private))
+        return anonymous(Anonymous.READ, local=False)
+
+    encryption = tcp.Encryption(cast("KeyPair", object()), required=False)
+    address = cast("IAddress", IPv4Address("TCP", "192.0.2.1", 1))
+    made = tcp.TcpFactory(connections, admission, encryption).buildProtocol(address)
+    assert made is not None
+    carrier = SecuredCarrier()
+    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
+    made.dataReceived(first)
+    assert asked == [("192.0.2.1", False), *([("192.0.2.1", True)] if private else [])]
+    assert carrier.secured == ([first] if private else [])
+    assert ("start TLS" in carrier.calls) is private
 
 
 def test_the_options_of_a_socket(connections: Connections) -> None:

@@ -7,6 +7,7 @@ from bench.links import PacketLine, ProxyLine
 from bench.peers.base import CLONE, NEW_REPOSITORY, PUSH_ONE
 from bench.peers.git import Git
 from bench.peers.ours import Ours
+from bench.report import Runs
 
 from smartserver.cli.servers import LinkCost
 
@@ -21,8 +22,8 @@ def comparison(*rtts: float) -> Comparison:
     found = Comparison(rtts, 1, [Ours, Git], [ProxyLine, PacketLine])
     for network, more in (("proxy", 0), ("packets", MORE)):
         for (peer, operation), trips in TRIPS.items():
-            cost = found.add(network, peer, operation)
-            cost.runs = [(rtt, LinkCost(trips, 0.5 + (trips + more) * rtt, 0, 0)) for rtt in rtts]
+            costs = [(rtt, LinkCost(trips, 0.5 + (trips + more) * rtt, 0, 0)) for rtt in rtts]
+            found.costs[network, peer, operation] = Runs(costs)
         found.late[network] = 0.004
     found.versions = {"hpss": "git version 9", "git": "git version 9"}
     found.notes = ["hg http:// is not here: hg is not installed"]

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from bench.compare import NAMES, PEERS, Cost
+from bench.compare import NAMES, PEERS
 from bench.links import Done, Line, ProxyLine
 from bench.peers import base
 from bench.peers.base import CLIENT, OPERATIONS, Act, Peer, Place, wrongs
 from bench.peers.git import Git
+from bench.report import Runs
 
 from netem.link import Link
 from smartserver.cli.errors import CommandError
@@ -83,7 +84,7 @@ def test_how_a_command_ends_is_judged(act: Act, status: int, stderr: str, wrong:
 
 def test_a_cost_is_the_run_in_the_middle_and_the_shortest() -> None:
     runs = [(0.1, 4, 0.9), (0.1, 9, 0.5), (0.2, 4, 0.9), (0.3, 4, 1.3)]
-    cost = Cost("proxy", "git", "clone", [(rtt, LinkCost(trips, seconds, 0, 0)) for rtt, trips, seconds in runs])
+    cost = Runs([(rtt, LinkCost(trips, seconds, 0, 0)) for rtt, trips, seconds in runs])
     assert cost.rounds == 4
     assert cost.seconds(0.1) == 0.5
     assert cost.slope is not None

@@ -35,7 +35,7 @@ def test_each_network_has_a_table_of_rounds_slope_and_seconds() -> None:
 def test_a_slope_off_its_line_is_marked() -> None:
     found = comparison(0.1, 0.2, 0.3)
     assert "~" not in markdown(found)
-    found.costs["packets", "git", CLONE].runs[1] = (0.2, LinkCost(4, 1.9, 0, 0))
+    found.costs["packets", "git", CLONE].costs[1] = (0.2, LinkCost(4, 1.9, 0, 0))
     text = markdown(found)
     assert rows(text.split("**On ")[2])[2][2].startswith("4 / ~6.0 / ")
     assert "- ~: a run lies over 30 ms off the line" in text
@@ -58,7 +58,7 @@ def test_an_earlier_count_that_was_another_is_named() -> None:
     found = comparison(0.02)
     text = "2 of 2 counts on the proxy are within one round trip of an earlier instrument's"
     assert agreement(found) == [text]
-    found.costs["proxy", "git", CLONE].runs = [(0.02, LinkCost(6, 0.5, 0, 0))]
+    found.costs["proxy", "git", CLONE].costs = [(0.02, LinkCost(6, 0.5, 0, 0))]
     assert agreement(found) == [text.replace("2 of 2", "1 of 2") + "; not: git:// clone (6, then 4)"]
 
 

@@ -1,0 +1,33 @@
+"""The program that holds a TLS connection for the agent (`client.media.tls_relay`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+from smartserver.client.media.tls import TlsMedium
+from smartserver.client.media.tls_relay import relay
+from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.trust import Trust
+
+
+def main() -> None:
+    """Connect and relay, as the words of the command say. The status is 1 where no connection was made. It is 0 where
+    one breaks later: then the request may have been carried out."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # Of the terminal of the command that started it: others go on.
+        signal.signal(number, signal.SIG_IGN)
+    host, port, fingerprint, ca = sys.argv[1:]
+    try:
+        server = TlsMedium(host, int(port), Trust(fingerprint, ca))
+    except CannotConnect as wrong:
+        print(wrong.why, file=sys.stderr)
+        sys.exit(1)
+    os.chdir("/")
+    with contextlib.suppress(MediumError, OSError):  # The client sees the end.
+        relay(server, 0, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""`smartserver token`: the tokens of an access file, which say over TCP who a user is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from smartserver.cli.access import open_access
+from smartserver.cli.errors import CommandError
+from smartserver.server.tokens import Token, TokenChanges, beside
+from smartserver.server.watched import UnusableFile
+
+ACCESS_FILE = click.argument("access_file", type=click.Path(dir_okay=False, path_type=Path))
+
+SECONDS = {"h": 3600, "d": 24 * 3600}
+
+DAY = "%Y-%m-%d %H:%M"
+
+
+@click.group(short_help="Create, list and revoke the tokens of an access file.")
+def command() -> None:
+    """Create, list and revoke the tokens of an access file. A client that sends one over TCP is its user.
+
+    A token is as good as a password. Clients send it only over TLS, or to a server on their own machine. The file
+    ACCESS-FILE.tokens keeps a hash of each. Servers read it again when it changes: a token that is revoked or has
+    expired counts no more from the next request on.
+
+    \b
+    smartserver token create /etc/smartserver/access.toml ci --path 'project/**' --expires 90d
+    """
+
+
+@command.command(short_help="Print a new token.")
+@ACCESS_FILE
+@click.argument("name")
+@click.option("--path", metavar="PATTERN", help="Only for repositories with such a path, as in a rule: project/**.")
+@click.option("--read-only", is_flag=True, help="Only for reading.")
+@click.option("--expires", metavar="DAYS", help="How long it is valid: 90d, or 12h. Default: until it is revoked.")
+def create(access_file: Path, name: str, path: str | None, read_only: bool, expires: str | None) -> None:
+    """Print a new token for the user NAME, once: nothing can show it again.
+
+    The user may do with it what the rules of the access file say. --path and --read-only take away from that.
+
+    \b
+    TOKEN=$(smartserver token create /etc/smartserver/access.toml anna)
+    """
+    rules = open_access(access_file).rules
+    now = int(time.time())
+    end = None if expires is None else now + _seconds(expires)
+    with _one_line(access_file):
+        token, token_id = TokenChanges(access_file).create(name, now, end, path, read_only=read_only)
+    if not rules.knows(name):
+        click.echo(f"{access_file} has no rule that gives {name} anything", err=True)
+    click.echo(f"token {token_id} of {name}, valid {_until(end)}; it is not shown again:", err=True)
+    click.echo(token)
+
+
+@command.command("list", short_help="List the tokens.")
+@ACCESS_FILE
+def listing(access_file: Path) -> None:
+    """List the tokens: the id, the user, when it was created, how long it is valid, and what it is for."""
+    open_access(access_file)
+    with _one_line(access_file):
+        tokens = TokenChanges(access_file).listing()
+    for each in tokens:
+        click.echo("  ".join([each.id, each.user, _time(each.created), _validity(each), *_scope(each)]))
+
+
+@command.command(short_help="Revoke a token.")
+@ACCESS_FILE
+@click.argument("token_id", metavar="ID")
+def revoke(access_file: Path, token_id: str) -> None:
+    """Revoke the token ID, as `smartserver token list` and the log of a server name it."""
+    with _one_line(access_file):
+        token = TokenChanges(access_file).revoke(token_id)
+    click.echo(f"token {token_id} of {token.user} is revoked", err=True)
+
+
+@contextmanager
+def _one_line(access_file: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnusableFile as wrong:
+        raise CommandError(f"{beside(access_file)}: {wrong}") from None
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([hd])", text)
+    if found is None:
+        raise CommandError(f"--expires {text!r}: expected a number of days or hours, as 90d or 12h")
+    return int(found[1]) * SECONDS[found[2]]
+
+
+def _time(seconds: int) -> str:
+    return time.strftime(DAY, time.localtime(seconds))
+
+
+def _until(end: int | None) -> str:
+    return "until it is revoked" if end is None else f"until {_time(end)}"
+
+
+def _validity(token: Token) -> str:
+    if token.expires is not None and token.has_expired(time.time()):
+        return f"expired {_time(token.expires)}"
+    return _until(token.expires)
+
+
+def _scope(token: Token) -> list[str]:
+    return [*([] if token.path is None else [f"path {token.path}"]), *(["read only"] if token.read_only else [])]

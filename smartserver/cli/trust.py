@@ -1,0 +1,80 @@
+"""`smartserver trust`: confirm the certificate of a server once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import sys
+
+import click
+
+from smartserver.cli.errors import CommandError
+from smartserver.client.media.tcp import CONNECT_TIMEOUT
+from smartserver.client.tls_url import SCHEME, TlsLocation, parse_tls
+from smartserver.client.trust import fingerprint_known, trust
+from smartserver.client.url import BadUrl
+from smartserver.wire.tls import fingerprint as fingerprint_of
+
+
+@click.command(short_help="Confirm the certificate of a server once.")
+@click.argument("host")
+@click.option("--fingerprint", metavar="SHA256:...", help="Confirm it without a question, if the server has this one.")
+@click.option("--forget", is_flag=True, help="Check the server by the authorities of this system again.")
+def command(host: str, fingerprint: str | None, forget: bool) -> None:
+    """Confirm the certificate of the server at HOST[:PORT], or at an hpss+tls:// URL, as ssh does for keys of hosts.
+
+    It is for servers with a certificate that no authority signed (`smartserver serve --tls auto`). From then on such a
+    server must have exactly this one. Ask its owner for the fingerprint: the server prints it when it starts.
+
+    \b
+    smartserver trust example.org
+    smartserver trust example.org:4155 --fingerprint SHA256:bRcDr1wcZFFGVsfdhBXVhqqJCmOIQ1k7TvQnaDJ1xZE
+    smartserver trust example.org --forget
+    """
+    place = _place(host)
+    try:
+        if forget:
+            click.echo(f"{place.where} is checked by authorities: {trust(place.where, '', os.environ)}")
+            return
+        known = fingerprint_known(place.where, os.environ)
+        found = _fingerprint(place)
+        if fingerprint is not None and fingerprint != found:
+            raise CommandError(f"{place.where} has another certificate: {found}")
+        if fingerprint is None and found != known:
+            _ask(place, known, found)
+        click.echo(f"{place.where} is trusted as {found}: {trust(place.where, found, os.environ)}")
+    except OSError as wrong:
+        raise CommandError(f"{wrong.filename or place.where}: {wrong.strerror or wrong}") from None
+
+
+def _place(host: str) -> TlsLocation:
+    try:
+        return parse_tls(host if "://" in host else f"{SCHEME}://{host}/")
+    except BadUrl as wrong:
+        raise CommandError(str(wrong)) from None
+
+
+def _fingerprint(place: TlsLocation) -> str:
+    """That of the certificate the server has now, whoever signed it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((place.host, place.port), CONNECT_TIMEOUT) as plain,
+            context.wrap_socket(plain, server_hostname=place.host) as connection,
+        ):
+            return fingerprint_of(connection.getpeercert(binary_form=True) or b"")
+    except ssl.SSLError as wrong:
+        raise CommandError(f"{place.where} does not speak TLS: {wrong.reason or wrong}") from None
+    except OSError as wrong:
+        raise CommandError(f"cannot connect to {place.where}: {wrong.strerror or wrong}") from None
+
+
+def _ask(place: TlsLocation, known: str, found: str) -> None:
+    if not sys.stdin.isatty():
+        how = "to confirm it without a terminal, give what its owner told you by --fingerprint SHA256:..."
+        raise CommandError(f"{place.where} has {found}: {how}")
+    if known:
+        click.echo(f"The certificate of {place.where} has changed. It was {known}.")
+    click.confirm(f"{place.where} has the certificate {found}\nIs that what its owner told you?", abort=True, err=True)

@@ -1,0 +1,158 @@
+"""Tokens on the client's side: when one is sent, where it comes from, and which servers want one.
+
+A token goes where nobody on the way can read it: over TLS, and to this machine. It goes only to a server that asked for
+one. That it did is remembered in the user's cache, so that the next command sends its token with its first request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from smartserver.client.places import served_by
+
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
+TOKEN_VARIABLE = "SMARTSERVER_TOKEN"
+"""The variable of the environment that has the user's token."""
+
+PLAIN, TLS = "hpss", "hpss+tls"
+"""The schemes of servers that know users by tokens; over SSH a key says who the user is."""
+
+
+class NoToken(Exception):
+    """There is no token to send, and what to do about it."""
+
+
+class Credentials(Protocol):
+    """The user's token for one server."""
+
+    def token(self) -> str:
+        """The one to send before the server asks; empty where none is known, or it may not be sent."""
+
+    def ask(self) -> str:
+        """One to send after the server refused a request without a valid one; the user may be asked.
+
+        Raises:
+            NoToken: there is none.
+        """
+
+    def approve(self) -> None:
+        """The server took what `ask` gave."""
+
+    def reject(self) -> None:
+        """The server took the last one not."""
+
+
+class TokenSource(Protocol):
+    """Where the user of a tool keeps passwords."""
+
+    def stored(self) -> str:
+        """The token that is kept there; empty where that would be asked of the user, or there is none."""
+
+    def ask(self) -> str:
+        """The same, and the user is asked if there is none; empty where he gives none."""
+
+    def approve(self) -> None:
+        """What was given last is valid: keep it."""
+
+    def reject(self) -> None:
+        """What was given last is not valid: forget it."""
+
+
+SourceOf = Callable[[str, str], TokenSource]
+"""Makes a source for a scheme, and a host with its port."""
+
+
+class ServerCredentials:
+    """The token for a server over TCP: the one in the environment, or else from a source."""
+
+    def __init__(self, place: Place, folder: str | None, given: str, source: SourceOf | None) -> None:
+        """`folder`: as of `Knowledge`. `given`: the token in the environment."""
+        self._place = place
+        self._given = given.strip()
+        self._is_refused = False
+        """Whether the server refused that one."""
+        self._source_of = source
+        self._source: TokenSource | None = None
+        self._private = is_private(served_by(place))
+        name = hashlib.blake2b(served_by(place).encode(), digest_size=16).hexdigest()
+        self._mark = os.path.join(os.path.dirname(folder), "tokens", name) if folder else None
+        """The file that says that the server wants one."""
+
+    def token(self) -> str:
+        """What is sent to a server that asked for one before."""
+        if not self._private or self._mark is None or not os.path.exists(self._mark):
+            return ""
+        source = self._opened()
+        found = self._given or (source.stored() if source is not None else "")
+        return found if found.isascii() else ""
+
+    def ask(self) -> str:
+        """One for a server that asks.
+
+        Raises:
+            NoToken: there is none, or others could read it.
+        """
+        if not self._private:
+            there = self._place.key.replace(PLAIN, TLS, 1)
+            raise NoToken(f"a token is not sent without encryption: use {there}")
+        if self._is_refused:
+            raise NoToken(f"it is the one in {TOKEN_VARIABLE}")
+        found, source = self._given, self._opened()
+        if not found and source is not None:
+            found = source.ask()
+        if not found or not found.isascii():
+            raise NoToken(f"set {TOKEN_VARIABLE} to a token of this server" if source is None else "no token was given")
+        return found
+
+    def approve(self) -> None:
+        """Remember that the server wants one, and have it kept."""
+        if self._mark is not None:
+            with contextlib.suppress(OSError):  # Without it the next command makes one round trip more.
+                os.makedirs(os.path.dirname(self._mark), mode=0o700, exist_ok=True)
+                with open(self._mark, "w", encoding="utf-8") as file:
+                    file.write(f"{served_by(self._place)}\n")
+        if self._source is not None and not self._given:
+            self._source.approve()
+
+    def reject(self) -> None:
+        """Send none unasked from now on, and have it forgotten."""
+        if self._mark is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._mark)
+        if self._given:
+            self._is_refused = True
+        elif self._source is not None:
+            self._source.reject()
+
+    def _opened(self) -> TokenSource | None:
+        if self._source is None and self._source_of is not None and not self._given:
+            scheme, _, rest = served_by(self._place).partition("://")
+            self._source = self._source_of(scheme, rest.rstrip("/"))
+        return self._source
+
+
+def credentials_for(
+    place: Place, folder: str | None, given: str, source: SourceOf | None = None
+) -> ServerCredentials | None:
+    """The user's token for the server of a place, as `ServerCredentials`; None where tokens say nothing."""
+    over_tcp = served_by(place).startswith((f"{PLAIN}://", f"{TLS}://"))
+    return ServerCredentials(place, folder, given, source) if over_tcp else None
+
+
+def is_private(url: str) -> bool:
+    """Whether nobody on the way to the server of a URL can read what is sent: it has TLS, or is this machine."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].rpartition(":")[0].strip("[]")
+    return scheme == TLS or host in ("localhost", "::1") or _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether this is an address of 127.0.0.0/8. `ipaddress` would tell, for 4 ms of each command's start."""
+    parts = host.split(".")
+    return len(parts) == 4 and parts[0] == "127" and all(each.isascii() and each.isdigit() for each in parts)

@@ -1,0 +1,130 @@
+"""TLS over TCP, by the standard library. Nothing is sent before the server's certificate was checked."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from smartserver.client.media.ready import ready
+from smartserver.client.media.tcp import CONNECT_TIMEOUT, TcpMedium
+from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.trust import Trust
+from smartserver.wire.limits import RECEIVE_CHUNK
+from smartserver.wire.tls import ALPN, fingerprint
+
+NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+"""What OpenSSL says of a server that does not speak TLS: its first bytes are no record, or it closes."""
+
+
+class TlsMedium:
+    """A TLS connection; implements `Medium`."""
+
+    def __init__(self, host: str, port: int, trust: Trust) -> None:
+        """Connect, and check who is there.
+
+        Raises:
+            CannotConnect: as `TcpMedium`, the server does not speak TLS 1.3, or its certificate is not trusted.
+        """
+        self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._got = b""
+        """Decrypted and not read yet."""
+        self._ended = False
+        plain = TcpMedium(host, port)
+        self._socket = self._secured(plain.detach(), host, trust)
+
+    def _secured(self, plain: socket.socket, host: str, trust: Trust) -> ssl.SSLSocket:
+        plain.settimeout(CONNECT_TIMEOUT)
+        try:
+            made = _context(trust).wrap_socket(plain, server_hostname=host)
+        except OSError as wrong:
+            plain.close()
+            raise CannotConnect(self._where, self._why(wrong, trust)) from None
+        why = ""
+        found = fingerprint(made.getpeercert(binary_form=True) or b"")
+        if trust.fingerprint and found != trust.fingerprint:
+            why = f"its certificate has changed: expected {trust.fingerprint}, got {found}. Somebody may be listening"
+            why += f" in. If its owner has a new one, run `smartserver trust {self._where}`"
+        elif made.selected_alpn_protocol() != ALPN:
+            why = "it speaks TLS, but is no hpss server"
+        if why:
+            made.close()
+            raise CannotConnect(self._where, why)
+        made.setblocking(False)
+        return made
+
+    def _why(self, wrong: OSError, trust: Trust) -> str:
+        if isinstance(wrong, ssl.SSLCertVerificationError):
+            by = f" by {trust.ca}" if trust.ca else ""
+            what_to_do = f"if its owner told you its fingerprint, run `smartserver trust {self._where}`"
+            return f"its certificate is not trusted{by} ({wrong.verify_message.rstrip('.')}): {what_to_do}"
+        if isinstance(wrong, ssl.SSLError):
+            if wrong.reason in NO_TLS or isinstance(wrong, ssl.SSLEOFError):
+                return "it does not speak TLS there (`smartserver serve --tls`)"
+            return f"TLS failed: {wrong.reason or wrong}"
+        if isinstance(wrong, TimeoutError):
+            return f"no answer within {CONNECT_TIMEOUT:.0f} s"
+        return f"{wrong.strerror or wrong}, in the handshake of TLS"
+
+    def fileno(self) -> int:
+        """The descriptor of its socket."""
+        return self._socket.fileno()
+
+    def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
+        """Wait for either direction. What TLS itself says (new keys, tickets) is nothing to be read."""
+        while True:
+            number = self._socket.fileno()
+            if read and self.fill():
+                return True, write and ready(None, number, 0)[1]
+            readable, writable = ready(number if read else None, number if write else None, timeout)
+            if not readable or self.fill():
+                return readable, writable
+            if writable:
+                return False, True
+
+    def fill(self) -> bool:
+        """Decrypt what is there; whether a read would not wait."""
+        if not self._got and not self._ended:
+            try:
+                self._got = self._socket.recv(RECEIVE_CHUNK)
+                self._ended = not self._got
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            except ssl.SSLEOFError:  # The end of TCP without that of TLS: the protocol knows what is whole.
+                self._ended = True
+            except OSError as wrong:
+                raise ConnectionLost(wrong.strerror or str(wrong)) from None
+        return bool(self._got) or self._ended
+
+    def read(self, size: int) -> bytes:
+        """What came, waiting for the first byte."""
+        while not self.fill():
+            ready(self._socket.fileno(), None, None)
+        got, self._got = self._got[:size], self._got[size:]
+        return got
+
+    def write_some(self, data: memoryview) -> int:
+        """Send what fits."""
+        try:
+            return self._socket.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return 0
+        except OSError as wrong:
+            raise ConnectionLost(wrong.strerror or str(wrong)) from None
+
+    def close(self) -> None:
+        """Close it, without waiting for the peer to do so."""
+        self._socket.close()
+
+
+def _context(trust: Trust) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_3
+    made.set_alpn_protocols([ALPN])
+    if trust.fingerprint:  # It says which certificate is right, whoever signed it.
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    elif trust.ca:
+        made.load_verify_locations(trust.ca)
+    else:
+        made.load_default_certs()
+    return made

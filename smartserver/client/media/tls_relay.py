@@ -1,0 +1,58 @@
+"""A TLS connection in a process of its own, for as long as it or its standard streams last.
+
+The keys and counters of TLS are in a process, so that the descriptor of a connection alone cannot be lent to another.
+The agent holds the pipes to this process instead, as it does those to `ssh`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+from smartserver.client.media.tls import TlsMedium
+from smartserver.client.trust import Trust
+from smartserver.wire.limits import RECEIVE_CHUNK
+
+PROGRAM = "smartserver.cli.tls_relay"
+
+
+def command(host: str, port: int, trust: Trust) -> list[str]:
+    """What starts it."""
+    return [sys.executable, "-I", "-m", PROGRAM, host, str(port), *trust]
+
+
+def relay(server: TlsMedium, source: int, sink: int) -> None:
+    """Carry bytes until either side ends.
+
+    Raises:
+        MediumError, OSError: one of them broke.
+    """
+    for each in (source, sink):
+        os.set_blocking(each, False)
+    up = down = b""
+    while True:
+        asked = select.poll()
+        asked.register(server.fileno(), (0 if down else select.POLLIN) | (select.POLLOUT if up else 0))
+        if not up:
+            asked.register(source, select.POLLIN)
+        # Its end shows even where nothing is to be written.
+        asked.register(sink, select.POLLOUT if down else 0)
+        found = dict(asked.poll())
+        if found.get(sink, 0) & (select.POLLERR | select.POLLHUP):
+            return
+        if not up and found.get(source):
+            up = os.read(source, RECEIVE_CHUNK)
+            if not up:
+                return
+        if up:
+            up = up[server.write_some(memoryview(up)) :]
+        if not down and server.fill():
+            down = server.read(RECEIVE_CHUNK)
+            if not down:
+                return
+        if down:
+            try:
+                down = down[os.write(sink, down) :]
+            except BlockingIOError:
+                continue

@@ -1,0 +1,62 @@
+"""The user's token as a password of git: whatever `git credential` is configured with keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+USER = "token"
+"""The user's name where git would ask for one: the token says who the user is."""
+
+SILENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
+"""With these git asks its user nothing; an empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
+
+
+class RunProgram(Protocol):
+    """Runs a program at the terminal of the user, and gives its output, which is empty if it failed."""
+
+    def __call__(self, words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
+        """`variables`: besides those of the environment; `said`: its input; `quiet`: nobody reads its errors."""
+
+
+class GitCredentials:
+    """The credentials that git has for one server."""
+
+    def __init__(self, scheme: str, where: str, run: RunProgram) -> None:
+        """`where`: the host and its port."""
+        # A line more would be about another server.
+        about = f"protocol={scheme}\nhost={where}\n" if where.isprintable() else ""
+        self._about = about.encode("utf-8", "surrogateescape")
+        self._run = run
+        self._found = b""
+        """What git said of the token it gave last."""
+
+    def stored(self) -> str:
+        """The password that a helper of git's has."""
+        return self._fill(b"", asks=False)
+
+    def ask(self) -> str:
+        """The same; else git asks its user for one."""
+        return self.stored() or self._fill(b"username=%s\n" % USER.encode(), asks=True)
+
+    def approve(self) -> None:
+        """Have the helpers keep it."""
+        self._tell("approve")
+
+    def reject(self) -> None:
+        """Have the helpers forget it."""
+        self._tell("reject")
+
+    def _fill(self, more: bytes, *, asks: bool) -> str:
+        if not self._about:
+            return ""
+        interactive = [] if asks else ["-c", "credential.interactive=false"]
+        words = ["git", *interactive, "credential", "fill"]
+        self._found = self._run(words, {} if asks else SILENT, self._about + more + b"\n", quiet=not asks)
+        lines = self._found.split(b"\n")
+        passwords = [line.removeprefix(b"password=") for line in lines if line.startswith(b"password=")]
+        return passwords[0].decode("utf-8", "surrogateescape") if passwords else ""
+
+    def _tell(self, action: str) -> None:
+        if self._found:
+            self._run(["git", "credential", action], {}, self._found + b"\n", quiet=False)

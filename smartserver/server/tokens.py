@@ -1,0 +1,250 @@
+"""Tokens: secrets that say over TCP who a user is. The server keeps the hash of each, in a file beside the access file.
+
+A token is 256 random bits, so one round of SHA-256 hides it: nobody can try all that there are. A scope narrows what
+the rules of the access file give its user, and never adds to it.
+
+`smartserver token` replaces the file as a whole, by a rename. The lock is a file of its own that nobody replaces:
+concurrent changes wait for each other there, and none is lost. A crash leaves the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from smartserver.server.patterns import NamePattern, check_pattern, folded
+from smartserver.server.rules import is_user_name
+from smartserver.server.watched import MAX_FILE, UnusableFile, WatchedFile
+from smartserver.verbs.declare import Permission
+
+PREFIX = "hpss_"
+"""Of every token, so that tools which search for secrets know one."""
+
+RANDOM_BYTES = 32
+
+ID_DIGITS = 8
+"""Of a token's hash, which name it in lists and logs."""
+
+
+T = TypeVar("T")
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token as the file has it. A field that this release does not know may narrow it: such a file is not used."""
+
+    id: str
+    user: str
+    sha256: str
+    created: int
+    """Seconds since the epoch, as `expires`."""
+    expires: int | None = None
+    path: str | None = None
+    read_only: bool = False
+
+    def has_expired(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and now >= self.expires
+
+
+class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token file."""
+
+    tokens: list[Token] = []
+
+
+class KnownToken:
+    """A token of the file, and what its scope forbids."""
+
+    def __init__(self, text: Token) -> None:
+        self.text = text
+        self._path = None if text.path is None else NamePattern(text.path)
+
+    def objection(self, permission: Permission, path: str) -> str:
+        """Why its scope does not reach that; empty if it does."""
+        if self.text.read_only and permission is not Permission.READ:
+            return f"the token {self.text.id} is for reading alone"
+        pattern = self._path
+        if pattern is None:
+            return ""
+        if pattern.matches(path, folds=False) and pattern.matches(folded(path), folds=True):
+            return ""
+        return f"the token {self.text.id} is for the paths {self.text.path!r} alone"
+
+
+class Tokens:
+    """All tokens of a file."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        """Parse a file; nothing is a file without tokens.
+
+        Raises:
+            UnusableFile: it is damaged, or of a later release.
+        """
+        try:
+            texts = msgspec.json.decode(content, type=FileText).tokens if content else []
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+            raise UnusableFile(str(wrong)) from None
+        for each in texts:
+            if not is_user_name(each.user):
+                raise UnusableFile(f"token {each.id!r}: {each.user!r} is no name of a user")
+            if each.path is not None:
+                check_pattern(f"token {each.id!r}: path", each.path)
+        self.known = [KnownToken(each) for each in texts]
+
+    def find(self, token: str) -> KnownToken | None:
+        """The one that this is. Each is compared, in a time that says nothing of how much was the same."""
+        digest = _digest(token)
+        found: KnownToken | None = None
+        for each in self.known:
+            if hmac.compare_digest(each.text.sha256.encode(), digest.encode()):
+                found = each
+        return found
+
+
+class TokenFile(WatchedFile[Tokens]):
+    """The tokens in a file, read again whenever it has changed."""
+
+    what = "tokens"
+
+    def parse(self, content: bytes) -> Tokens:
+        """The tokens. An empty file is one that was half written: `TokenChanges` writes none."""
+        if not content:
+            raise UnusableFile("it is empty")
+        return Tokens(content)
+
+    def absent(self) -> Tokens:
+        """No tokens: nobody was given one, or all were taken back."""
+        return Tokens()
+
+    def count(self, content: Tokens) -> int:
+        """Count the tokens."""
+        return len(content.known)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def beside(access: Path) -> Path:
+    """The token file of an access file."""
+    return access.with_name(f"{access.name}.tokens")
+
+
+class TokenChanges:
+    """Creates and revokes the tokens of an access file."""
+
+    def __init__(self, access: Path) -> None:
+        self._access = access
+        self._path = beside(access)
+
+    def listing(self) -> Sequence[Token]:
+        """All there are.
+
+        Raises:
+            UnusableFile: the file cannot be read, or is damaged.
+        """
+        return [each.text for each in TokenFile(self._path).content.known]
+
+    def create(self, user: str, now: int, expires: int | None, path: str | None, *, read_only: bool) -> tuple[str, str]:
+        """Make a token: the token, which is kept nowhere, and its id.
+
+        Raises:
+            UnusableFile: the name or the pattern cannot be used, or the file cannot be changed.
+        """
+        if not is_user_name(user):
+            raise UnusableFile(f"{user!r} is no name of a user: letters, digits and _.@+- make one")
+        if path is not None:
+            check_pattern("path", path)
+
+        def added(tokens: Sequence[Token]) -> tuple[Sequence[Token], tuple[str, str]]:
+            taken = {each.id for each in tokens}
+            token = _new_token()
+            while (digest := _digest(token))[:ID_DIGITS] in taken:
+                token = _new_token()
+            made = Token(digest[:ID_DIGITS], user, digest, now, expires, path, read_only)
+            return [*tokens, made], (token, made.id)
+
+        return self._change(added)
+
+    def revoke(self, token_id: str) -> Token:
+        """Take a token back; what it was.
+
+        Raises:
+            UnusableFile: there is none with this id, or the file cannot be changed.
+        """
+
+        def left(tokens: Sequence[Token]) -> tuple[Sequence[Token], Token]:
+            found = next((each for each in tokens if each.id == token_id), None)
+            if found is None:
+                raise UnusableFile(f"there is no token {token_id!r}")
+            return [each for each in tokens if each is not found], found
+
+        return self._change(left)
+
+    def _change(self, change: Callable[[Sequence[Token]], tuple[Sequence[Token], T]]) -> T:
+        try:
+            owner = os.stat(self._access)
+            with self._locked(owner):
+                tokens, result = change(self.listing())
+                content = msgspec.json.format(msgspec.json.encode(FileText(list(tokens)))) + b"\n"
+                if len(content) > MAX_FILE:
+                    raise UnusableFile(f"with that token it has {len(content)} bytes, expected at most {MAX_FILE}")
+                self._replace(content, owner)
+        except OSError as wrong:
+            raise UnusableFile(f"it cannot be changed: {wrong.filename or self._path}: {wrong.strerror}") from None
+        return result
+
+    @contextmanager
+    def _locked(self, owner: os.stat_result) -> Iterator[None]:
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _give(lock, owner)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _replace(self, content: bytes, owner: os.stat_result) -> None:
+        """Write the file anew. A server that could read the old one can read this one."""
+        new = self._path.with_name(f"{self._path.name}.new")
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()  # A crash left it.
+        try:
+            with open(new, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
+                _give(file.fileno(), owner)
+                file.write(content)
+                file.flush()
+                os.fchmod(file.fileno(), stat.S_IMODE(owner.st_mode) & 0o666)
+                os.fsync(file.fileno())
+            os.replace(new, self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            raise
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _give(file: int, owner: os.stat_result) -> None:
+    """Have a file belong to the owner and group of another."""
+    found = os.fstat(file)
+    if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+        os.fchown(file, owner.st_uid, owner.st_gid)
+
+
+def _new_token() -> str:
+    return f"{PREFIX}{secrets.token_urlsafe(RANDOM_BYTES)}"

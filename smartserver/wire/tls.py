@@ -1,0 +1,17 @@
+"""The protocol over TLS: what both ends say of it, and how a certificate is called."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+ALPN = "hpss/1"
+"""What a connection is agreed to carry (RFC 7301)."""
+
+HANDSHAKE = 0x16
+"""The first byte of a client with TLS: a record of the type `handshake` (RFC 8446, 5.1). No other client sends it."""
+
+
+def fingerprint(der: bytes) -> str:
+    """The SHA-256 of a certificate in DER, in base64 as OpenSSH writes those of keys."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")

@@ -1,0 +1,258 @@
+"""plugins.git.credentials, cli.git_remote_run, cli.zygote: git with tokens that its credential helpers keep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agents import of_its_own
+from git_sides import Served, environment
+
+from smartserver.agent.lending import ask
+from smartserver.agent.messages import Status, decode_held
+from smartserver.server.tokens import TokenChanges, TokenFile, beside
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+PATIENCE = 60.0
+
+RULES = """
+[[rules]]
+who = ["anna"]
+path = "**"
+may = "admin"
+
+[[rules]]
+who = ["*"]
+path = "open"
+may = "read"
+"""
+
+KEEPER = """#!/bin/sh
+cd "$(dirname "$0")"
+echo "$1" >> log
+case $1 in
+get) test -f kept && cat kept ;;
+store) grep -e username= -e password= > kept ;;
+erase) rm -f kept ;;
+esac
+"""
+
+
+class User:
+    """Somebody with a clone, a credential helper, and perhaps an agent."""
+
+    def __init__(self, folder: Path, server: Served, access: Path, agent: dict[str, str]) -> None:
+        self.folder, self.server, self.agent = folder, server, agent
+        self.changes = TokenChanges(access)
+        self.tokens = TokenFile(beside(access))
+        self.kept = folder / "kept"
+        self.environment = {
+            **environment(folder),
+            **agent,
+            "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
+            "SMARTSERVER_DEBUG": "hpss",
+        }
+        keeper = folder / "keeper"
+        keeper.write_text(KEEPER)
+        keeper.chmod(0o755)
+        self(f"git config --global credential.helper {keeper}")
+        self("git config --global protocol.hpss.allow always")
+        self("git init -q -b main .")
+        self("git commit -q --allow-empty -m one")
+
+    @property
+    def url(self) -> str:
+        return f"hpss://127.0.0.1:{self.server.direct[1]}/project"
+
+    @property
+    def open(self) -> str:
+        """Where everybody may read, and nothing is."""
+        return self.url.replace("project", "open")
+
+    def token(self) -> str:
+        return self.changes.create("anna", int(time.time()), None, None, read_only=False)[0]
+
+    def keep(self, token: str) -> None:
+        self.kept.write_text(f"username=x\npassword={token}\n")
+
+    def revoke(self, token: str) -> None:
+        found = self.tokens.content.find(token)
+        assert found is not None
+        self.changes.revoke(found.text.id)
+
+    def log(self) -> list[str]:
+        """What the helper was asked since the last time."""
+        log = self.folder / "log"
+        said = log.read_text().split() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return said
+
+    def __call__(self, command: str, *, status: int = 0, **variables: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", f"exec {command}"], cwd=self.folder, env={**self.environment, **variables}, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PATIENCE, start_new_session=True,
+        )  # fmt: skip
+        said = done.stdout + done.stderr
+        assert done.returncode == status, said
+        return said
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Path:
+    path = tmp_path / "access.toml"
+    path.write_text(RULES)
+    return path
+
+
+@pytest.fixture
+def server(tmp_path: Path, access: Path) -> Iterator[Served]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    made = Served(folder, "--access", str(access))
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["without an agent", "with an agent"])
+def user(tmp_path: Path, server: Served, access: Path, request: pytest.FixtureRequest) -> Iterator[User]:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        agent = stack.enter_context(of_its_own()) if request.param == "with an agent" else {}
+        found = User(folder, server, access, agent)
+        if agent:
+            found(f"git ls-remote {found.open}", status=128)
+            wait_until_loaded(agent)
+        yield found
+
+
+def children(process: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def wait_until_loaded(agent: dict[str, str]) -> None:
+    """Until commands run in workers of the zygote."""
+    process = ask(Status(), decode_held, agent)[0].process
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = children(process)
+        if found and "msgspec" in Path(f"/proc/{found[0]}/maps").read_text():
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_token_that_git_keeps(user: User) -> None:
+    user.keep(user.token())
+    assert "2 round trips" in user(f"git push {user.url} main")
+    assert user.log() == ["get", "store"]
+    assert "2 round trips" not in user(f"git ls-remote {user.url}")
+    assert user.log() == ["get"]
+    assert "refs/heads/main" in user(f"git ls-remote {user.url}")
+
+
+def test_where_none_is_needed_none_is_looked_for(user: User) -> None:
+    user.keep(user.token())
+    assert "no repository at 'open'" in user(f"git ls-remote {user.open}", status=128)
+    assert user.log() == []
+
+
+def test_one_that_the_environment_has(user: User) -> None:
+    token = user.token()
+    user(f"git push {user.url} main", SMARTSERVER_TOKEN=token)
+    assert "2 round trips" not in user(f"git ls-remote {user.url}", SMARTSERVER_TOKEN=token)
+    assert user.log() == []
+    said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN="hpss_wrong")
+    assert "log in: the token is unknown; it is the one in SMARTSERVER_TOKEN\n" in said
+    # The URL of a submodule may lead to a server of somebody else's.
+    said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=token, GIT_PROTOCOL_FROM_USER="0")
+    assert "the server's access rules give anonymous nothing here; no token was given\n" in said
+
+
+def test_one_that_is_revoked(user: User) -> None:
+    token = user.token()
+    user.keep(token)
+    user(f"git push {user.url} main")
+    user.log()
+    user.revoke(token)
+    user.token()
+    assert "log in: the token is unknown; no token was given\n" in user(f"git ls-remote {user.url}", status=128)
+    assert user.log() == ["get", "erase", "get", "get"]
+    assert not user.kept.exists()
+    user.keep(user.token())
+    assert "refs/heads/main" in user(f"git ls-remote {user.url}")
+
+
+def test_what_a_token_is_not_for_leaves_it_where_it_is(user: User) -> None:
+    user.keep(user.changes.create("anna", 0, None, None, read_only=True)[0])
+    assert "is for reading alone" in user(f"git push {user.url} main", status=1)
+    assert user.log() == ["get", "store"]
+
+
+def test_git_asks_by_its_own_program(user: User) -> None:
+    asking = user.folder / "asking"
+    asking.write_text(f"#!/bin/sh\necho {user.token()}\n")
+    asking.chmod(0o755)
+    user(f"git push {user.url} main", GIT_ASKPASS=str(asking))
+    assert user.log() == ["get", "get", "store"]
+    assert "refs/heads/main" in user(f"git ls-remote {user.url}")
+
+
+def typing(user: User, answer: bytes) -> tuple[int, bytes]:
+    """Push at a terminal, and answer what git asks: the status, and what was shown."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(user.folder)
+        os.execvpe("git", ["git", "push", user.url, "main"], user.environment | {"GIT_TERMINAL_PROMPT": "1"})
+    said = b""
+    while b"Password for" not in said:
+        said += os.read(terminal, 1024)
+    os.write(terminal, answer)
+    with contextlib.suppress(OSError):  # Linux has that for the end of a terminal.
+        while got := os.read(terminal, 1024):
+            said += got
+    os.close(terminal)
+    return os.waitpid(process, 0)[1], said
+
+
+def test_git_asks_at_the_terminal(user: User) -> None:
+    """Also where a process without one does the work."""
+    token = user.token()
+    status, said = typing(user, token.encode() + b"\n")
+    assert status == 0, said
+    assert f"Password for 'hpss://token@127.0.0.1:{user.server.direct[1]}': ".encode() in said
+    assert token.encode() not in said
+    assert user.log() == ["get", "get", "store"]
+
+
+def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
+    user.token()
+    status, said = typing(user, b"\x03")
+    assert status != 0
+    assert b"token" not in said.partition(b"Password for")[2].partition(b"':")[2]
+    assert user.log() == ["get", "get"]
+    if user.agent:
+        zygote = children(ask(Status(), decode_held, user.agent)[0].process)[0]
+        deadline = time.monotonic() + PATIENCE
+        while children(zygote):  # A worker that waits for an answer.
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_no_token_is_logged(user: User) -> None:
+    token = user.token()
+    for each in (token, "hpss_wrong"):
+        user(f"git push {user.url} main", status=0 if each == token else 1, SMARTSERVER_TOKEN=each)
+    log = user.server.log.read_text()
+    assert re.search(r"refused log-in from=127\.0\.0\.1:\d+: the token is unknown\n", log)
+    assert "access-denied" not in log
+    assert token[5:] not in log

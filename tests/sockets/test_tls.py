@@ -1,0 +1,336 @@
+"""server.tcp, server.tls, client.media.tls, client.media.tls_relay, cli.trust: TLS on the port of plain connections,
+and who must not get through."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import strangers
+from certificates import Authority
+from serving import PATIENCE, Server, User, run, server_refs, wait_until, write_history
+
+from smartserver.client.call import Client
+from smartserver.client.media.pipe import PipeMedium
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.media.tls import TlsMedium
+from smartserver.client.media.tls_relay import command
+from smartserver.client.medium import CannotConnect, Medium
+from smartserver.client.request import Outgoing, Refusal
+from smartserver.client.trust import Trust
+from smartserver.errors import AccessDenied, ServerBusy
+from smartserver.verbs.server_info import InfoRequest, server_info
+from smartserver.wire.frames import PREFACE
+
+pytestmark = pytest.mark.sockets
+
+HOST = "127.0.0.1"
+
+
+class Secure:
+    """A server with TLS, and what its clients trust."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority(folder / "authority")
+        self.trust = Trust(ca=str(self.authority.file))
+        self.certificate, self.key = folder / "certificate.pem", folder / "key.pem"
+        self.use(*self.authority.sign(HOST))
+        (folder / "served").mkdir()
+
+    def use(self, certificate: Path, key: Path) -> None:
+        shutil.copy(certificate, self.certificate)
+        shutil.copy(key, self.key)
+
+    @contextlib.contextmanager
+    def serve(self, *options: str) -> Iterator[Server]:
+        words = ("--tls", str(self.certificate), "--tls-key", str(self.key), "-v", *options)
+        with Server(self.folder / "served", *words) as server:
+            yield server
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Secure:
+    return Secure(tmp_path)
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path / "user")
+
+
+def info(medium: Medium) -> str:
+    with Client(lambda: medium) as client:
+        return client.call(server_info, InfoRequest()).version
+
+
+def answered(server: Server) -> int:
+    """Requests that the server has read."""
+    return sum(": answered" in line or ": access-denied" in line for line in server.log)
+
+
+def fingerprint(server: Server) -> str:
+    """What it said of its certificate as it started."""
+    wait_until(lambda: any("SHA256" in line for line in server.log), "a fingerprint")
+    return next(line.split()[-1] for line in server.log if "SHA256" in line)
+
+
+def test_clients_with_and_without_tls_are_served_on_one_port(secure: Secure) -> None:
+    with secure.serve() as server:
+        found = info(TlsMedium(HOST, server.port, secure.trust))
+        assert found == info(TcpMedium(HOST, server.port))
+        assert found == info(PipeMedium(command(HOST, server.port, secure.trust), quotes=True))
+
+
+def test_git_pushes_and_clones(secure: Secure, user: User) -> None:
+    """Megabytes, so that both directions have to wait."""
+    ids = write_history(user, "w", 3, seed="tls", size=1 << 20)
+    with secure.serve("--require-tls") as server:
+        url = f"hpss+tls://{HOST}:{server.port}/p"
+        user.git("push", "-q", f"{url}?ca={secure.trust.ca}", "main", folder="w").worked()
+        assert server_refs(server.root, "p") == {"refs/heads/main": ids[-1]}
+        user.git("clone", "-q", f"{url}?ca={secure.trust.ca}", "again").worked()
+        assert user.tip("again") == ids[-1]
+        said = user.git("push", url, "main", folder="w").failed("push")
+        assert said.startswith(f"cannot connect to {HOST}:{server.port}: its certificate is not trusted (")
+
+
+def test_where_tls_is_required_a_client_without_is_told_so(secure: Secure, user: User) -> None:
+    write_history(user, "w", 1, seed="plain", size=10)
+    with secure.serve("--require-tls") as server:
+        said = user.git("push", server.url("p"), "main", folder="w").failed("push")
+        assert said.endswith("connect without TLS: this server wants hpss+tls:// in the URL")
+        with Client(lambda: TcpMedium(HOST, server.port)) as client, pytest.raises(AccessDenied, match="hpss\\+tls"):
+            client.call(server_info, InfoRequest())
+        assert answered(server) == 0
+        assert not server_refs(server.root, "p")
+
+
+@pytest.mark.parametrize(
+    ("host", "expired", "trusted", "why"),
+    [
+        ("192.0.2.1", False, True, "IP address mismatch"),
+        ("example.org", False, True, "IP address mismatch"),
+        (HOST, True, True, "certificate has expired"),
+        (HOST, False, False, "unable to get local issuer certificate"),
+    ],
+)
+def test_a_certificate_that_is_not_to_be_trusted(
+    secure: Secure, host: str, expired: bool, trusted: bool, why: str
+) -> None:
+    """Nothing is sent to such a server."""
+    secure.use(*secure.authority.sign(host, expired=expired))
+    trust = secure.trust if trusted else Trust(ca=str(Authority(secure.folder / "other", "another").file))
+    with secure.serve() as server:
+        for connect in (
+            lambda: TlsMedium(HOST, server.port, trust),
+            lambda: PipeMedium(command(HOST, server.port, trust), quotes=True),
+        ):
+            with pytest.raises(CannotConnect, match=f"is not trusted by {trust.ca} .*{why}"):
+                info(connect())
+        with pytest.raises(CannotConnect, match="is not trusted"):
+            info(TlsMedium(HOST, server.port, Trust()))
+        assert answered(server) == 0
+
+
+def test_a_certificate_that_was_confirmed_and_has_changed(secure: Secure) -> None:
+    with secure.serve() as server:
+        found = fingerprint(server)
+        assert info(TlsMedium(HOST, server.port, Trust(found))) == info(TcpMedium(HOST, server.port))
+        secure.use(*secure.authority.sign(HOST))
+        changed = re.escape(f"its certificate has changed: expected {found}, got SHA256:")
+        with pytest.raises(CannotConnect, match=changed):
+            info(TlsMedium(HOST, server.port, Trust(found)))
+        wait_until(lambda: any("the new certificate is in use" in line for line in server.log), "a line of that")
+
+
+@pytest.mark.parametrize(
+    "behave", [strangers.http, strangers.ssh, strangers.telnet, strangers.listens, strangers.closes]
+)
+def test_a_server_without_tls_is_one_line_and_no_plain_connection(behave: strangers.Behave) -> None:
+    """Whoever takes TLS away gets nothing: neither a request nor another attempt without it."""
+    heard: list[bytes] = []
+
+    def listening(connection: socket.socket) -> None:
+        heard.append(connection.recv(65536, socket.MSG_PEEK))
+        behave(connection)
+
+    why = "(it does not speak TLS there|Connection reset by peer, in the handshake of TLS)"
+    with strangers.stranger(listening) as port, pytest.raises(CannotConnect, match=f"{HOST}:{port}: {why}"):
+        TlsMedium(HOST, port, Trust())
+    assert len(heard) == 1
+    assert PREFACE not in heard[0]
+
+
+def test_a_server_of_another_protocol_over_tls(secure: Secure) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(secure.certificate, secure.key)
+
+    def https(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(1)
+
+    why = "it speaks TLS, but is no hpss server"
+    with strangers.stranger(https) as port, pytest.raises(CannotConnect, match=why):
+        TlsMedium(HOST, port, secure.trust)
+
+
+def test_an_older_tls_is_refused(secure: Secure) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        secure.serve() as server,
+        socket.create_connection((HOST, server.port), PATIENCE) as plain,
+        pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"),
+    ):
+        context.wrap_socket(plain)
+
+
+def test_bytes_that_were_recorded_are_worth_nothing(secure: Secure, user: User) -> None:
+    write_history(user, "w", 1, seed="replay", size=10)
+    recorded: list[bytes] = []
+    with secure.serve() as server:
+
+        def recording(connection: socket.socket) -> None:
+            with socket.create_connection((HOST, server.port)) as onward:
+                back = threading.Thread(target=_carry, args=(onward, connection, []))
+                back.start()
+                _carry(connection, onward, recorded)
+                back.join(PATIENCE)
+
+        with strangers.stranger(recording) as port:
+            url = f"hpss+tls://{HOST}:{port}/p?ca={secure.trust.ca}"
+            user.git("push", "-q", url, "main", folder="w").worked()
+        before = answered(server)
+        assert before == 1
+        with socket.create_connection((HOST, server.port), PATIENCE) as again:
+            again.sendall(b"".join(recorded))
+            with contextlib.suppress(ConnectionResetError):
+                while again.recv(65536):
+                    pass
+        assert info(TlsMedium(HOST, server.port, secure.trust))
+        assert answered(server) == before + 1
+
+
+def _carry(source: socket.socket, sink: socket.socket, kept: list[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            kept.append(data)
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize(
+    "hello", [b"\x16", b"\x16\x03\x01", b"\x16" * 500, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
+)
+def test_a_handshake_that_is_none_or_never_ends(secure: Secure, hello: bytes) -> None:
+    with secure.serve("--idle-timeout", "1") as server:
+        with socket.create_connection((HOST, server.port), PATIENCE) as strange:
+            strange.sendall(hello)
+            with contextlib.suppress(ConnectionResetError):
+                while strange.recv(65536):
+                    pass
+        assert info(TlsMedium(HOST, server.port, secure.trust))
+
+
+def test_a_client_that_is_one_too_many_is_told_so_in_its_own_way(secure: Secure) -> None:
+    with secure.serve("--max-connections", "1") as server:
+
+        def connect() -> Medium:
+            return TlsMedium(HOST, server.port, secure.trust)
+
+        with Client(connect) as first:
+            first.call(server_info, InfoRequest())
+            for other in (connect, lambda: TcpMedium(HOST, server.port)):
+                with Client(other, sleep=lambda _: None) as client, pytest.raises(Refusal) as refused:
+                    client.request(Outgoing("", [(server_info, InfoRequest())]))
+                assert isinstance(refused.value.error, ServerBusy)
+
+
+def test_a_client_that_goes_without_a_word_of_tls(secure: Secure) -> None:
+    """Its connection is closed, and so is that of one which closes and does not answer the server's closing."""
+    with secure.serve() as server:
+        for _ in range(3):
+            medium = TlsMedium(HOST, server.port, secure.trust)
+            medium.write_some(memoryview(PREFACE))
+            medium.close()
+        process = server.process
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_a_server_that_stops_says_goodbye_over_tls(secure: Secure) -> None:
+    with secure.serve() as server:
+        medium = TlsMedium(HOST, server.port, secure.trust)
+        with Client(lambda: medium) as client:
+            client.call(server_info, InfoRequest())
+            server.process.terminate()
+            assert medium.poll(read=True, write=False, timeout=PATIENCE) == (True, False)
+            assert b"the server is stopping" in medium.read(1000)
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_trust_is_confirmed_once(secure: Secure, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_history(user, "w", 1, seed="trust", size=10)
+    monkeypatch.setenv("HOME", str(user.home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with secure.serve() as server:
+        where, url = f"{HOST}:{server.port}", f"hpss+tls://{HOST}:{server.port}/p"
+
+        def trust(*words: str) -> tuple[int, str]:
+            done = run("-m", "smartserver.cli.main", "trust", *words)
+            return done.status, done.out + done.err
+
+        assert "run `smartserver trust" in user.git("push", url, "main", folder="w").failed("push")
+        status, said = trust(where)
+        assert status == 1
+        found = said.split()[3].rstrip(":")
+        assert found.startswith("SHA256:")
+        assert trust(where, "--fingerprint", "SHA256:other") == (
+            1,
+            f"smartserver: {where} has another certificate: {found}\n",
+        )
+        status, said = trust(url, "--fingerprint", found)
+        assert (status, said.splitlines()[-1].startswith(f"{where} is trusted as {found}: ")) == (0, True)
+        user.git("push", "-q", url, "main", folder="w").worked()
+        assert trust(where)[0] == 0
+        secure.use(*secure.authority.sign(HOST))
+        assert "its certificate has changed" in user.git("fetch", url, folder="w").failed("fetch")
+        assert trust(where, "--forget")[0] == 0
+        assert "is not trusted" in user.git("fetch", url, folder="w").failed("fetch")
+    assert trust(where)[1].startswith(f"smartserver: cannot connect to {where}: ")
+    with strangers.stranger(strangers.ssh) as port:
+        assert "does not speak TLS" in trust(f"{HOST}:{port}")[1]
+    assert "is not a URL" in trust("http://example.org/")[1]
+
+
+def test_the_server_takes_only_what_it_can_use(secure: Secure, tmp_path: Path) -> None:
+    def serve(*words: str) -> tuple[int, str]:
+        done = run("-m", "smartserver.cli.main", "serve", str(tmp_path / "served"), *words)
+        return done.status, done.err
+
+    for words in (("--require-tls",), ("--tls-key", "x"), ("--tls", "x"), ("--tls", "auto", "--tls-key", "x")):
+        status, said = serve(*words)
+        assert (status, "--tls" in said) == (2, True), said
+    assert serve("--tls", "/nothing", "--tls-key", str(secure.key)) == (
+        1,
+        "smartserver: --tls: /nothing: No such file or directory\n",
+    )
+
+
+def test_a_certificate_of_its_own(secure: Secure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(secure.folder / "state"))
+    found: list[str] = []
+    for _ in range(2):
+        with Server(secure.folder / "served", "--tls", "auto") as server:
+            found.append(fingerprint(server))
+            assert info(TlsMedium(HOST, server.port, Trust(found[0])))
+    assert found[0] == found[1]

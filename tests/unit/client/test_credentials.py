@@ -1,0 +1,170 @@
+"""client.credentials: which server gets a token, from where, and what is remembered of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from smartserver.client.credentials import NoToken, ServerCredentials, credentials_for, is_private
+from smartserver.client.places import parse_place
+
+HERE = "hpss://localhost/project"
+ELSEWHERE = "hpss://192.0.2.7/project"
+
+
+@dataclass
+class Source:
+    """Where a test's user keeps passwords: it has one, or the user knows one."""
+
+    kept: str = ""
+    known: str = ""
+    did: list[str] = field(default_factory=list)
+
+    def __call__(self, scheme: str, where: str) -> Source:
+        self.did.append(f"{scheme} {where}")
+        return self
+
+    def stored(self) -> str:
+        self.did.append("stored")
+        return self.kept
+
+    def ask(self) -> str:
+        self.did.append("ask")
+        return self.kept or self.known
+
+    def approve(self) -> None:
+        self.did.append("approve")
+
+    def reject(self) -> None:
+        self.did.append("reject")
+        self.kept = ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "smartserver" / "remotes")
+
+
+def credentials(url: str, folder: str | None, given: str = "", source: Source | None = None) -> ServerCredentials:
+    found = credentials_for(parse_place(url), folder, given, source)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("hpss+tls://example.org:4155/", True),
+        ("hpss://localhost:4155/", True),
+        ("hpss://127.0.0.1:1/", True),
+        ("hpss://127.255.1.2:1/", True),
+        ("hpss://[::1]:4155/", True),
+        ("hpss://[::2]:4155/", False),
+        ("hpss://[::ffff:127.0.0.1]:4155/", False),
+        ("hpss://example.org:4155/", False),
+        ("hpss://127.example.org:4155/", False),
+        ("hpss://127.0.0.x:4155/", False),
+        ("hpss://127.0.0.1.example.org:4155/", False),
+        ("hpss://localhost.example.org:4155/", False),
+        ("hpss://128.0.0.1:4155/", False),
+    ],
+)
+def test_where_nobody_can_read_on_the_way(url: str, private: bool) -> None:
+    assert is_private(url) is private
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["hpss+ssh://me@host/srv/x", "hpss+ssh://localhost/~/x", "hpss+sftp://localhost/srv/x", "hpss+vfs://localhost/x"],
+)
+def test_a_login_says_itself_who_the_user_is(url: str, folder: str) -> None:
+    assert credentials_for(parse_place(url), folder, "hpss_x") is None
+
+
+def test_a_server_that_never_asked_gets_none(folder: str) -> None:
+    source = Source(kept="hpss_x")
+    assert credentials(HERE, folder, "hpss_y").token() == ""
+    assert credentials(HERE, folder, "", source).token() == ""
+    assert source.did == []
+
+
+def test_a_server_that_asked_gets_one_from_the_next_command_on(folder: str) -> None:
+    first = credentials(HERE, folder, "hpss_x\n")
+    assert first.ask() == "hpss_x"
+    assert credentials(HERE, folder, "hpss_x").token() == ""
+    first.approve()
+    assert credentials(HERE, folder, "hpss_x").token() == "hpss_x"
+    assert credentials("hpss://LOCALHOST:4155/other", folder, "hpss_x").token() == "hpss_x"
+    for other in ("hpss://localhost:4156/project", "hpss://127.0.0.1/project", ELSEWHERE):
+        assert credentials(other, folder, "hpss_x").token() == ""
+    assert "hpss_x" not in "".join(each.read_text() for each in Path(folder).parent.rglob("*") if each.is_file())
+
+
+def test_without_a_cache_it_asks_each_time() -> None:
+    first = credentials(HERE, None, "hpss_x")
+    assert first.ask() == "hpss_x"
+    first.approve()
+    first.reject()
+    assert credentials(HERE, None, "hpss_x").token() == ""
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "smartserver").write_text("a file")
+    credentials(HERE, str(tmp_path / "smartserver" / "remotes"), "hpss_x").approve()
+
+
+def test_what_the_environment_has_comes_first(folder: str) -> None:
+    source = Source(kept="hpss_y")
+    first = credentials(HERE, folder, "hpss_x", source)
+    assert first.ask() == "hpss_x"
+    first.approve()
+    first.reject()
+    assert source.did == []
+    with pytest.raises(NoToken, match=r"^it is the one in SMARTSERVER_TOKEN$"):
+        first.ask()
+
+
+def test_one_that_is_kept_elsewhere(folder: str) -> None:
+    source = Source(kept="hpss_old", known="hpss_new")
+    first = credentials(HERE, folder, "", source)
+    assert first.ask() == "hpss_old"
+    first.approve()
+    second = credentials(HERE, folder, "", source)
+    assert second.token() == "hpss_old"
+    second.reject()
+    assert second.token() == ""  # Nor is it asked for before the server asks.
+    assert second.ask() == "hpss_new"
+    at = "hpss localhost:4155"
+    assert source.did == [at, "ask", "approve", at, "stored", "reject", "ask"]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"), [(None, "set SMARTSERVER_TOKEN to a token of this server"), (Source(), "no token was given")]
+)
+def test_nobody_knows_one(folder: str, source: Source | None, why: str) -> None:
+    with pytest.raises(NoToken, match=why):
+        credentials(HERE, folder, "", source).ask()
+
+
+@pytest.mark.parametrize("given", ["hpss_\udcff", "hpss_\u00e9"])
+def test_what_can_be_no_token_is_not_sent(folder: str, given: str) -> None:
+    first = credentials(HERE, folder, given)
+    first.approve()
+    assert first.token() == ""
+    with pytest.raises(NoToken):
+        first.ask()
+
+
+def test_where_others_can_read_it_none_is_sent(folder: str) -> None:
+    source = Source(kept="hpss_x")
+    for given in ("", "hpss_x"):
+        found = credentials(ELSEWHERE, folder, given, source)
+        found.approve()
+        assert found.token() == ""
+        with pytest.raises(NoToken) as none:
+            found.ask()
+        said = "a token is not sent without encryption: use hpss+tls://192.0.2.7:4155/project"
+        assert str(none.value) == said
+    assert source.did == []

@@ -1,0 +1,72 @@
+"""server.watched: a file is read again when it changes, and one that cannot be used changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from smartserver.server.watched import MAX_FILE, UnusableFile, WatchedFile
+
+
+class Numbers(WatchedFile[list[int]]):
+    what = "numbers"
+
+    def parse(self, content: bytes) -> list[int]:
+        try:
+            return [int(each) for each in content.split()]
+        except ValueError as wrong:
+            raise UnusableFile(str(wrong)) from None
+
+    def count(self, content: list[int]) -> int:
+        return len(content)
+
+
+class Optional(Numbers):
+    def absent(self) -> list[int]:
+        return []
+
+
+def test_it_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "numbers"
+    path.write_text("1 2")
+    file = Numbers(path)
+    assert file.content == [1, 2]
+    path.write_text("3")
+    assert (file.content, file.content) == ([3], [3])
+    new = tmp_path / "new"
+    new.write_text("4")
+    os.utime(new, ns=(os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns))
+    new.replace(path)  # Of the same size and time.
+    assert file.content == [4]
+    assert caplog.messages == [f"{path}: 1 numbers are in force"] * 2
+
+
+@pytest.mark.parametrize("content", [b"x", b"1" * (MAX_FILE + 1), None])
+def test_one_that_cannot_be_used_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    path = tmp_path / "numbers"
+    path.write_text("1")
+    file = Numbers(path)
+    path.unlink() if content is None else path.write_bytes(content)
+    assert (file.content, file.content) == ([1], [1])
+    (said,) = caplog.messages
+    assert said.startswith(f"{path} is not used, the numbers stay as they were: ")
+    path.write_text("2")
+    assert file.content == [2]
+
+
+def test_one_that_need_not_exist(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    file = Optional(path)
+    assert file.content == []
+    path.write_text("1")
+    assert file.content == [1]
+    path.unlink()
+    assert file.content == []
+    with pytest.raises(UnusableFile, match="Is a directory"):
+        Optional(tmp_path)
+    with pytest.raises(UnusableFile, match="No such file"):
+        Numbers(path)
