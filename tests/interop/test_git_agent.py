@@ -79,6 +79,14 @@ def children(process: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
+def read(path: Path) -> str:
+    """A file of /proc; empty where its process is gone."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 def modules(process: int, name: str) -> bool:
     """Whether a process has loaded what has that name in its path."""
     return name in Path(f"/proc/{process}/maps").read_text()
@@ -427,3 +435,15 @@ def test_eight_at_once_push(user: User) -> None:
         said = "".join(each.communicate(timeout=PATIENCE))
         assert each.returncode == 0, said
     assert len(user("git ls-remote --heads origin").splitlines()) >= 9
+
+
+def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
+    user("env SMARTSERVER_AGENT=0 git push origin main")
+    started = [user.start("git fetch") for _ in range(8)]
+    for each in started:
+        said = "".join(each.communicate(timeout=PATIENCE))
+        assert each.returncode == 0, said
+    assert HELD in user("git fetch")
+    mark = user.agent["XDG_RUNTIME_DIR"]
+    of_agents = [each for each in Path("/proc").glob("[0-9]*/cmdline") if mark in read(each)]
+    assert sorted(int(each.parent.name) for each in of_agents) == sorted([user.keeper(), user.wait_until_loaded()])

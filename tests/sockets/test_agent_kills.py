@@ -196,15 +196,13 @@ def send(pid: int | None, number: signal.Signals) -> bool:
     return bool(pid)
 
 
-Undo = Callable[[], object]
+def nothing() -> object:
+    """What is to be done after most kills."""
+    return None
 
 
-def kill(world: World, kind: str, chance: random.Random) -> tuple[bool, Undo]:
-    """Do it: whether there was something to be killed, and what ends it after the pushes."""
-
-    def nothing() -> None:
-        pass
-
+def kill(world: World, kind: str, chance: random.Random) -> tuple[bool, Callable[[], object]]:
+    """Do it: whether there was something to be killed, and what is to be done after the pushes."""
     match kind:
         case "keeper":
             return send(world.keeper(), signal.SIGKILL), nothing
@@ -281,15 +279,16 @@ def one_round(world: World, kind: str, commit: str, moment: float, chance: rando
         world.proxy.change_open(Link(RTT, up=[Blackhole()], down=[Blackhole()]))
     with ThreadPoolExecutor(CLIENTS) as pool:
         pushes = [pool.submit(world.push, number, commit) for number in range(CLIENTS)]
-        there = True
-        undo: Callable[[], object] = lambda: None  # noqa: E731
-        if kind != "forgotten":
-            time.sleep(moment)
-            there, undo = kill(world, kind, chance)
-            while not there and not all(push.done() for push in pushes):
+        there, undo = True, nothing
+        try:
+            if kind != "forgotten":
+                time.sleep(moment)
                 there, undo = kill(world, kind, chance)
-        ends = [push.result() for push in pushes]
-        undo()
+                while not there and not all(push.done() for push in pushes):
+                    there, undo = kill(world, kind, chance)
+            ends = [push.result() for push in pushes]
+        finally:
+            undo()
     figures.kills[kind if there else f"{kind} (there was none)"] += 1
     for number, (done, seconds) in enumerate(ends):
         if seconds > figures.longest:
