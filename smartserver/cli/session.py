@@ -22,7 +22,7 @@ from smartserver.client.plain import plain
 from smartserver.client.url import Location
 from smartserver.trace import text
 from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
-from smartserver.trace.recorder import Recorder
+from smartserver.trace.recorder import Recorder, since_start
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
@@ -110,12 +110,13 @@ def observers_for(
         BadFlag: a flag or a rule is none.
     """
     observers = lasting_observers(flags, environment)
+    start = since_start() if observers else None
     try:
         yield observers
     finally:
         for each in observers:
             if isinstance(each, Recorder):
-                _say(text.summary(each, time.monotonic(), behind))
+                _say(text.summary(each, time.monotonic(), behind, start))
 
 
 def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -131,6 +132,16 @@ class Recorder:
             refused = sum(outcome.status != 0 for outcome in reply.outcomes)
             record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
             record.server_microseconds = reply.counters.microseconds
+
+
+def since_start() -> float | None:
+    """Seconds since this process was started, within 10 ms (proc(5)); None where the system does not tell."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):
+        return None
 
 
 def _short(raw: msgspec.Raw) -> str:

@@ -33,9 +33,10 @@ def lines(record: CallRecord, *, in_detail: bool = False) -> Iterator[str]:
         yield from frame.rstrip().splitlines()
 
 
-def summary(recorder: Recorder, now: float, behind: str = "") -> str:
+def summary(recorder: Recorder, now: float, behind: str = "", start: float | None = None) -> str:
     """Everything a command did. `behind`: the store that the process works on which answered, where that is one of this
-    machine: it is that process's link that is slow, and it is not counted."""
+    machine: it is that process's link that is slow, and it is not counted. `start`: the seconds that the process had
+    taken before; None: that is not known."""
     trips, calls = recorder.round_trips, len(recorder.calls)
     connects = (
         f" + {recorder.connections} to connect" if recorder.connections else " on a held connection" * bool(calls)
@@ -45,6 +46,8 @@ def summary(recorder: Recorder, now: float, behind: str = "") -> str:
         f"hpss: {trips} round trip{'s' * (trips != 1)}{connects}, {calls} call{'s' * (calls != 1)}{vfs}, "
         f"{size(recorder.bytes_up)} up, {size(recorder.bytes_down)} down, {(now - recorder.started) * 1000:.0f} ms"
     )
+    if start is not None:
+        counted += f" after a start of {start * 1000:.0f} ms"
     return (
         f"{counted}, all to a process of this machine; what that did at {behind} is not counted" if behind else counted
     )

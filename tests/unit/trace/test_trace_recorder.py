@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+
 import msgspec
 import pytest
 
 from smartserver.errors import DivergedBranches
-from smartserver.trace.recorder import CallRecord, Recorder
+from smartserver.trace.recorder import CallRecord, Recorder, since_start
 from smartserver.trace.text import line, summary
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, Event, GoAway, Ping, Pong, Progress, Reply, Request
@@ -18,6 +23,9 @@ from smartserver.wire.messages import Request as RequestMessage
 DONE = Outcome(Status.DONE, msgspec.Raw(b"\x90"))
 ERROR = DivergedBranches(b"refs/heads/main", b"t" * 20)
 FAULT = Fault(ERROR.code, raw(ERROR.wire_arguments()))
+
+TICK = 0.02
+"""Seconds within which the system says when a process began."""
 
 
 def asking(*calls: tuple[str, list[object]], path: str = "project") -> bytes:
@@ -220,3 +228,16 @@ def test_without_anybody_to_tell_it_only_records() -> None:
     wire.receive_data(server.send(Reply(1, answer(DONE))))
     assert wire.next_event() is not None
     assert [record.result for record in recorder.calls] == ["ok"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="only Linux says when a process began")
+def test_the_age_of_a_process_is_no_more_than_the_time_it_was_there() -> None:
+    program = "from smartserver.trace.recorder import since_start; print(since_start())"
+    begun = time.monotonic()
+    age = float(subprocess.check_output([sys.executable, "-c", program]))
+    assert -TICK <= age <= time.monotonic() - begun + TICK
+
+
+def test_where_the_system_does_not_tell_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    assert since_start() is None

@@ -59,6 +59,10 @@ def test_summary_of_nothing() -> None:
     assert summary(recorder, 5.5) == "hpss: 0 round trips, 0 calls (0 vfs), 0 B up, 0 B down, 500 ms"
 
 
+def test_summary_says_what_the_start_took() -> None:
+    assert summary(Recorder(lambda: 5.0), 5.5, start=0.04).endswith(" 0 B down, 500 ms after a start of 40 ms")
+
+
 def test_summary_counts_one_as_one() -> None:
     recorder = Recorder(lambda: 5.0)
     recorder.connecting()
