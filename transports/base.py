@@ -44,7 +44,8 @@ class Stat:
 
 class ReadFile(abc.ABC):
     """An open file for reading by position; usable from several threads at once, closed with its last reference.
-    With `Capability.HANDLES` it stays readable after a delete or rename."""
+    With `Capability.HANDLES` it stays readable after a delete or rename. A read after `close` raises `TransportFailed`.
+    """
 
     @abc.abstractmethod
     def read_at(self, offset: int, size: int) -> bytes:
@@ -72,7 +73,7 @@ class ReadFile(abc.ABC):
 
 
 class BytesFile(ReadFile):
-    """A file whose content is in memory."""
+    """Content in memory, for what reads files of transports; no transport's own: it stays readable after `close`."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -86,11 +87,11 @@ class BytesFile(ReadFile):
         return len(self._content)
 
     def close(self) -> None:
-        """Do nothing: the content is freed with the last reference."""
+        """Do nothing: the last reference frees the content."""
 
 
 class WriteFile(abc.ABC):
-    """A file being written once, front to back."""
+    """A file being written once, front to back. A write or a sync after `close` raises `TransportFailed`."""
 
     @abc.abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:

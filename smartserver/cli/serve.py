@@ -139,7 +139,8 @@ def parse_listen(text: str) -> tuple[str, int]:
     default=int(STALL_TIMEOUT),
     show_default=True,
     metavar="SECONDS",
-    help="How long a client in the middle of a push or clone may neither send nor read a byte.",
+    help="How long a client in the middle of a push or clone may neither send nor read a byte, and one that has just "
+    "connected may make no request.",
 )
 @click.option(
     "--ban",

@@ -41,7 +41,7 @@ class System:
     Everything but the name and the kinds may be left as it is here: such a system says nothing of its records. A server
     then stores whatever a client says. It proves as much as a system tells it: the parents of a revision by `own_kind`
     and `own_parents`, that nothing is missing by `may_refer` and `references`. `changes` only saves time. `faults` and
-    `content` are further services: what a push is refused for, and reads of less than whole revisions.
+    `read` are further services: what a push is refused for, and reads of less than whole revisions.
     """
 
     name: str

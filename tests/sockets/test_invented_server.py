@@ -6,11 +6,12 @@ from pathlib import Path
 
 import invented
 import pytest
-from invented import use
+from invented import SLATE, use
 from serving import SMARTSERVER, Server, run
 
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
+from smartserver.records.system import every_system
 
 pytestmark = pytest.mark.sockets
 
@@ -30,7 +31,8 @@ def test_it_is_served_to_those_who_know_it(tmp_path: Path) -> None:
     ):
         use(client, "slates")
         done = run(*SMARTSERVER, "pull", server.url("slates"), str(tmp_path / "copy"))
-    unknown = "not supported: the version-control system 'slate 1' (this side speaks bzr 2a, git sha1, git sha256)"
+    known = ", ".join(sorted(every_system().keys() - {SLATE.name}))
+    unknown = f"not supported: the version-control system 'slate 1' (this side speaks {known})"
     assert done.status == 1
     assert done.err.endswith(f"{server.url('slates')}: {unknown}\n"), done
     assert not (tmp_path / "copy").exists()

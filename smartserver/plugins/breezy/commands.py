@@ -108,7 +108,8 @@ class Command:
 
     makes: Makes = Makes.NOTHING
     decides_without: str | None = None
-    """The option without which what a branch becomes follows from what is remembered of it. None: it never does."""
+    """The option that makes the command read the branch before it changes it. Without that option, what is remembered
+    decides the change, and the server refuses it if that is stale. None: the command always reads first."""
     removes_revisions: bool = False
     """Whether it removes revisions from the branch, for which they must be here, and the tags of those."""
     tags_tip: bool = False
@@ -210,7 +211,7 @@ COMMANDS: dict[str, Command] = {
     "tag": Command(decides_without="revision", tags_tip=True),
     "tags": Command(first=reads.tag_numbers),
     "testament": Command(first=reads.testament),
-    # What only shows is refused by nobody.
+    # A dry run shows only, so it must ask the server.
     "uncommit": Command(first=reads.removed_revisions, decides_without="dry_run", removes_revisions=True),
     "update": Command(first=reads.newer_tree, fetches=True, if_gone=Gone.ENDS),
     "upgrade": Command(upgrades=True),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import pkgutil
 
 import pytest
@@ -26,8 +27,9 @@ from netem.simulated import SimulatedNetwork
 
 def test_every_effect_is_registered_under_its_name() -> None:
     modules = {each.name for each in pkgutil.iter_modules(netem.effects.__path__)} - {"base", "beyond", "chance"}
-    assert sorted(EFFECTS) == sorted(modules)
-    assert all(effect.__name__.lower() == name == effect.name for name, effect in EFFECTS.items())
+    assert sorted(EFFECTS) == sorted(modules), "import it in netem/effects/__init__.py"
+    for name, effect in EFFECTS.items():
+        assert effect.__module__ == f"netem.effects.{name}", "a module is called as its effect"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_parse(text: str, effect: Effect) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("lose:3", "there are blackhole, corrupt, cut, delay, duplicate, jitter, loss, rate, stall"),
+        ("lose:3", f"no effect 'lose'; there are {', '.join(sorted(EFFECTS))}$"),
         ("", "no effect ''"),
         ("delay", "'delay': expected delay:TIME"),
         ("stall:1:2s:3", r"expected stall:BYTES\[:TIME\]"),
@@ -105,12 +107,24 @@ def test_what_is_on_the_way() -> None:
     assert not any(effect.on_the_way for effect in (Corrupt, Cut, Duplicate, Loss, Rate, Stall))
 
 
-EVERY = (
-    Blackhole(), Corrupt(0.1), Cut(1), Delay(1), Duplicate(0.1), Jitter(1), Jitter(1, ordered=False), Loss(0.1),
-    Rate(1, 5), Stall(1),
-)  # fmt: skip
-NOT_OF_STREAMS = (Duplicate(0.1), Jitter(1, ordered=False), Loss(0.1), Rate(1, 5))
-NOT_OF_PACKETS = (Cut(1),)
+def test_what_is_of_streams_or_of_packets_alone() -> None:
+    assert {Duplicate, Loss} <= {effect for effect in EFFECTS.values() if not effect.of_streams}
+    assert not Cut.of_packets
+
+
+def example(effect: type[Effect]) -> Effect:
+    """One of them: 0.1 for each field without a default that is a float, 1 for each other."""
+    assert dataclasses.is_dataclass(effect)
+    needed = [field for field in dataclasses.fields(effect) if field.default is dataclasses.MISSING]
+    return effect(**{field.name: 0.1 if field.type == "float" else 1 for field in needed})
+
+
+BY_THEIR_ARGUMENTS = [Jitter(0.1, ordered=False), Rate(0.1, 5)]
+"""Effects whose classes have a meaning for streams, and they have none."""
+
+EVERY = [*map(example, EFFECTS.values()), *BY_THEIR_ARGUMENTS]
+NOT_OF_STREAMS = [effect for effect in EVERY if not effect.of_streams or effect in BY_THEIR_ARGUMENTS]
+NOT_OF_PACKETS = [effect for effect in EVERY if not effect.of_packets]
 
 
 @pytest.mark.parametrize("up", [True, False])

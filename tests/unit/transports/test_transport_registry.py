@@ -30,7 +30,7 @@ def test_memory() -> None:
 
 @pytest.mark.parametrize("url", ["gopher://x/y", "/srv/x", ""])
 def test_unknown_scheme_names_the_known_ones(url: str) -> None:
-    with pytest.raises(ValueError, match="known schemes: file, memory"):
+    with pytest.raises(ValueError, match=f"known schemes: {', '.join(sorted(registry.OPENERS))}$"):
         registry.open_url(url)
 
 
