@@ -58,7 +58,7 @@ class TlsMedium:
             what_to_do = f"if its owner told you its fingerprint, run `smartserver trust {self._where}`"
             return f"its certificate is not trusted{by} ({wrong.verify_message.rstrip('.')}): {what_to_do}"
         if isinstance(wrong, ssl.SSLError):
-            if wrong.reason in NO_TLS or isinstance(wrong, ssl.SSLEOFError):
+            if wrong.reason in NO_TLS or isinstance(wrong, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
                 return "it does not speak TLS there (`smartserver serve --tls`)"
             return f"TLS failed: {wrong.reason or wrong}"
         if isinstance(wrong, TimeoutError):
