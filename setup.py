@@ -51,6 +51,7 @@ setup(
     zip_safe=False,
     install_requires=[
         "Twisted[tls]>=23.8",
+        "pyOpenSSL>=24.3",
         "zstandard>=0.22",
         "msgspec>=0.18",
         "click>=8.1",

@@ -8,7 +8,7 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.server import jail
-from smartserver.server.rules import WORDS, AccessFile, AccessLevel, is_user_name
+from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
 from smartserver.server.tokens import TokenFile, beside
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
@@ -82,8 +82,11 @@ def check(file: Path) -> None:
     \b
     smartserver access check new.toml && mv new.toml /etc/smartserver/access.toml
     """
-    rules = open_access(file).rules.rules
-    click.echo(f"{file}: {len(rules)} rule{'s' if len(rules) != 1 else ''}")
+    rules = open_access(file).rules
+    named = {key.user for key in rules.keys} | {each.text.user for each in open_tokens(file).content.known}
+    for name in sorted(set().union(*[rule.users for rule in rules.rules]) - named - {EVERYBODY, ANONYMOUS}):
+        click.echo(f"{file}: {name} has no key and no token", err=True)
+    click.echo(f"{file}: {len(rules.rules)} rule{'s' if len(rules.rules) != 1 else ''}")
 
 
 @command.command(short_help="Say whether a user may do something, and by which rule.")

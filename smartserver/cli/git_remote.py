@@ -23,7 +23,7 @@ to run it by hand.
     SMARTSERVER_DEBUG=hpss-ban=silly git fetch   fail where it asks for what it need not
     SMARTSERVER_FAST_OPEN=1 git push      save a round trip where the server has --fast-open
     SMARTSERVER_AGENT=0 git push          without the agent, which holds connections between commands
-    SMARTSERVER_TOKEN=hpss_... git push   with this token, where a server wants one; else git credential has it
+    SMARTSERVER_TOKEN=example.org=hpss_... git push   with this token for that server; else git credential has one
 """
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from smartserver.cli.interrupts import Interrupts
 from smartserver.cli.session import AGENT, client_for, login_of
-from smartserver.client.credentials import TOKEN_VARIABLE
 from smartserver.client.held import AgentHolder, Holder, holder_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
@@ -122,7 +121,10 @@ def run_here(
 
     errors = subprocess.DEVNULL if quiet else None
     its = {**environment, **variables}
-    done = subprocess.run(words, env=its, input=said, stdout=subprocess.PIPE, stderr=errors, check=False)
+    try:
+        done = subprocess.run(words, env=its, input=said, stdout=subprocess.PIPE, stderr=errors, check=False)
+    except OSError:
+        return b""
     return b"" if done.returncode else done.stdout
 
 
@@ -165,9 +167,6 @@ def run(
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
     check_origin(url, environment)
-    if not is_of_user(environment):
-        # Whoever may push to a repository would have the token sent to a server of their own.
-        environment = {name: value for name, value in environment.items() if name != TOKEN_VARIABLE}
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")

@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -30,6 +31,8 @@ from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from twisted.logger import ILogObserver
 
     from smartserver.server.tcp import Encryption
@@ -105,7 +108,12 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="NAME",
     help="With --stdio and --access: who the client is, as the forced command of a key says it.",
 )
-@click.option("--key", metavar="FINGERPRINT", help="With --user: the key that says so, for the log of changes.")
+@click.option(
+    "--key",
+    metavar="FINGERPRINT",
+    help="With --user: the key that says so, for the log of changes. "
+    "It must still be one of the user's in the access file.",
+)
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
 @click.option(
     "--folder-locks",
@@ -243,6 +251,9 @@ def command(
     banned = _banned(rules)
     policy = _policy(fsck, ignored)
 
+    if encryption is None:
+        # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
+        sys.modules.setdefault("twisted.internet._newtls", cast("ModuleType", None))
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
     from twisted.internet import reactor as untyped

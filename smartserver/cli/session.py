@@ -52,7 +52,7 @@ def client_for(
     SMARTSERVER_FAST_OPEN (not empty, not 0): its first request may travel with the handshake of TCP.
     SMARTSERVER_SSH: the program that logs in at the server of an hpss+ssh:// URL, else what `ssh` gives.
     SMARTSERVER_AGENT=0: no connection is taken from the user's agent, or given to it.
-    SMARTSERVER_TOKEN: the user's token, for a server that wants one.
+    SMARTSERVER_TOKEN: HOST[:PORT]=TOKEN, for that server if it wants one.
 
     Raises:
         BadUrl: it is not one.

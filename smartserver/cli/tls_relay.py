@@ -8,14 +8,13 @@ import signal
 import sys
 
 from smartserver.client.media.tls import TlsMedium
-from smartserver.client.media.tls_relay import relay
+from smartserver.client.media.tls_relay import CONNECTED, relay
 from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.trust import Trust
 
 
 def main() -> None:
-    """Connect and relay, as the words of the command say. The status is 1 where no connection was made. It is 0 where
-    one breaks later: then the request may have been carried out."""
+    """Connect and relay, as the words of the command say. The status is 0 also where the connection breaks."""
     for number in (signal.SIGINT, signal.SIGHUP):  # Of the terminal of the command that started it: others go on.
         signal.signal(number, signal.SIG_IGN)
     host, port, fingerprint, ca = sys.argv[1:]
@@ -26,6 +25,7 @@ def main() -> None:
         sys.exit(1)
     os.chdir("/")
     with contextlib.suppress(MediumError, OSError):  # The client sees the end.
+        os.write(1, CONNECTED)
         relay(server, 0, 1)
 
 

@@ -40,7 +40,8 @@ def command(host: str, fingerprint: str | None, forget: bool) -> None:
         known = fingerprint_known(place.where, os.environ)
         found = _fingerprint(place)
         if fingerprint is not None and fingerprint != found:
-            raise CommandError(f"{place.where} has another certificate: {found}")
+            why = f"expected {fingerprint}, got {found}"
+            raise CommandError(f"{place.where} has another certificate: {why}. Somebody may be listening in")
         if fingerprint is None and found != known:
             _ask(place, known, found)
         click.echo(f"{place.where} is trusted as {found}: {trust(place.where, found, os.environ)}")
@@ -69,6 +70,8 @@ def _fingerprint(place: TlsLocation) -> str:
         raise CommandError(f"{place.where} does not speak TLS: {wrong.reason or wrong}") from None
     except OSError as wrong:
         raise CommandError(f"cannot connect to {place.where}: {wrong.strerror or wrong}") from None
+    except UnicodeError:
+        raise CommandError(f"cannot connect to {place.where}: no host can have that name") from None
 
 
 def _ask(place: TlsLocation, known: str, found: str) -> None:

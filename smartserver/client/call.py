@@ -4,6 +4,7 @@ repeat, and what became of a change is said, or that nobody knows.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -64,7 +65,11 @@ class Client:
         self._token: str | None = None
         """What each request says; None as long as nobody looked for one."""
         self._is_new = False
-        """Whether the server has not yet taken it."""
+        """Whether it was asked for, and is not kept yet."""
+        self._is_taken = False
+        """Whether the server took that one."""
+        self._has_none = False
+        """Whether there is none to be asked for."""
 
     def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
         """One use of a verb.
@@ -109,7 +114,7 @@ class Client:
                     age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first
                 answer = link.exchange(outgoing, age, self._agent, self._known_token())
-                self._approve()
+                self._is_taken = self._is_taken or self._is_new
                 return answer
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
@@ -129,7 +134,7 @@ class Client:
             except Refusal as refusal:
                 denied = refusal.of_tokens
                 if not denied:
-                    self._approve()
+                    self._is_taken = self._is_taken or self._is_new
                 elif self._credentials is not None and self._has_another(self._credentials, denied, ask=not asked):
                     # Nothing was done. It is a repeat only if it is one of a sending before.
                     asked, first = True, None if lost is None else first
@@ -160,20 +165,16 @@ class Client:
         """Whether there is another token to send than the one that was refused; else the errors say why not."""
         if any(each.token == TOKEN_REFUSED for each in denied):
             credentials.reject()
-        self._token, self._is_new = "", False
-        if not ask:
+        self._token, self._is_new, self._is_taken = "", False, False
+        if not ask or self._has_none:
             return False
         try:
             self._token, self._is_new = credentials.ask(), True
         except NoToken as none:
+            self._has_none = True
             for each in denied:
                 each.why = f"{each.why}; {none}"
         return self._is_new
-
-    def _approve(self) -> None:
-        if self._is_new and self._credentials is not None:
-            self._is_new = False
-            self._credentials.approve()
 
     def _ready(self, *, resume: bool) -> Link:
         if self._link is None or not self._link.usable:
@@ -187,7 +188,12 @@ class Client:
         return self._link
 
     def close(self) -> None:
-        """Close the connection, or have it held for other commands; the next request takes or opens another."""
+        """Close the connection, or have it held for other commands; the next request takes or opens another. A token
+        that the server took is kept."""
+        if self._is_taken and self._credentials is not None:
+            self._is_taken = False
+            with contextlib.suppress(OSError):
+                self._credentials.approve()
         if self._link is not None and self._holder is not None:
             self._link.leave(self._holder)
         self._drop()

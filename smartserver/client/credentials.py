@@ -13,12 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from smartserver.client.places import served_by
+from smartserver.client.url import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 TOKEN_VARIABLE = "SMARTSERVER_TOKEN"
-"""The variable of the environment that has the user's token."""
+"""The variable of the environment that has a token, and names the server that it is for: HOST[:PORT]=TOKEN. Else a
+repository could have it sent to a server of its choice, by the URL of a submodule."""
 
 PLAIN, TLS = "hpss", "hpss+tls"
 """The schemes of servers that know users by tokens; over SSH a key says who the user is."""
@@ -72,9 +74,9 @@ class ServerCredentials:
     """The token for a server over TCP: the one in the environment, or else from a source."""
 
     def __init__(self, place: Place, folder: str | None, given: str, source: SourceOf | None) -> None:
-        """`folder`: as of `Knowledge`. `given`: the token in the environment."""
+        """`folder`: as of `Knowledge`. `given`: what is in the environment."""
         self._place = place
-        self._given = given.strip()
+        self._given = _token_for(place, given)
         self._is_refused = False
         """Whether the server refused that one."""
         self._source_of = source
@@ -107,7 +109,8 @@ class ServerCredentials:
         if not found and source is not None:
             found = source.ask()
         if not found or not found.isascii():
-            raise NoToken(f"set {TOKEN_VARIABLE} to a token of this server" if source is None else "no token was given")
+            how = f"set {TOKEN_VARIABLE} to {self._place.where}=TOKEN"
+            raise NoToken(how if source is None else "no token was given")
         return found
 
     def approve(self) -> None:
@@ -155,4 +158,13 @@ def is_private(url: str) -> bool:
 def _is_loopback(host: str) -> bool:
     """Whether this is an address of 127.0.0.0/8. `ipaddress` would tell, for 4 ms of each command's start."""
     parts = host.split(".")
-    return len(parts) == 4 and parts[0] == "127" and all(each.isascii() and each.isdigit() for each in parts)
+    numbers = [int(each) for each in parts if each.isascii() and each.isdigit() and len(each) < 4]
+    return len(parts) == len(numbers) == 4 and numbers[0] == 127 and max(numbers) < 256
+
+
+def _token_for(place: Place, given: str) -> str:
+    """The token of the environment, if it is for the server of a place."""
+    server, _, token = given.strip().rpartition("=")
+    host, _, port = place.where.lower().rpartition(":")
+    names = (f"{host}:{port}", host) if port == str(DEFAULT_PORT) else (f"{host}:{port}",)
+    return token if server.lower() in names else ""

@@ -179,11 +179,9 @@ class Link:
                 self._write(incoming)
                 gathered = NEXT_WRITE
                 if incoming.final:
-                    self._outbox += self._connection.send(Cancel(incoming.id))
-                    try:
+                    if not self._going_away:
+                        self._outbox += self._connection.send(Cancel(incoming.id))
                         self._write(incoming)
-                    except ConnectionLost:
-                        self._going_away = True  # The answer is here; only the connection is not.
                     return
         self._outbox += self._connection.send(End(incoming.id, segments, size))
         self._write(incoming)
@@ -201,6 +199,10 @@ class Link:
                     with memoryview(self._outbox) as view:
                         written = self._medium.write_some(view)
                 except ConnectionLost as wrong:
+                    self._going_away = True
+                    if incoming.final:  # The answer is here; only the connection is not.
+                        self._outbox.clear()
+                        return
                     raise self._told(wrong) from None
                 del self._outbox[:written]
 
@@ -250,11 +252,14 @@ class Link:
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
         if not received and self._outbox:
+            if incoming.final:  # It says all that is to be known.
+                self._outbox.clear()
+                return
             raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
 
     def _told(self, lost: ConnectionLost) -> ConnectionLost:
         """What is said of a connection that broke: more where the server never said anything."""
-        return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
+        return lost if self._heard or lost.explained else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:

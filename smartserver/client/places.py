@@ -89,12 +89,13 @@ def connect(
     """
     if isinstance(place, Location):
         return TcpMedium(place.host, place.port, fast_open=fast_open)
-    from smartserver.client.media.pipe import PipeMedium
-    from smartserver.client.ssh_url import SshLocation
     from smartserver.client.tls_url import TlsLocation
 
     if isinstance(place, TlsLocation):
         return _over_tls(place, login, lends=lends)
+    from smartserver.client.media.pipe import PipeMedium
+    from smartserver.client.ssh_url import SshLocation
+
     if isinstance(place, SshLocation):
         return PipeMedium(place.command(login), where=place.where, passes_on=lends)
     return PipeMedium(place.command(flags), where=place.where, quotes=True)
@@ -109,7 +110,7 @@ def _over_tls(place: TlsLocation, login: Sequence[str], *, lends: bool) -> Mediu
         from smartserver.client.media.pipe import PipeMedium
         from smartserver.client.media.tls_relay import command
 
-        return PipeMedium(command(place.host, place.port, trust), where=place.where, quotes=True)
+        return PipeMedium(command(place.host, place.port, trust), where=place.where, quotes=True, waits=True)
     from smartserver.client.media.tls import TlsMedium
 
     return TlsMedium(place.host, place.port, trust)

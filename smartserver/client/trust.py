@@ -1,17 +1,25 @@
 """How a server's certificate is checked: by its fingerprint where the user confirmed that once (`smartserver trust`),
-else by a file of authorities that the URL names, else by those that the system trusts.
+else by a file of authorities that the URL names, else by those that the system trusts. A URL never undoes what the user
+confirmed.
 
 Fingerprints are in a file of the user's, a line a server: `example.org:4155 SHA256:...`, as ssh's known_hosts has keys.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from smartserver.client.medium import CannotConnect
+from smartserver.client.url import DEFAULT_PORT
+
 if TYPE_CHECKING:
     from smartserver.client.tls_url import TlsLocation
+
+PREFIX = "SHA256:"
+"""Of a fingerprint (`wire.tls.fingerprint`)."""
 
 
 class Trust(NamedTuple):
@@ -37,7 +45,7 @@ def fingerprint_known(where: str, environment: Mapping[str, str]) -> str:
     """The fingerprint that the user confirmed of a server (HOST:PORT); empty: none.
 
     Raises:
-        OSError: the file is there and cannot be read.
+        OSError, CannotConnect: the file is there and cannot be read.
     """
     return _read(known_servers(environment)).get(where.lower(), "")
 
@@ -46,36 +54,54 @@ def trust_of(place: TlsLocation, environment: Mapping[str, str]) -> Trust:
     """What the certificate of a place is checked by.
 
     Raises:
-        OSError: as `fingerprint_known`.
+        OSError, CannotConnect: as `fingerprint_known`.
     """
-    return Trust(ca=place.ca) if place.ca else Trust(fingerprint_known(place.where, environment))
+    known = fingerprint_known(place.where, environment)
+    return Trust(known) if known else Trust(ca=place.ca)  # A URL may come from a repository.
 
 
 def trust(where: str, fingerprint: str, environment: Mapping[str, str]) -> str:
-    """Remember a fingerprint of a server, or (empty) forget it: the path of the file.
+    """Remember a fingerprint of a server, or (empty) forget it: the path of the file. Its other lines stay.
 
     Raises:
         OSError: it cannot be written, or the user has no home.
+        CannotConnect: as `fingerprint_known`.
     """
     path = known_servers(environment)
     if not path:
         raise FileNotFoundError("there is no HOME to keep it in")
-    found = _read(path)
-    found.pop(where.lower(), None)
-    if fingerprint:
-        found[where.lower()] = fingerprint
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    part = f"{path}.{os.getpid()}"
-    with open(part, "w", encoding="utf-8") as file:
-        file.writelines(f"{name} {value}\n" for name, value in found.items())
-    os.replace(part, path)
+    with open(f"{path}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = _lines(path)
+        kept = [line for number, line in enumerate(lines, 1) if _server_of(path, number, line)[0] != where.lower()]
+        part = f"{path}.new"
+        with open(part, "w", encoding="utf-8") as file:
+            file.writelines(
+                f"{line}\n" for line in (*kept, *([f"{where.lower()} {fingerprint}"] if fingerprint else []))
+            )
+        os.replace(part, path)
     return path
 
 
 def _read(path: str) -> dict[str, str]:
+    return dict(_server_of(path, number, line) for number, line in enumerate(_lines(path), 1))
+
+
+def _lines(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            lines = [line.split() for line in file]
+            return file.read().splitlines()
     except FileNotFoundError:
-        return {}
-    return {words[0]: words[1] for words in lines if len(words) == 2}
+        return []
+
+
+def _server_of(path: str, number: int, line: str) -> tuple[str, str]:
+    """The server of a line and its fingerprint; both empty where it is blank or a comment."""
+    words = line.split()
+    if not words or words[0].startswith("#"):
+        return "", ""
+    _, colon, port = words[0].rpartition(":")
+    if len(words) < 2 or not words[1].startswith(PREFIX) or (colon and not port.isdigit()):
+        raise CannotConnect(words[0], f"{path}, line {number}: expected HOST:PORT {PREFIX}...")
+    return words[0].lower() if colon else f"{words[0].lower()}:{DEFAULT_PORT}", words[1]

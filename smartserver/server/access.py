@@ -42,6 +42,8 @@ class Access:
     """What identified the user, for the log."""
     wants: str = ""
     """What a refusal says of tokens (`AccessDenied.token`)."""
+    sees_all: bool = True
+    """Whether the user may know of every repository."""
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
         """Why the user may not do that to a repository, or to a ref of it; empty if it is allowed.
@@ -149,6 +151,7 @@ class RuledAccess(Access):
     by: str = ""
     token: KnownToken | None = None
     wants: str = ""
+    sees_all: bool = False
 
     @property
     def admitted(self) -> bool:
@@ -171,11 +174,18 @@ class RuledUser:
     user: str
     file: AccessFile
     by: str = ""
-    """What the medium knows the user by."""
+    """The fingerprint of the key that logged the user in."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """What the rules of this moment give."""
-        return RuledAccess(self.user, self.file.rules, self.by)
+        """What the rules of this moment give.
+
+        Raises:
+            AccessDenied: the key is no longer in the file.
+        """
+        rules = self.file.rules
+        if self.by and not any(key.fingerprint == self.by and key.user == self.user for key in rules.keys):
+            raise AccessDenied("log in", f"the key {self.by} is no longer one of {self.user}")
+        return RuledAccess(self.user, rules, self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,8 @@ class TokenAdmission:
         given = extras.get("token")
         if given is None:
             return RuledAccess(ANONYMOUS, rules, wants=TOKEN_WANTED if tokens.known else "")
+        if not tokens.known:  # Perhaps its file is missing: the client is to keep what it has.
+            raise AccessDenied("log in", "this server has no tokens")
         try:
             known = tokens.find(msgspec.msgpack.decode(given, type=str))
         except (msgspec.DecodeError, UnicodeDecodeError):

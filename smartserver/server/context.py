@@ -110,10 +110,11 @@ class RequestContext:
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
-        if self.header.flags & RequestFlag.BELOW:
-            return self._find_below(path)
-        if all(verb.finds_above for verb, _ in self.header.calls):
-            return self.site.find_above(path, self.may_read)
+        below = bool(self.header.flags & RequestFlag.BELOW)
+        if below or all(verb.finds_above for verb, _ in self.header.calls):
+            if not any(map(self.may_read, jail.prefixes(jail.place(path) if below else jail.clean(path)))):
+                self.access.require(Permission.READ, jail.clean(path))  # Before anything is looked for.
+            return self._find_below(path) if below else self.site.find_above(path, self.may_read)
         self.access.require(Permission.READ, jail.clean(path))
         changes = self.header.mutates and not self.header.flags & RequestFlag.CHECK_ONLY
         return self.site.find(path, self.known if changes else None)

@@ -170,6 +170,7 @@ class ServedRequest:
             return
         context = RequestContext(self._session.site, access, header, self._progress.tell, self._session.peer)
         context.allowance.came(self._size)
+        self._work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
         self._context = context
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
         self._progress.names_phases = header.long

@@ -133,13 +133,13 @@ class AccessRule:
         self.number = number
         self.text = text
         self.level = WORDS[text.may]
-        self._users = users
+        self.users = users
         self._path = NamePattern(text.path)
         self._refs = [NamePattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
         """Whether it is about this user and path."""
-        return bool(self._users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
+        return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
         """Whether it is about changes of a ref, or of an entry of a map (`map_update.entry_name`).
@@ -201,7 +201,7 @@ class AccessRules:
 
     def knows(self, user: str) -> bool:
         """Whether any rule gives the user anything."""
-        return any(rule.level and rule._users & {user, EVERYBODY} for rule in self.rules)
+        return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 
 def _parsed(content: bytes) -> tuple[FileText, list[list[str]]]:

@@ -48,6 +48,10 @@ SOCKET_OPTIONS = {
 """Set where the system knows them."""
 
 
+SENT_INTERVAL = 0.05
+"""Seconds between two looks at what is not sent yet."""
+
+
 class Encryption(NamedTuple):
     """What a port offers."""
 
@@ -148,8 +152,7 @@ class TcpProtocol(SessionProtocol):
         super().dataReceived(data)
 
     def lose(self) -> None:
-        """Close both directions once everything is sent. A peer with TLS that does not answer the closing is given up
-        when it had its time."""
+        """Close both directions once everything is sent. TLS also waits for the peer to close: no longer than that."""
         if self._is_secure and self.patience.sent_all is not None:
             self._carrier.abortConnection()
         else:
@@ -162,7 +165,17 @@ class TcpProtocol(SessionProtocol):
         # TLS ends both directions at once, and reads on until the peer has ended them too.
         self._carrier.unregisterProducer()
         self._carrier.loseConnection()
-        self.writeConnectionLost()
+        self._note_sent()
+
+    def _note_sent(self) -> None:
+        """Tell when the last byte was sent, which Twisted does not tell of a connection with TLS."""
+        carrier = self._carrier
+        if not carrier.connected:
+            return
+        if carrier.offset < len(carrier.dataBuffer) or carrier._tempDataLen:
+            self._connections.clock.callLater(SENT_INTERVAL, self._note_sent)
+        else:
+            self.writeConnectionLost()
 
 
 def log_unaccepted(event: LogEvent) -> None:
@@ -179,9 +192,10 @@ def log_unaccepted(event: LogEvent) -> None:
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host.partition("%")[0])
+        found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
+    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
 
 
 def is_loopback(host: str) -> bool:
@@ -201,8 +215,6 @@ def counted(host: str) -> str:
     Nobody's are with those of this machine: whoever comes through a forwarder on it seems to come from here.
     """
     address = _address(host)
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
     if address is None or address.is_loopback:
         return ""
     return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))

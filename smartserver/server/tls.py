@@ -7,14 +7,17 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import secrets
 import socket
-import ssl
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
@@ -32,7 +35,11 @@ YEARS = 20
 
 
 class BadKeyPair(Exception):
-    """A certificate and key that cannot be used; the message names the file."""
+    """A certificate and key that cannot be used; the message names the file. `is_final`: until the files change."""
+
+    def __init__(self, why: str, *, is_final: bool = True) -> None:
+        super().__init__(why)
+        self.is_final = is_final
 
 
 @implementer(IOpenSSLServerConnectionCreator)
@@ -51,21 +58,23 @@ class KeyPair:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the certificate as its file has it now, as ssh writes those of keys."""
-        content = self._files[0].read_text(encoding="ascii", errors="replace")
-        der = ssl.PEM_cert_to_DER_cert(content[: content.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)])
-        return fingerprint(der)
+        """The fingerprint of the certificate in use."""
+        used = SSL.Connection(self._context, None).get_certificate()
+        assert used is not None  # `_context` has one.
+        return fingerprint(used.to_cryptography().public_bytes(serialization.Encoding.DER))
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         """TLS for one connection, by the files as they are now; by those before where they cannot be used."""
         seen = self._signature()
         if seen != self._seen:
-            self._seen = seen
             try:
                 self._context = _context(*self._files)
                 log.warning("%s: the new certificate is in use", self._files[0])
+                self._seen = seen
             except BadKeyPair as wrong:
                 log.warning("%s; the certificate in use stays the one before", wrong)
+                if wrong.is_final:
+                    self._seen = seen
         return SSL.Connection(self._context, None)
 
     def _signature(self) -> tuple[object, ...]:
@@ -81,22 +90,33 @@ def _context(certificate: Path, key: Path) -> SSL.Context:
     made = SSL.Context(SSL.TLS_SERVER_METHOD)
     made.set_min_proto_version(SSL.TLS1_3_VERSION)
     made.set_alpn_select_callback(_select)
-    made.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    made.set_mode(SSL.MODE_RELEASE_BUFFERS)  # An idle connection keeps no buffers: 34 KB each.
-    for file, use in ((certificate, made.use_certificate_chain_file), (key, made.use_privatekey_file)):
-        try:
-            file.open("rb").close()
-            use(str(file))
-        except OSError as wrong:
-            raise BadKeyPair(f"{file}: {wrong.strerror}") from None
-        except SSL.Error:
-            wanted = "a certificate" if file == certificate else f"the key of {certificate}, without a passphrase,"
-            raise BadKeyPair(f"{file}: expected {wanted} in PEM form") from None
+    try:
+        private = key.read_bytes()
+        certificate.open("rb").close()
+    except OSError as wrong:
+        raise BadKeyPair(f"{wrong.filename}: {wrong.strerror}", is_final=False) from None
+    try:
+        made.use_certificate_chain_file(str(certificate))
+    except SSL.Error:
+        raise BadKeyPair(f"{certificate}: expected a certificate in PEM form") from None
+    try:
+        made.use_privatekey(_private_key(private))
+        made.check_privatekey()
+    except (SSL.Error, ValueError, TypeError):  # The last is that of a key with a passphrase.
+        why = f"expected the key of {certificate}, without a passphrase, in PEM form"
+        raise BadKeyPair(f"{key}: {why}") from None
     return made
 
 
+def _private_key(content: bytes) -> RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey:
+    found = serialization.load_pem_private_key(content, None)
+    if not isinstance(found, (RSAPrivateKey, EllipticCurvePrivateKey, Ed25519PrivateKey)):
+        raise ValueError("a key of a kind that TLS 1.3 does not have")
+    return found
+
+
 def _select(_: SSL.Connection, offered: list[bytes]) -> Any:
-    """Choose our protocol (RFC 7301). A client that does not offer it ends the connection itself, and says why."""
+    """Choose our protocol (RFC 7301) where a client offers it. Which one was chosen is for the client to check."""
     ours = ALPN.encode()
     return ours if ours in offered else SSL.NO_OVERLAPPING_PROTOCOLS
 
@@ -125,7 +145,7 @@ def make_key_pair(folder: Path) -> tuple[Path, Path]:
 
 def _publish(file: Path, content: bytes) -> None:
     """Write a file whole, unless there is one by now."""
-    part = file.with_suffix(f".{os.getpid()}")
+    part = file.with_suffix(f".{secrets.token_hex(8)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as opened:

@@ -124,7 +124,14 @@ class TokenFile(WatchedFile[Tokens]):
         return Tokens(content)
 
     def absent(self) -> Tokens:
-        """No tokens: nobody was given one, or all were taken back."""
+        """No tokens: nobody was given one. A file that was there is missed: a server without tokens would have clients
+        forget theirs.
+
+        Raises:
+            UnusableFile: it was there.
+        """
+        if self.was_read:
+            raise UnusableFile("it is gone")
         return Tokens()
 
     def count(self, content: Tokens) -> int:
@@ -138,7 +145,8 @@ def _digest(token: str) -> str:
 
 def beside(access: Path) -> Path:
     """The token file of an access file."""
-    return access.with_name(f"{access.name}.tokens")
+    whole = access.resolve()
+    return whole.with_name(f"{whole.name}.tokens")
 
 
 class TokenChanges:

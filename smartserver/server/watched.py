@@ -20,6 +20,10 @@ class UnusableFile(Exception):
     """A file that cannot be used, and why."""
 
 
+class UnreadableFile(UnusableFile):
+    """A file that the system does not let be read."""
+
+
 class WatchedFile(Generic[T]):
     """The content of a file. Any thread may ask."""
 
@@ -35,6 +39,8 @@ class WatchedFile(Generic[T]):
         self.path = path
         self._guard = threading.Lock()
         self._seen = _signature(path)
+        self.was_read = False
+        """Whether there was a valid file once."""
         self._content = self._read()
 
     def parse(self, content: bytes) -> T:
@@ -65,12 +71,14 @@ class WatchedFile(Generic[T]):
             return self._content
         with self._guard:
             if seen != self._seen:
-                self._seen = seen
                 try:
                     self._content = self._read()
                     log.warning("%s: %d %s are in force", self.path, self.count(self._content), self.what)
+                    self._seen = seen
                 except UnusableFile as wrong:
                     log.warning("%s is not used, the %s stay as they were: %s", self.path, self.what, wrong)
+                    if not isinstance(wrong, UnreadableFile):  # That may pass.
+                        self._seen = seen
             return self._content
 
     def _read(self) -> T:
@@ -80,10 +88,12 @@ class WatchedFile(Generic[T]):
         except FileNotFoundError:
             return self.absent()
         except OSError as wrong:
-            raise UnusableFile(f"it cannot be read: {wrong.strerror}") from None
+            raise UnreadableFile(f"it cannot be read: {wrong.strerror}") from None
         if len(content) > MAX_FILE:
             raise UnusableFile(f"it has more than {MAX_FILE} bytes")
-        return self.parse(content)
+        found = self.parse(content)
+        self.was_read = True
+        return found
 
 
 def _signature(path: Path) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import GraphNode
 from smartserver.records.segment import SegmentStream
@@ -112,6 +112,8 @@ class Work:
         self.busy = 0.0
         """Seconds at work."""
         self.spent = Counts()
+        self.hides_cost = False
+        """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
         self._site = site
         self._progress = progress
 
@@ -138,11 +140,13 @@ class Work:
 
     def encoded(self, answer: ServedAnswer) -> ServedAnswer:
         """The answer with its payload, which says what the request cost."""
-        spent = self.spent
+        spent, message = self.spent, answer.message
         counters = Counters(
             int(self.busy * 1e6), spent.files_opened, spent.reads, spent.bytes_read, spent.bytes_written, spent.syncs
         )
-        return replace(answer, payload=encode(msgspec.structs.replace(answer.message, counters=counters)))
+        if self.hides_cost or (isinstance(message, Failure) and message.fault.code == AccessDenied.code):
+            counters = Counters()
+        return replace(answer, payload=encode(msgspec.structs.replace(message, counters=counters)))
 
 
 class RequestWork:

@@ -125,7 +125,7 @@ class TlsPeers(TcpPeers):
         accepting.start()
         host, port = self._listener.getsockname()
         if relayed:
-            return PipeMedium(command(host, port, self._trust), quotes=True)
+            return PipeMedium(command(host, port, self._trust), quotes=True, waits=True)
         return TlsMedium(host, port, self._trust)
 
     def _accept(self, peer: Peer) -> None:

@@ -45,13 +45,17 @@ def token(access: Path) -> str:
     return TokenChanges(access).create("anna", int(time.time()), None, None, read_only=False)[0]
 
 
+def given(users: Users, token: str) -> str:
+    return f"{users.url().split('/')[2]}={token}"
+
+
 def test_one_that_the_environment_has(users: Users, token: str) -> None:
-    first = users.run("a", "push", users.url(), SMARTSERVER_TOKEN=token)
+    first = users.run("a", "push", users.url(), SMARTSERVER_TOKEN=given(users, token))
     assert first.status == 0, first.said
-    second = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=token)
+    second = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=given(users, token))
     assert (second.status, second.out) == (0, "1\n"), second.said
     assert second.counts.rounds == 2, "one to connect, and one that has the token"
-    wrong = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN="hpss_wrong")
+    wrong = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=given(users, "hpss_wrong"))
     assert wrong.status == 3
     assert "the token is unknown; it is the one in SMARTSERVER_TOKEN" in wrong.err
 

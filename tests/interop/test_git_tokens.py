@@ -89,6 +89,10 @@ class User:
         assert found is not None
         self.changes.revoke(found.text.id)
 
+    def given(self, token: str) -> str:
+        """What is in the environment of a user with a token."""
+        return f"{self.url.split('/')[2]}={token}"
+
     def log(self) -> list[str]:
         """What the helper was asked since the last time."""
         log = self.folder / "log"
@@ -168,13 +172,12 @@ def test_where_none_is_needed_none_is_looked_for(user: User) -> None:
 
 def test_one_that_the_environment_has(user: User) -> None:
     token = user.token()
-    user(f"git push {user.url} main", SMARTSERVER_TOKEN=token)
-    assert "2 round trips" not in user(f"git ls-remote {user.url}", SMARTSERVER_TOKEN=token)
+    user(f"git push {user.url} main", SMARTSERVER_TOKEN=user.given(token))
+    assert "2 round trips" not in user(f"git ls-remote {user.url}", SMARTSERVER_TOKEN=user.given(token))
     assert user.log() == []
-    said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN="hpss_wrong")
+    said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=user.given("hpss_wrong"))
     assert "log in: the token is unknown; it is the one in SMARTSERVER_TOKEN\n" in said
-    # The URL of a submodule may lead to a server of somebody else's.
-    said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=token, GIT_PROTOCOL_FROM_USER="0")
+    said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=f"example.org={token}")
     assert "the server's access rules give anonymous nothing here; no token was given\n" in said
 
 
@@ -251,7 +254,7 @@ def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
 def test_no_token_is_logged(user: User) -> None:
     token = user.token()
     for each in (token, "hpss_wrong"):
-        user(f"git push {user.url} main", status=0 if each == token else 1, SMARTSERVER_TOKEN=each)
+        user(f"git push {user.url} main", status=0 if each == token else 1, SMARTSERVER_TOKEN=user.given(each))
     log = user.server.log.read_text()
     assert re.search(r"refused log-in from=127\.0\.0\.1:\d+: the token is unknown\n", log)
     assert "access-denied" not in log

@@ -41,6 +41,7 @@ class Secure:
         words = ["--access", str(access), "--tls", str(certificate), "--tls-key", str(key), "--require-tls"]
         self.server = Served(folder, *words)
         self.ca = f"?ca={authority.file}"
+        self.given = f"127.0.0.1:{self.server.direct[1]}={self.token}"
 
     def url(self, path: str) -> str:
         return f"hpss+tls://127.0.0.1:{self.server.direct[1]}/{path}"
@@ -67,7 +68,7 @@ def test_git_pushes_with_a_token_on_one_held_connection(secure: Secure, tmp_path
         **secure.agent,
         "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
         "SMARTSERVER_DEBUG": "hpss",
-        "SMARTSERVER_TOKEN": secure.token,
+        "SMARTSERVER_TOKEN": secure.given,
     }
 
     def run(command: str) -> str:
@@ -94,7 +95,7 @@ def test_brz_does_too(secure: Secure, tmp_path: Path) -> None:
     users = Users(tmp_path / "users", secure.server, "team")
     users.make("a")
     users.commit("a", "one")
-    its = {**secure.agent, "SMARTSERVER_TOKEN": secure.token}
+    its = {**secure.agent, "SMARTSERVER_TOKEN": secure.given}
     url = f"{secure.url('team')}{secure.ca}"
     first = users.run("a", "push", url, **its)
     assert first.status == 0, first.said

@@ -86,7 +86,7 @@ def test_clients_with_and_without_tls_are_served_on_one_port(secure: Secure) -> 
     with secure.serve() as server:
         found = info(TlsMedium(HOST, server.port, secure.trust))
         assert found == info(TcpMedium(HOST, server.port))
-        assert found == info(PipeMedium(command(HOST, server.port, secure.trust), quotes=True))
+        assert found == info(PipeMedium(command(HOST, server.port, secure.trust), quotes=True, waits=True))
 
 
 def test_git_pushes_and_clones(secure: Secure, user: User) -> None:
@@ -131,7 +131,7 @@ def test_a_certificate_that_is_not_to_be_trusted(
     with secure.serve() as server:
         for connect in (
             lambda: TlsMedium(HOST, server.port, trust),
-            lambda: PipeMedium(command(HOST, server.port, trust), quotes=True),
+            lambda: PipeMedium(command(HOST, server.port, trust), quotes=True, waits=True),
         ):
             with pytest.raises(CannotConnect, match=f"is not trusted by {trust.ca} .*{why}"):
                 info(connect())
@@ -296,7 +296,8 @@ def test_trust_is_confirmed_once(secure: Secure, user: User, monkeypatch: pytest
         assert found.startswith("SHA256:")
         assert trust(where, "--fingerprint", "SHA256:other") == (
             1,
-            f"smartserver: {where} has another certificate: {found}\n",
+            f"smartserver: {where} has another certificate: expected SHA256:other, got {found}. "
+            "Somebody may be listening in\n",
         )
         status, said = trust(url, "--fingerprint", found)
         assert (status, said.splitlines()[-1].startswith(f"{where} is trusted as {found}: ")) == (0, True)

@@ -32,7 +32,10 @@ OWN_NAME = "smartserver: "
 
 FAILED = range(1, 128)
 """What a server ends with that cannot begin, and a shell that cannot find one. What a signal ends has more than 128 to
-a shell, and ssh ends with 255 whether it could not log in or lost its connection: what it leads to may have begun."""
+a shell."""
+
+OF_SSH = 255
+"""What ssh ends with whether it could not log in or lost its connection: what it leads to may have begun."""
 
 
 class PipeMedium:
@@ -46,14 +49,16 @@ class PipeMedium:
         *,
         quotes: bool = False,
         passes_on: bool = False,
+        waits: bool = False,
     ) -> None:
         """Start it; `where`: what it leads to, as messages name it. `quotes`: the last line of a program that cannot
         begin is why, in the error that is raised; what one says that began goes to standard error when it is closed.
         `passes_on`: it has no standard error of this process's, which gets its words while it is here, so that one that
-        is lent on keeps nobody waiting who reads that to its end.
+        is lent on keeps nobody waiting who reads that to its end. `waits`: it says one byte once it leads anywhere, and
+        nothing is handed to it before.
 
         Raises:
-            CannotConnect: it cannot be started.
+            CannotConnect: it cannot be started, or it ends without that byte.
         """
         self._where = where or command[0]
         self._program = command[0]
@@ -91,6 +96,23 @@ class PipeMedium:
         if said is not None:
             self._words = threading.Thread(target=_pass_on, args=(said,), name=f"words of {self._program}", daemon=True)
             self._words.start()
+        if waits:
+            self._wait_for_it()
+
+    def _wait_for_it(self) -> None:
+        try:
+            if os.read(self._out.fileno(), 1):
+                return
+            self._process.wait()
+            said = self._take_words().strip().splitlines()
+            raise CannotConnect(self._where, said[-1] if said else f"{self._program} ended")
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            self._in.close()
+            self._out.close()
+            self._take_words()
+            raise
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait for either direction."""
@@ -131,6 +153,9 @@ class PipeMedium:
         if status in FAILED:
             said = self._take_words().strip().splitlines()
             raise CannotConnect(self._where, said[-1] if said else f"{self._program} ended with status {status}")
+        if status == OF_SSH:
+            why = "it could not log in, or lost its connection"
+            raise ConnectionLost(f"{self._program} ended with status {status}: {why}", explained=True)
 
     def lend(self) -> Sequence[int]:
         """Its output, its input and what it says besides; from now on it goes on without this process."""
@@ -147,6 +172,7 @@ class PipeMedium:
         self._out.close()
         if self._lent:
             self._process.returncode = 0  # Whoever has it then sees its end.
+            self._take_words()
             return
         if self._heard and self._said is None:
             # In a thread, so that a process that goes on keeps no zombie, and no server that ignores the end of its

@@ -15,6 +15,9 @@ from smartserver.wire.tls import ALPN, fingerprint
 NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 """What OpenSSL says of a server that does not speak TLS: its first bytes are no record, or it closes."""
 
+OF_TIME = (9, 10)
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
+
 
 class TlsMedium:
     """A TLS connection; implements `Medium`."""
@@ -29,13 +32,17 @@ class TlsMedium:
         self._got = b""
         """Decrypted and not read yet."""
         self._ended = False
-        plain = TcpMedium(host, port)
-        self._socket = self._secured(plain.detach(), host, trust)
+        try:
+            context = _context(trust)
+        except OSError as wrong:
+            why = wrong.strerror if not isinstance(wrong, ssl.SSLError) else "it has no certificate in PEM form"
+            raise CannotConnect(self._where, f"{trust.ca}: {why}") from None
+        self._socket = self._secured(TcpMedium(host, port).detach(), host, trust, context)
 
-    def _secured(self, plain: socket.socket, host: str, trust: Trust) -> ssl.SSLSocket:
+    def _secured(self, plain: socket.socket, host: str, trust: Trust, context: ssl.SSLContext) -> ssl.SSLSocket:
         plain.settimeout(CONNECT_TIMEOUT)
         try:
-            made = _context(trust).wrap_socket(plain, server_hostname=host)
+            made = context.wrap_socket(plain, server_hostname=host)
         except OSError as wrong:
             plain.close()
             raise CannotConnect(self._where, self._why(wrong, trust)) from None
@@ -56,6 +63,8 @@ class TlsMedium:
         if isinstance(wrong, ssl.SSLCertVerificationError):
             by = f" by {trust.ca}" if trust.ca else ""
             what_to_do = f"if its owner told you its fingerprint, run `smartserver trust {self._where}`"
+            if wrong.verify_code in OF_TIME:
+                what_to_do = "check the date of this machine, and ask its owner"
             return f"its certificate is not trusted{by} ({wrong.verify_message.rstrip('.')}): {what_to_do}"
         if isinstance(wrong, ssl.SSLError):
             if wrong.reason in NO_TLS or isinstance(wrong, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):

@@ -16,10 +16,13 @@ from smartserver.wire.limits import RECEIVE_CHUNK
 
 PROGRAM = "smartserver.cli.tls_relay"
 
+CONNECTED = b"+"
+"""What it says first, once it is connected. Nothing is sent to it before."""
+
 
 def command(host: str, port: int, trust: Trust) -> list[str]:
     """What starts it."""
-    return [sys.executable, "-I", "-m", PROGRAM, host, str(port), *trust]
+    return [sys.executable, "-P", "-m", PROGRAM, host, str(port), *trust]
 
 
 def relay(server: TlsMedium, source: int, sink: int) -> None:
@@ -33,7 +36,9 @@ def relay(server: TlsMedium, source: int, sink: int) -> None:
     up = down = b""
     while True:
         asked = select.poll()
-        asked.register(server.fileno(), (0 if down else select.POLLIN) | (select.POLLOUT if up else 0))
+        events = (0 if down else select.POLLIN) | (select.POLLOUT if up else 0)
+        if events:  # Its end shows without, too, and would be shown again and again.
+            asked.register(server.fileno(), events)
         if not up:
             asked.register(source, select.POLLIN)
         # Its end shows even where nothing is to be written.

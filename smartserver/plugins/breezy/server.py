@@ -107,8 +107,7 @@ class Server:
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above,
             holder=holder, credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),
         )  # fmt: skip
-        if flags or holder is not None:  # What a server that was started here says of its calls comes with its end.
-            breezy.get_global_state().exit_stack.callback(self._leave)
+        breezy.get_global_state().exit_stack.callback(self._leave)
 
     def read_on(self, history: History) -> None:
         """Have the body of this one unread on the connection."""

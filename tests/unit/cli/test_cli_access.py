@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_is_checked(file: Path) -> None:
     result = CliRunner().invoke(group, ["access", "check", str(file)])
-    assert (result.exit_code, result.output) == (0, f"{file}: 1 rule\n")
+    assert (result.exit_code, result.output) == (0, f"{file}: anna has no key and no token\n{file}: 1 rule\n")
     file.write_text(RULES + "\n[[rules]]\n")
     result = CliRunner().invoke(group, ["access", "check", str(file)])
     assert isinstance(result.exception, CommandError)

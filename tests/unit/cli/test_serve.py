@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import AccessDenied, Banned, InvalidPath, NoSuchRepository
+from smartserver.server.rules import PublicKey
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
@@ -425,20 +427,26 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
     """As the forced command of a key. The changes are in the log, and nothing is on the client's standard error."""
     served, rules, log = tmp_path / "served", tmp_path / "access.toml", tmp_path / "log"
     served.mkdir()
-    rules.write_text('[[rules]]\nwho = ["anna"]\npath = "team/**"\nmay = "create"\n')
+    key = PublicKey("anna", "ssh-ed25519", base64.b64encode(b"\0\0\0\x0bssh-ed25519").decode())
+    keys = f'[keys]\nanna = ["{key.kind} {key.content}"]\n'
+    allowed = '[[rules]]\nwho = ["anna"]\npath = "team/**"\nmay = "create"\n'
+    rules.write_text(keys + allowed)
     options = ("--access", str(rules), "--log", str(log))
     there = {"SSH_CONNECTION": "2001:db8::7 50398 192.0.2.1 22"}
-    with on_streams(served, *options, "--user", "anna", "--key", "SHA256:a+/", environment=there) as client:
+    with on_streams(served, *options, "--user", "anna", "--key", key.fingerprint, environment=there) as client:
         client.call(repository_create, CREATION, "team/new")
         with pytest.raises(AccessDenied):
             client.call(repository_create, CREATION, "other")
         with pytest.raises(AccessDenied):
             client.call(repository_delete, DeleteRequest(), "team/new")
+        rules.write_text(allowed)
+        with pytest.raises(AccessDenied, match="is no longer one of anna"):
+            client.call(repository_stats, StatsRequest(), "team/new")
     with on_streams(served, *options, "--user", "ben") as client, pytest.raises(AccessDenied) as denied:
         client.call(repository_stats, StatsRequest(), "team/new")
     assert denied.value.why == "the server's access rules give ben nothing here"
     said = log.read_text()
-    who = "user=anna by=SHA256:a+/ from=[2001:db8::7]:50398"
+    who = f"user=anna by={key.fingerprint} from=[2001:db8::7]:50398"
     change = f"INFO change {who} path=team/new repository=created outcome=done\n"
     assert said.count(change) == 1
     assert "ben on standard input: Repository.stats on 'team/new': access-denied" in said

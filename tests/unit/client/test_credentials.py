@@ -48,9 +48,34 @@ def folder(tmp_path: Path) -> str:
 
 
 def credentials(url: str, folder: str | None, given: str = "", source: Source | None = None) -> ServerCredentials:
-    found = credentials_for(parse_place(url), folder, given, source)
+    """`given`: the token in the environment, which names the server of the URL."""
+    place = parse_place(url)
+    found = credentials_for(place, folder, f"{place.where}={given}" if given else "", source)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(
+    ("given", "token"),
+    [
+        ("localhost=hpss_x", "hpss_x"),
+        (" LOCALHOST:4155=hpss_x\n", "hpss_x"),
+        ("localhost:4156=hpss_x", ""),
+        ("example.org=hpss_x", ""),
+        ("=hpss_x", ""),
+        ("hpss_x", ""),
+    ],
+)
+def test_the_environment_has_one_for_the_server_that_it_names(folder: str, given: str, token: str) -> None:
+    """A repository may lead to another, by the URL of a submodule."""
+    found = credentials_for(parse_place(HERE), folder, given)
+    assert found is not None
+    found.approve()
+    assert found.token() == token
+    other = credentials_for(parse_place("hpss://localhost:4156/x"), folder, "localhost=hpss_x")
+    assert other is not None
+    with pytest.raises(NoToken, match="set SMARTSERVER_TOKEN to localhost:4156=TOKEN"):
+        other.ask()
 
 
 @pytest.mark.parametrize(
@@ -66,6 +91,7 @@ def credentials(url: str, folder: str | None, given: str = "", source: Source | 
         ("hpss://example.org:4155/", False),
         ("hpss://127.example.org:4155/", False),
         ("hpss://127.0.0.x:4155/", False),
+        ("hpss://127.0.0.999:4155/", False),
         ("hpss://127.0.0.1.example.org:4155/", False),
         ("hpss://localhost.example.org:4155/", False),
         ("hpss://128.0.0.1:4155/", False),
@@ -141,7 +167,7 @@ def test_one_that_is_kept_elsewhere(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "why"), [(None, "set SMARTSERVER_TOKEN to a token of this server"), (Source(), "no token was given")]
+    ("source", "why"), [(None, "set SMARTSERVER_TOKEN to localhost:4155=TOKEN"), (Source(), "no token was given")]
 )
 def test_nobody_knows_one(folder: str, source: Source | None, why: str) -> None:
     with pytest.raises(NoToken, match=why):

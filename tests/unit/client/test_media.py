@@ -403,10 +403,29 @@ def test_pipe_to_a_command_that_said_something_is_lost() -> None:
     medium.close()
 
 
-@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 9)", "os._exit(137)", "os._exit(255)"])
+def test_what_ssh_ends_with_is_explained() -> None:
+    medium = python("import os; os._exit(255)")
+    with pytest.raises(ConnectionLost, match="ended with status 255: it could not log in, or lost") as lost:
+        medium.read(1)
+    assert lost.value.explained
+    medium.close()
+
+
+@pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 9)", "os._exit(137)"])
 def test_pipe_to_a_command_that_may_have_begun_is_lost(ending: str) -> None:
     medium = python(f"import os; {ending}")
     assert medium.read(1) == b""
+    medium.close()
+
+
+@pytest.mark.parametrize(("ending", "why"), [("sys.exit('nobody is there')", "nobody is there"), ("pass", "ended")])
+def test_a_pipe_that_is_to_be_waited_for_takes_nothing_before(ending: str, why: str) -> None:
+    """So that nobody doubts whether it was sent."""
+    program = [sys.executable, "-c", f"import sys; {ending}"]
+    with pytest.raises(CannotConnect, match=f"cannot connect to there: .*{why}"):
+        PipeMedium(program, where="there", quotes=True, waits=True)
+    medium = PipeMedium([sys.executable, "-c", "print('+x', end='')"], where="there", quotes=True, waits=True)
+    assert medium.read(10) == b"x"
     medium.close()
 
 

@@ -124,12 +124,22 @@ def test_a_damaged_file_changes_nothing(
         TokenFile(beside(access))
 
 
-def test_no_file_is_no_tokens(changes: TokenChanges, access: Path) -> None:
+def test_no_file_is_no_tokens_and_a_missing_one_is_missed(
+    changes: TokenChanges, access: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the clients would have their tools forget what is refused."""
     assert changes.listing() == []
     token, _ = create(changes)
     file = TokenFile(beside(access))
     beside(access).unlink()
-    assert file.content.find(token) is None
+    assert file.content.find(token) is not None
+    assert "is not used, the tokens stay as they were: it is gone" in caplog.text
+
+
+def test_the_tokens_are_beside_the_file_that_a_link_leads_to(access: Path) -> None:
+    link = access.with_name("link.toml")
+    link.symlink_to(access)
+    assert beside(link) == beside(access)
 
 
 @pytest.mark.parametrize(
