@@ -4,10 +4,12 @@ and who must not get through."""
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import socket
 import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 import strangers
 from certificates import Authority
+from dialogs import message
 from serving import PATIENCE, Server, User, run, server_refs, wait_until, write_history
 
 from smartserver.client.call import Client
@@ -26,12 +29,21 @@ from smartserver.client.medium import CannotConnect, Medium
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.client.trust import Trust
 from smartserver.errors import AccessDenied, ServerBusy
+from smartserver.server.connections import PARTING
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_info import InfoRequest, server_info
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import End, Event, Request
 from smartserver.wire.frames import PREFACE
+from smartserver.wire.messages import encode
+from smartserver.wire.tls import ALPN
 
 pytestmark = pytest.mark.sockets
 
 HOST = "127.0.0.1"
+LISTENS = "0A"
+"""The state of a socket that listens in /proc/net/tcp (proc(5))."""
+PULL = encode(message((repository_pull, PullRequest(refs=[b"refs/heads/main"])), path="p"))
 
 
 class Secure:
@@ -80,6 +92,14 @@ def fingerprint(server: Server) -> str:
     """What it said of its certificate as it started."""
     wait_until(lambda: any("SHA256" in line for line in server.log), "a fingerprint")
     return next(line.split()[-1] for line in server.log if "SHA256" in line)
+
+
+def connections_of(pid: int) -> int:
+    """TCP connections that a process has, besides the socket that listens."""
+    names = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
+    sockets = {name[8:-1] for name in names if name.startswith("socket:[")}
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return sum(line[9] in sockets and line[3] != LISTENS for line in lines)
 
 
 def test_clients_with_and_without_tls_are_served_on_one_port(secure: Secure) -> None:
@@ -256,15 +276,14 @@ def test_a_client_that_is_one_too_many_is_told_so_in_its_own_way(secure: Secure)
 
 
 def test_a_client_that_goes_without_a_word_of_tls(secure: Secure) -> None:
-    """Its connection is closed, and so is that of one which closes and does not answer the server's closing."""
-    with secure.serve() as server:
+    """It takes no place from others."""
+    with secure.serve("--max-connections", "1") as server:
         for _ in range(3):
             medium = TlsMedium(HOST, server.port, secure.trust)
             medium.write_some(memoryview(PREFACE))
             medium.close()
-        process = server.process
-        process.terminate()
-        assert process.wait(PATIENCE) == 0
+            wait_until(lambda: connections_of(server.process.pid) == 0, "the end of the connection")
+        assert info(TlsMedium(HOST, server.port, secure.trust))
 
 
 def test_a_server_that_stops_says_goodbye_over_tls(secure: Secure) -> None:
@@ -275,6 +294,33 @@ def test_a_server_that_stops_says_goodbye_over_tls(secure: Secure) -> None:
             server.process.terminate()
             assert medium.poll(read=True, write=False, timeout=PATIENCE) == (True, False)
             assert b"the server is stopping" in medium.read(1000)
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_a_server_that_stops_waits_until_an_answer_is_taken(secure: Secure, user: User) -> None:
+    """Part of it lies in the server, which has nothing more to do for the request."""
+    write_history(user, "w", 1, seed="stop", size=400_000)
+    with secure.serve() as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+        context = ssl.create_default_context(cafile=secure.trust.ca)
+        context.set_alpn_protocols([ALPN])
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.settimeout(PATIENCE)
+        plain.connect((HOST, server.port))
+        with context.wrap_socket(plain, server_hostname=HOST) as connection:
+            client = Connection(Role.CLIENT)
+            connection.sendall(client.send(Request(1, PULL)))
+            client.receive_data(connection.recv(1))
+            server.process.terminate()
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.process.wait(2 * PARTING)
+            events: list[Event] = []
+            while not any(isinstance(event, End) for event in events):
+                received = connection.recv(65536)
+                assert received, "the rest was thrown away"
+                client.receive_data(received)
+                events += iter(client.next_event, None)
         assert server.process.wait(PATIENCE) == 0
 
 

@@ -38,6 +38,8 @@ from smartserver.wire.limits import NOTSENT_LOWAT
         ("::", False),
         ("fe80::1%eth0", False),
         ("::1%lo", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
         ("localhost", False),
         ("", False),
     ],

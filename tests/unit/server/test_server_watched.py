@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -56,6 +57,22 @@ def test_one_that_cannot_be_used_changes_nothing(
     assert said.startswith(f"{path} is not used, the numbers stay as they were: ")
     path.write_text("2")
     assert file.content == [2]
+
+
+def test_one_that_cannot_be_read_for_a_moment_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what was taken back would count until somebody changes the file once more."""
+    path = tmp_path / "numbers"
+    path.write_text("1")
+    file = Numbers(path)
+    path.write_text("22")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", refuse)
+        assert file.content == [1]
+    assert file.content == [22]
 
 
 def test_one_that_need_not_exist(tmp_path: Path) -> None:
