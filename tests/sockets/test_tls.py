@@ -299,19 +299,19 @@ def test_a_server_that_stops_says_goodbye_over_tls(secure: Secure) -> None:
 
 def test_a_server_that_stops_waits_until_an_answer_is_taken(secure: Secure, user: User) -> None:
     """Part of it lies in the server, which has nothing more to do for the request."""
-    write_history(user, "w", 1, seed="stop", size=400_000)
+    write_history(user, "w", 1, seed="stop", size=210_000)
     with secure.serve() as server:
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()
         context = ssl.create_default_context(cafile=secure.trust.ca)
         context.set_alpn_protocols([ALPN])
         plain = socket.socket()
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         plain.settimeout(PATIENCE)
         plain.connect((HOST, server.port))
         with context.wrap_socket(plain, server_hostname=HOST) as connection:
             client = Connection(Role.CLIENT)
             connection.sendall(client.send(Request(1, PULL)))
             client.receive_data(connection.recv(1))
+            wait_until(lambda: answered(server) == 2, "the end of the answer, as the server sees it")
             server.process.terminate()
             with pytest.raises(subprocess.TimeoutExpired):
                 server.process.wait(2 * PARTING)
