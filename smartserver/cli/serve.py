@@ -224,9 +224,9 @@ def command(
     smartserver serve ~/repositories
     smartserver serve /srv/code --listen 0.0.0.0:4155 --anonymous read
     smartserver serve ~/repositories --anonymous write --no-create
-    smartserver serve /srv/code --listen :4155 --access /etc/smartserver/access.toml
-    smartserver serve /srv/code --listen :4155 --tls /etc/ssl/code.pem --tls-key /etc/ssl/code.key
-    smartserver serve /srv/code --listen :4155 --tls auto --require-tls
+    smartserver serve /srv/code --listen 0.0.0.0:4155 --access /etc/smartserver/access.toml
+    smartserver serve /srv/code --listen 0.0.0.0:4155 --tls /etc/ssl/code.pem --tls-key /etc/ssl/code.key
+    smartserver serve /srv/code --listen 0.0.0.0:4155 --tls auto --require-tls
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
