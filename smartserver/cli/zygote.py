@@ -78,7 +78,8 @@ def load() -> None:
     """Load and make what a command loads and makes once it needs it: every worker has it then."""
     import smartserver.agent.lending
     import smartserver.vcs.git.insert
-    import smartserver.vcs.git.read  # noqa: F401
+    import smartserver.vcs.git.read
+    import smartserver.vcs.git.refs  # noqa: F401
 
     compress(b"Makes the contexts of zstd.")
     for system in GIT.values():
