@@ -32,6 +32,8 @@ from smartserver.agent.thin import (
 )
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
+from smartserver.records.delta import compress
+from smartserver.vcs.git.system import GIT, HEADS
 
 MAX_PACKET = 1 << 20
 
@@ -46,6 +48,7 @@ def run(listener: socket.socket, keeper: int) -> None:
     """Fork a worker for each who comes, until the keeper's end of a pair of sockets is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
     here = circumstances(os.environb)
+    load()
     gc.freeze()  # A collection would copy the pages of all that is loaded.
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -69,6 +72,18 @@ def run(listener: socket.socket, keeper: int) -> None:
                     sys.excepthook(*sys.exc_info())
                 finally:
                     os._exit(1)
+
+
+def load() -> None:
+    """Load and make what a command loads and makes once it needs it: every worker has it then."""
+    import smartserver.agent.lending
+    import smartserver.vcs.git.insert
+    import smartserver.vcs.git.read
+    import smartserver.vcs.git.refs  # noqa: F401
+
+    compress(b"Makes the contexts of zstd.")
+    for system in GIT.values():
+        system.ref_problem(HEADS + b"main")  # Compiles what a name must match.
 
 
 def _work(connection: socket.socket, here: bytes) -> NoReturn:

@@ -41,6 +41,7 @@ IN_INTEROP = {
     "smartserver.vcs.git.build": "test_git_objects_lossless.py::test_any_subset_in_any_increments",
     "smartserver.vcs.git.insert": "test_git_objects_lossless.py::test_any_subset_in_any_increments",
     "smartserver.vcs.git.read": "test_git_objects_lossless.py::test_any_subset_in_any_increments",
+    "smartserver.vcs.git.refs": "test_git_objects_refs.py::test_they_are_those_of_git_loose_or_packed",
     "smartserver.vcs.git.repository": "test_git_objects_repository.py::test_what_it_is",
 }
 """Modules that only the tests with the real tools execute, where nothing is measured, and such a test of each."""

@@ -120,6 +120,40 @@ def test_the_second_command_needs_no_connection_of_its_own(user: User) -> None:
     assert user("git -C again rev-parse HEAD") == user("git rev-parse HEAD")
 
 
+LISTS_MODULES = """\
+import os, sys
+from smartserver.cli import zygote
+from smartserver.cli.git_remote_run import serve
+
+zygote.load()
+before = set(sys.modules)
+status = serve(sys.argv[1], sys.argv[2], os.environ, parent=os.getppid())
+with open(os.environ["MODULES"], "a") as file:
+    file.write(" ".join(["ran", *sorted(set(sys.modules) - before)]) + "\\n")
+sys.exit(status)
+"""
+"""A `git-remote-hpss` that does what a worker does, and says what it loaded then."""
+
+
+def test_a_worker_loads_no_module(user: User, tmp_path: Path) -> None:
+    user("git push origin main")  # The agent is there.
+    user("git clone -q $(git remote get-url origin) other")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    program, listed = programs / "git-remote-hpss", tmp_path / "modules"
+    program.write_text(f"#!{sys.executable} -I\n{LISTS_MODULES}")
+    program.chmod(0o755)
+    user.environment["PATH"] = os.pathsep.join([str(programs), user.environment["PATH"]])
+    user.environment["MODULES"] = str(listed)
+    del user.environment["SMARTSERVER_DEBUG"]
+    (user.folder / "file").write_text("text\n" * 100)
+    user("git add file")
+    user("git commit -q -m file")
+    for command in ("push origin main", "push origin main", "-C other fetch -q", "-C other fetch -q", "ls-remote -q"):
+        user(f"git {command}")
+    assert listed.read_text() == "ran\n" * 5
+
+
 def test_it_is_off_where_its_user_says_so(user: User) -> None:
     user("git push origin main")
     user.environment["SMARTSERVER_AGENT"] = "0"

@@ -49,7 +49,9 @@ def leftovers(builder: Builder) -> list[str]:
 def insert(builder: Builder, segments: Sequence[bytes], jobs: int | None = None) -> tuple[int, int]:
     with GitRepository(builder.path, builder.env) as repository:
         keeps: list[str] = []
-        done = Inserter(repository, keeps, jobs=jobs).insert(segments)
+        inserter = Inserter(repository, keeps, jobs=jobs)
+        done = inserter.insert(segments)
+    assert len(inserter.inserted) == done.objects
     assert leftovers(builder) == [Path(keep).name for keep in keeps]
     for keep in keeps:
         Path(keep).unlink()

@@ -12,6 +12,7 @@ from smartserver.errors import MissingRevision, WrongVcs, place
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
 from smartserver.plugins.git.words import ADVICE
+from smartserver.records.keys import KeyTable
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
@@ -56,8 +57,8 @@ class Fetch:
             CannotGoOn: what came cannot be read, or the remote no longer has what it listed.
             WrongVcs: the remote's object format is another.
         """
-        self._insert(local, as_pack)
-        missing = _absent(local, ids)
+        inserted = self._insert(local, as_pack)
+        missing = _absent(local, [key for key in ids if key not in inserted])
         if not missing:
             return
         try:
@@ -70,22 +71,24 @@ class Fetch:
             ) from None
         self._insert(local, as_pack)
 
-    def _insert(self, local: GitRepository, as_pack: bool) -> None:
-        """Put what was pulled into the repository."""
+    def _insert(self, local: GitRepository, as_pack: bool) -> KeyTable:
+        """Put what was pulled into the repository: the keys of its objects."""
         from smartserver.vcs.git.insert import Inserter
 
         pulled, self._pulled = self._pulled, None
         if pulled is None or not pulled.result.segments:
-            return
+            return KeyTable()
         vcs = self._repository.knowledge.vcs
         if vcs != local.vcs:
             raise WrongVcs(self._path, vcs, local.vcs)
         segments = self._segments(pulled, local.kinds)
         try:
-            Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack).insert(segments)
+            inserter = Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack)
+            inserter.insert(segments)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
+        return inserter.inserted
 
     def _segments(self, pulled: PullAnswer, kinds: Sequence[Kind]) -> Iterator[bytes]:
         """The whole segments of a body as they come, its progress shown."""

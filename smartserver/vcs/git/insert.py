@@ -74,6 +74,8 @@ class Inserter:
         self._keeps = keeps
         self._say = say
         self._as_pack = as_pack
+        self.inserted = KeyTable()
+        """The keys of the objects that were inserted last."""
         self._jobs = jobs if jobs is not None else min(2, os.cpu_count() or 1)
         if not hasattr(os, "fork"):
             self._jobs = 1
@@ -125,6 +127,7 @@ class Inserter:
         finally:
             if builder is not None:
                 builder.abandon()
+        self.inserted = reading.keys
         progress(reading.objects, reading.objects)
         return InsertReport(reading.objects, reading.revisions)
 

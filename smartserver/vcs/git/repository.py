@@ -193,8 +193,20 @@ class GitRepository:
 
     def refs(self) -> dict[bytes, RevisionId]:
         """Every ref and its tip, which may be an object of any type."""
+        found = self._refs_in_files()
+        if found is not None:
+            return found
         lines = self.run("for-each-ref", "--format=%(objectname) %(refname)").splitlines()
         return {name: unhexlify(key) for key, _, name in (line.partition(b" ") for line in lines)}
+
+    def _refs_in_files(self) -> dict[bytes, RevisionId] | None:
+        """The same without git; None where it is to be asked."""
+        from smartserver.vcs.git.refs import read_refs  # An `ls-remote` needs none of its patterns.
+
+        head = _symbolic(os.path.join(self.git_dir, "HEAD"))
+        if self.common_dir != self.git_dir or head == _NO_FILE or "extensions.refstorage" in self.settings():
+            return None
+        return read_refs(self.git_dir, self.id_length)
 
     def head(self) -> bytes | None:
         """The ref HEAD names, which may not exist yet; None when HEAD is detached."""
