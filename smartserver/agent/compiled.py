@@ -40,8 +40,11 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
     """Put the program at each path, compiled by what CC names, else `cc`. A file there is replaced at once.
 
     Raises:
-        NotCompiled: there is no compiler, it fails, what it makes does not run, or a path cannot be written.
+        NotCompiled: this system is not Linux, there is no compiler, it fails, what it makes does not run, or a path
+            cannot be written.
     """
+    if sys.platform != "linux":  # There `cc` may open a window that offers to install one.
+        raise NotCompiled("the program in C needs Linux")
     made = [f"{path}.{os.getpid()}.new" for path in paths]
     words = [*shlex.split(environment.get("CC") or "cc"), *_definitions(environment), *options]
     try:

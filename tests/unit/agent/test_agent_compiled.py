@@ -239,6 +239,12 @@ def test_what_cannot_be_compiled_changes_nothing(tmp_path: Path, compiler: str, 
     assert os.listdir(tmp_path) == ["program"]
 
 
+def test_on_another_system_no_compiler_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(NotCompiled, match="needs Linux"):
+        compile_to([str(tmp_path / "program")], {"CC": "/nowhere/cc"})
+
+
 def test_another_smartserver_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smartserver, "__file__", str(tmp_path / "__init__.py"))
     with pytest.raises(NotCompiled, match=f"loads another smartserver than {tmp_path}"):
