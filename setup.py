@@ -47,7 +47,7 @@ setup(
     # Neither netem, which is a distribution of its own and would own the same files, nor a folder `breezy`, which would
     # be a namespace package where Breezy is not installed: `smartserver setup brz` makes the plugin known.
     packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*"]),
-    package_data={"smartserver": ["py.typed"], "transports": ["py.typed"]},
+    package_data={"smartserver": ["py.typed", "agent/thin.c"], "transports": ["py.typed"]},
     zip_safe=False,
     install_requires=[
         "Twisted[tls]>=23.8",

@@ -14,6 +14,9 @@ from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Stop, decode_count
 
+RUN_HERE = 99
+"""Status of what takes the place of the Python program, where a program in C leaves a command to that."""
+
 
 @contextmanager
 def of_its_own() -> Iterator[dict[str, str]]:

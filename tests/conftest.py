@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -20,6 +21,9 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from sshd import Sshd
+
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+"""Warnings of a C compiler that are errors."""
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
@@ -54,6 +58,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("LC_ALL", "C.UTF-8")
+        patch.setenv("CC", "false")  # So that no test replaces the programs of this environment.
         patch.setenv("SMARTSERVER_AGENT", "0")  # Each command is tested alone; what tests the agent turns it on.
         yield
 
@@ -93,6 +98,24 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
             yield server
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the programs in C, compiled without a warning."""
+    from smartserver.agent.compiled import OPTIONS, PROGRAMS, compile_to
+
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler (cc)")
+    folder = tmp_path_factory.mktemp("compiled")
+    compile_to([str(folder / each) for each in PROGRAMS], {**os.environ, "CC": "cc"}, (*OPTIONS, *STRICT))
+    return folder
+
+
+@pytest.fixture(params=["python", "c"])
+def programs(request: pytest.FixtureRequest) -> str:
+    """The folder of the programs that git runs: as pip makes them, or in C."""
+    return str(request.getfixturevalue("compiled")) if request.param == "c" else os.path.dirname(sys.executable)
 
 
 def pytest_collection_finish() -> None:

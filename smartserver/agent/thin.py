@@ -7,6 +7,8 @@ open, and keeps those waiting who read what the command says to its end.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
 it, and gets the output back.
+
+`thin.c` does the same without Python: change both, and for what is in `address` and `cli.git_remote` too.
 """
 
 from __future__ import annotations

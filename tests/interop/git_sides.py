@@ -64,6 +64,7 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_DATE": "1700000000 +0000",
         "GIT_TERMINAL_PROMPT": "0",
         "SMARTSERVER_AGENT": "0",
+        "CC": "false",  # `smartserver setup git` replaces no program of this environment.
     }
 
 

@@ -32,13 +32,13 @@ CONNECTED = "1 round trip + 1 to connect"
 class User:
     """Somebody with an agent, a clone, and the programs as they are installed."""
 
-    def __init__(self, folder: Path, agent: dict[str, str], server: Served) -> None:
+    def __init__(self, folder: Path, agent: dict[str, str], server: Served, programs: str) -> None:
         self.folder = folder
         self.url = f"hpss://127.0.0.1:{server.direct[1]}/project"
         self.environment = {
             **environment(folder),
             **agent,
-            "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
+            "PATH": os.pathsep.join([programs, os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
             "SMARTSERVER_DEBUG": "hpss",
         }
         self.agent = agent
@@ -102,11 +102,11 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 
 @pytest.fixture
-def user(tmp_path: Path, server: Served) -> Iterator[User]:
+def user(tmp_path: Path, server: Served, programs: str) -> Iterator[User]:
     folder = tmp_path / "user"
     folder.mkdir()
     with of_its_own() as agent:
-        yield User(folder, agent, server)
+        yield User(folder, agent, server, programs)
 
 
 def test_the_second_command_needs_no_connection_of_its_own(user: User) -> None:
@@ -241,9 +241,10 @@ def ended(process: int) -> bool:
     return True
 
 
-def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked) -> None:
+def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked, programs: str) -> None:
     assert "git-remote-hpss" in Path(f"/proc/{blocked.program()}/cmdline").read_text()
     assert not modules(blocked.program(), "msgspec")
+    assert modules(blocked.program(), "python") == (programs == os.path.dirname(sys.executable))
     (worker,) = children(zygote_of(user))
     assert modules(worker, "msgspec")
     assert os.getsid(worker) != os.getsid(blocked.git.pid)

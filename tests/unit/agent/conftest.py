@@ -1,14 +1,30 @@
-"""A folder for sockets."""
+"""A folder for sockets, and the program in C without the Python program."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from agents import of_its_own
+from agents import RUN_HERE, of_its_own
+
+from smartserver.agent.compiled import OPTIONS, compile_to
 
 
 @pytest.fixture
 def environment() -> Iterator[dict[str, str]]:
     with of_its_own() as its:
         yield its
+
+
+@pytest.fixture(scope="session")
+def compiled_alone(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A program in C that ends with `RUN_HERE` where it would run the Python program."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler (cc)")
+    path: Path = tmp_path_factory.mktemp("compiled") / "git-remote-hpss"
+    code = f"-DCODE=\"import sys; sys.exit({RUN_HERE} if sys.argv[1:] != ['--help'] else 0)\""
+    compile_to([str(path)], {**os.environ, "CC": "cc"}, (*OPTIONS, "-UCODE", code))
+    return str(path)

@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from agents import RUN_HERE
 
 from smartserver.agent.address import ZYGOTE, path_of
 from smartserver.agent.thin import (
@@ -26,6 +28,9 @@ from smartserver.agent.thin import (
     circumstances,
     hand_over,
 )  # fmt: skip
+
+LOCALE = {"LC_ALL": "C.UTF-8"}
+"""Without it Python sets another as it starts."""
 
 pytestmark = pytest.mark.sockets
 
@@ -92,25 +97,47 @@ def _signals_as_they_were() -> Iterator[None]:
         signal.signal(number, what)
 
 
-def run(environment: dict[str, str], *words: bytes) -> int | None:
+Run = Callable[..., int | None]
+
+
+def run_python(environment: dict[str, str], *words: bytes) -> int | None:
     return hand_over(words, {name.encode(): value.encode() for name, value in environment.items()})
 
 
+@pytest.fixture(params=["python", "c"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Has a command handed over, by either program: the status, or None where it is to be run here."""
+    if request.param == "python":
+        return run_python
+    program = request.getfixturevalue("compiled_alone")
+
+    def run_c(environment: dict[str, str], *words: bytes) -> int | None:
+        status = subprocess.run([program, *words], env=environment, check=False).returncode
+        return None if status == RUN_HERE else status
+
+    return run_c
+
+
 def test_all_that_makes_the_command_goes_there(
-    environment: dict[str, str], zygote: Callable[..., Zygote], tmp_path: object, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    environment: dict[str, str],
+    zygote: Callable[..., Zygote],
+    tmp_path: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = zygote(ACCEPTED, ENDED + b"\x07")
     monkeypatch.chdir(str(tmp_path))
     mask = os.umask(0o027)
     try:
-        assert run(environment, b"origin", b"hpss://host/\xff") == 7
+        assert run(environment | LOCALE, b"origin", b"hpss://host/\xff") == 7
     finally:
         os.umask(mask)
     there.close()
     facts, umask, parent, count, *rest = there.packet
-    variables = [f"{name}={value}".encode() for name, value in environment.items()]
-    assert facts == circumstances({})
-    assert (umask, int(parent), count) == (b"0027", os.getppid(), b"2")
+    variables = [f"{name}={value}".encode() for name, value in {**environment, **LOCALE}.items()]
+    assert facts == circumstances({b"LC_ALL": b"C.UTF-8"})
+    assert (umask, count) == (b"0027", b"2")
+    assert int(parent) == (os.getppid() if run is run_python else os.getpid())
     assert rest == [
         b"origin",
         b"hpss://host/\xff",
@@ -121,14 +148,14 @@ def test_all_that_makes_the_command_goes_there(
 
 @pytest.mark.parametrize("said", [[], [DIRECT]], ids=["nothing", "to run itself"])
 def test_until_it_is_accepted_it_runs_itself(
-    environment: dict[str, str], zygote: Callable[..., Zygote], said: list[bytes]
+    run: Run, environment: dict[str, str], zygote: Callable[..., Zygote], said: list[bytes]
 ) -> None:
     zygote(*said)
     assert run(environment, b"origin", b"hpss://host/") is None
 
 
 def test_once_it_is_accepted_it_does_not(
-    environment: dict[str, str], zygote: Callable[..., Zygote], capfd: pytest.CaptureFixture[str]
+    run: Run, environment: dict[str, str], zygote: Callable[..., Zygote], capfd: pytest.CaptureFixture[str]
 ) -> None:
     zygote(ACCEPTED)
     assert run(environment, b"origin", b"hpss://host/") == LOST
@@ -136,7 +163,7 @@ def test_once_it_is_accepted_it_does_not(
 
 
 def test_a_worker_that_answers_too_late_is_not_told_to_begin(
-    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    run: Run, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command runs itself by then: both would read what git says."""
     heard: list[bytes] = []
@@ -155,7 +182,7 @@ def test_a_worker_that_answers_too_late_is_not_told_to_begin(
     assert heard == [b""]
 
 
-def test_one_that_is_gone_again_leaves_it_to_the_command(environment: dict[str, str]) -> None:
+def test_one_that_is_gone_again_leaves_it_to_the_command(run: Run, environment: dict[str, str]) -> None:
     def answer(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RD)
         connection.send(ACCEPTED)
@@ -169,23 +196,24 @@ def test_one_that_is_gone_again_leaves_it_to_the_command(environment: dict[str, 
 
 def test_no_descriptor_is_left_open(environment: dict[str, str], zygote: Callable[..., Zygote]) -> None:
     before = os.listdir("/proc/self/fd")
-    assert run(environment, b"origin", b"hpss://host/") is None
+    assert run_python(environment, b"origin", b"hpss://host/") is None
     assert os.listdir("/proc/self/fd") == before
     there = zygote(DIRECT)
-    assert run(environment, b"origin", b"hpss://host/") is None
+    assert run_python(environment, b"origin", b"hpss://host/") is None
     there.close()
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_without_an_agent_it_runs_itself(environment: dict[str, str]) -> None:
+def test_without_an_agent_it_runs_itself(run: Run, environment: dict[str, str]) -> None:
     assert run(environment, b"origin", b"hpss://host/") is None
 
 
 def test_what_is_too_much_for_a_packet_it_runs_itself(
-    environment: dict[str, str], zygote: Callable[..., Zygote]
+    run: Run, environment: dict[str, str], zygote: Callable[..., Zygote]
 ) -> None:
     there = zygote(ACCEPTED, ENDED + b"\0")
-    assert run(environment | {"LARGE": "x" * (1 << 20)}, b"origin", b"hpss://host/") is None
+    large = {f"LARGE{number}": "x" * 100_000 for number in range(9)}  # The system takes no single one that is larger.
+    assert run(environment | large, b"origin", b"hpss://host/") is None
     assert there.packet in ([], [b""])
 
 
@@ -205,13 +233,13 @@ def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> 
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     there = Zygote(environment, answer)
     try:
-        assert run(environment, b"origin", b"hpss://host/") == 130
+        assert run_python(environment, b"origin", b"hpss://host/") == 130
     finally:
         there.close()
     assert heard == [bytes([signal.SIGHUP])]
 
 
-def asking(environment: dict[str, str], *packets: bytes) -> list[bytes]:
+def asking(run: Run, environment: dict[str, str], *packets: bytes) -> list[bytes]:
     """What a worker is told that asks for these programs."""
     told: list[bytes] = []
 
@@ -231,22 +259,22 @@ def asking(environment: dict[str, str], *packets: bytes) -> list[bytes]:
     return told
 
 
-def test_a_program_runs_here(environment: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_runs_here(run: Run, environment: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:
     script = 'cat; echo "$HERE $THERE"; echo said >&2'
     environment = {**environment, "HERE": "1", "PATH": os.environ["PATH"]}
     shell = ask_to_run(["sh", "-c", script], {"THERE": "2=3"}, b"a\nb\n", quiet=False)
     silent = ask_to_run(["sh", "-c", script], {}, b"", quiet=True)
-    assert asking(environment, shell, silent) == [OUTPUT + b"a\nb\n1 2=3\n", OUTPUT + b"1 \n"]
+    assert asking(run, environment, shell, silent) == [OUTPUT + b"a\nb\n1 2=3\n", OUTPUT + b"1 \n"]
     assert capfd.readouterr().err == "said\n"
 
 
 @pytest.mark.parametrize("words", [["sh", "-c", "echo x; exit 1"], ["/nowhere/at-all"]])
-def test_a_program_that_fails_says_nothing(environment: dict[str, str], words: list[str]) -> None:
+def test_a_program_that_fails_says_nothing(run: Run, environment: dict[str, str], words: list[str]) -> None:
     environment = {**environment, "PATH": os.environ["PATH"]}
-    assert asking(environment, ask_to_run(words, {}, b"", quiet=False)) == [OUTPUT]
+    assert asking(run, environment, ask_to_run(words, {}, b"", quiet=False)) == [OUTPUT]
 
 
-def test_a_signal_goes_to_the_program_that_runs_here(environment: dict[str, str]) -> None:
+def test_a_signal_goes_to_the_program_that_runs_here(run: Run, environment: dict[str, str]) -> None:
     """It would wait for its user."""
     environment = {**environment, "PATH": os.environ["PATH"]}
     heard: list[bytes] = []

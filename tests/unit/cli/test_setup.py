@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.interop
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("smartserver.agent.compiled.installed", list)  # No test replaces a program of this environment.
     return tmp_path
 
 
@@ -46,6 +48,31 @@ def test_git_learns_the_protocol_once(home: Path) -> None:
         )
     assert allowed() == {"always\n"}
     assert (home / ".gitconfig").is_file()
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [
+        ("cc", "in C"),
+        ("false", "unchanged, as false: status 1"),
+        ("/nowhere", "unchanged, as /nowhere: No such file or directory"),
+    ],
+)
+def test_the_programs_are_compiled_where_they_can_be(
+    home: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, said: str
+) -> None:
+    if compiler == "cc" and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler (cc)")
+    program = home / "git-remote-hpss"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o711)
+    monkeypatch.setenv("CC", compiler)
+    monkeypatch.setattr("smartserver.agent.compiled.installed", lambda: [str(program)])
+    result = CliRunner().invoke(group, ["setup", "git"])
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == f"git-remote-hpss, git-remote-hpss+ssh, git-remote-hpss+tls: {said}"
+    assert (program.read_bytes() != b"#!/bin/sh\n") == (compiler == "cc")
+    assert program.stat().st_mode & 0o777 == 0o711
 
 
 def test_what_is_configured_already_stays(home: Path) -> None:

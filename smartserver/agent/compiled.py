@@ -1,0 +1,113 @@
+"""The thin start in C (`thin.c`): compile it for this installation.
+
+It takes the place of the Python programs that pip made, and of nothing else: pip removes them by name, so that no
+upgrade and no other installation leaves one behind. What it was compiled for is in it. Where that has changed, it runs
+the Python program.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+
+import smartserver
+
+PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls")
+"""Those that an agent may run, see `cli.git_remote`."""
+
+KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "cli/git_remote.py", "cli/zygote.py")
+"""The files that the C program must agree with."""
+
+CODE = "from smartserver.cli.git_remote import main; main()  # git-remote-hpss"
+"""What it has Python run. Processes are shown with it."""
+
+OPTIONS = ("-std=gnu11", "-O2")
+
+SECONDS = 60
+"""For a compiler."""
+
+
+class NotCompiled(Exception):
+    """There is no program, and why."""
+
+
+def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Sequence[str] = OPTIONS) -> None:
+    """Put the program at each path, compiled by what CC names, else `cc`. A file there is replaced at once.
+
+    Raises:
+        NotCompiled: this system is not Linux, there is no compiler, it fails, what it makes does not run, or a path
+            cannot be written.
+    """
+    if sys.platform != "linux":  # There `cc` may open a window that offers to install one.
+        raise NotCompiled("the program in C needs Linux")
+    made = [f"{path}.{os.getpid()}.new" for path in paths]
+    words = [*shlex.split(environment.get("CC") or "cc"), *_definitions(environment), *options]
+    try:
+        _run([*words, "-o", made[0], os.path.join(_folder(), "agent", "thin.c")], environment)
+        _run([made[0], "--help"], environment)
+        for other in made[1:]:
+            shutil.copy(made[0], other)
+        for new, path in zip(made, paths, strict=True):
+            if os.path.exists(path):
+                shutil.copymode(path, new)
+            os.replace(new, path)
+    except OSError as wrong:
+        raise NotCompiled(f"{wrong.filename}: {wrong.strerror}") from None
+    finally:
+        for new in made:
+            if os.path.lexists(new):
+                os.unlink(new)
+
+
+def installed() -> list[str]:
+    """The paths of `PROGRAMS` that pip made, and will remove."""
+    try:
+        files = distribution("smartserver").files or []
+    except PackageNotFoundError:
+        return []
+    paths = [os.path.normpath(str(each.locate())) for each in files if each.name in PROGRAMS]
+    return sorted({each for each in paths if os.path.isfile(each)})
+
+
+def _run(words: list[str], environment: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise NotCompiled(f"{words[0]} takes more than {SECONDS} s") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"status {done.returncode}"]
+        raise NotCompiled(f"{words[0]}: {said[0]}")
+    return os.fsdecode(done.stdout)
+
+
+def _folder() -> str:
+    return os.path.dirname(smartserver.__file__)
+
+
+def _definitions(environment: Mapping[str, str]) -> list[str]:
+    """What the program knows of this installation.
+
+    Raises:
+        NotCompiled: the interpreter alone loads another one.
+    """
+    here = f"{smartserver.__version__}\n{smartserver.__file__}"
+    alone = {name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    code = "import smartserver; print(smartserver.__version__, smartserver.__file__, sep='\\n', end='')"
+    if _run([sys.executable, "-P", "-c", code], alone) != here:
+        raise NotCompiled(f"{sys.executable} loads another smartserver than {_folder()}")
+    paths = [os.path.join(_folder(), each) for each in KNOWN]
+    files = ", ".join(f"{{{_quoted(each)}, {os.stat(each).st_mtime_ns}LL}}" for each in paths)
+    texts = {"PYTHON": sys.executable, "CODE": CODE, "VERSION": smartserver.__version__, "FOLDER": _folder()}
+    return [*[f"-D{name}={_quoted(text)}" for name, text in texts.items()], f"-DFILES={files}"]
+
+
+def _quoted(text: str) -> str:
+    """A string of C, whatever is in it."""
+    return '"' + "".join(f"\\{byte:03o}" for byte in os.fsencode(text)) + '"'

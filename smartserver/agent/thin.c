@@ -1,0 +1,406 @@
+/* git-remote-hpss in C: it hands the command to the user's agent, as agent/thin.py does, without the start of Python.
+
+   thin.py describes the packets, address.py the socket, cli/git_remote.py the commands that an agent may run. This
+   program repeats them byte for byte. It runs the Python program instead wherever one of those files changed since it
+   was compiled, no agent answers, or anything is unusual. Until then it has touched no stream and no signal.
+
+   agent/compiled.py compiles it, and defines
+     PYTHON   the interpreter
+     CODE     what the interpreter runs in place of this program
+     VERSION  of smartserver
+     FOLDER   of smartserver
+     FILES    {path, time of the last change in nanoseconds}, of __init__.py first */
+
+#define _GNU_SOURCE
+
+#include <errno.h>
+#include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    MAX_HANDED_OVER = 1 << 20, /* Bytes, of zygote.py. */
+    MAX_PACKET = 64 * 1024,
+    MAX_VARIABLES = 8192,
+    TIME_TO_ANSWER = 2, /* Seconds. */
+    LOST = 128,
+};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const struct {
+    const char *path;
+    long long changed;
+} files[] = {FILES};
+
+static const char LAST_WORDS[] =
+    "fatal: hpss: the process that ran this command ended without a word: it is unknown whether a change was made\n";
+
+static char *variables[MAX_VARIABLES + 1];
+static size_t variables_count;
+static char packet[MAX_HANDED_OVER];
+static size_t packet_size;
+
+static bool starts_with(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
+
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0';
+}
+
+/* -- whether an agent may run the command */
+
+static bool is_false(const char *value) {
+    static const char *const falses[] = {"0", "false", "no", "off"};
+    for (size_t at = 0; value != NULL && at < COUNT(falses); at++)
+        if (strcasecmp(value, falses[at]) == 0) return true;
+    return false;
+}
+
+/* A trace that git writes to a descriptor, which is not passed on. */
+static bool is_trace_above_2(const char *variable) {
+    const char *value = strchr(variable, '=');
+    if (value == NULL || !starts_with(variable, "GIT_TRACE")) return false;
+    size_t digits = strspn(++value, "0123456789");
+    if (digits == 0 || value[digits] != '\0') return false;
+    value += strspn(value, "0");
+    return strlen(value) > 1 || *value > '2';
+}
+
+static bool is_for_agent(int count, char *const *words) {
+    static const char *const schemes[] = {"hpss://", "hpss+tls://", "hpss+ssh://"};
+    bool is_known = false;
+    if (count != 3 || strcmp(words[1], "-h") == 0 || strcmp(words[1], "--help") == 0) return false;
+    for (size_t at = 0; at < COUNT(schemes); at++)
+        is_known |= strncasecmp(words[2], schemes[at], strlen(schemes[at])) == 0;
+    if (!is_known || is_false(getenv("SMARTSERVER_AGENT")) || is_set("LD_PRELOAD") || is_set("LD_AUDIT")) return false;
+    /* With these Python may load another smartserver, or another locale. */
+    if (is_set("PYTHONPATH") || is_set("PYTHONHOME") || getenv("PYTHONCOERCECLOCALE") != NULL) return false;
+    for (char **each = environ; *each != NULL; each++)
+        if (is_trace_above_2(*each)) return false;
+    for (int stream = 0; stream < 3; stream++) /* Else a socket would get its number. */
+        if (fcntl(stream, F_GETFD) < 0) return false;
+    return true;
+}
+
+/* -- the address */
+
+static uint32_t crc32_of(const char *text) {
+    uint32_t crc = 0xffffffff;
+    for (; *text != '\0'; text++) {
+        crc ^= (unsigned char)*text;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return ~crc;
+}
+
+static bool find_socket(struct sockaddr_un *address) {
+    char network[128] = "", facts[4096 + 512];
+    struct stat found;
+    for (size_t at = 0; at < COUNT(files); at++) {
+        if (stat(files[at].path, &found) < 0) return false;
+        if (found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec != files[at].changed) return false;
+    }
+    ssize_t size = readlink("/proc/self/ns/net", network, sizeof network - 1);
+    if (size > 0) network[size] = '\0';
+    int length = snprintf(facts, sizeof facts, "%s\n%s\n%lld\n%s", VERSION, FOLDER, files[0].changed, network);
+    if (length < 0 || (size_t)length >= sizeof facts) return false;
+
+    char folder[sizeof address->sun_path];
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    if (base != NULL && *base == '/' && lstat(base, &found) == 0 && found.st_uid == geteuid())
+        length = snprintf(folder, sizeof folder, "%s/smartserver", base);
+    else
+        length = snprintf(folder, sizeof folder, "/tmp/smartserver-%u", (unsigned)geteuid());
+    if (length < 0 || (size_t)length >= sizeof folder || lstat(folder, &found) < 0) return false;
+    if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & 077) return false;
+    address->sun_family = AF_UNIX;
+    length = snprintf(address->sun_path, sizeof address->sun_path, "%s/%08x.zygote", folder, crc32_of(facts));
+    return length > 0 && (size_t)length < sizeof address->sun_path;
+}
+
+/* A connection to the zygote, or -1. */
+static int connect_to_zygote(void) {
+    struct sockaddr_un address = {0};
+    struct timeval patience = {.tv_sec = TIME_TO_ANSWER};
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (!find_socket(&address)) return -1;
+    int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (made < 0) return -1;
+    if (connect(made, (struct sockaddr *)&address, sizeof address) < 0 ||
+        getsockopt(made, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
+        fcntl(made, F_SETFL, 0) < 0 || setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0 ||
+        setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0) {
+        close(made);
+        return -1;
+    }
+    return made;
+}
+
+/* -- what is handed over */
+
+static bool add(const char *bytes, size_t size) {
+    if (size > sizeof packet - packet_size) return false;
+    memcpy(packet + packet_size, bytes, size);
+    packet_size += size;
+    return true;
+}
+
+static bool add_field(const char *text) { return add(text, strlen(text) + 1); }
+
+static bool add_line(const char *text) { return add(text, strlen(text)) && add("\n", 1); }
+
+/* A file of /proc; the text ends with a zero. */
+static bool read_file(const char *path, char *text, size_t room) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return false;
+    size_t size = 0;
+    ssize_t got;
+    while ((got = read(file, text + size, room - 1 - size)) > 0) size += (size_t)got;
+    close(file);
+    text[size] = '\0';
+    return got == 0 && size < room - 1 && strlen(text) == size;
+}
+
+/* The variable that Python sets as it starts in the locale C (PEP 538); NULL: none. */
+static char *coerced_locale(void) {
+    static char *const made[] = {"LC_CTYPE=C.UTF-8", "LC_CTYPE=C.utf8", "LC_CTYPE=UTF-8"};
+    setlocale(LC_CTYPE, ""); /* It stays C where there is none of that name. */
+    const char *locale = setlocale(LC_CTYPE, NULL);
+    if (locale == NULL || strcmp(locale, "C") != 0 || is_set("LC_ALL")) return NULL;
+    for (size_t at = 0; at < COUNT(made); at++)
+        if (setlocale(LC_CTYPE, strchr(made[at], '=') + 1) != NULL && *nl_langinfo(CODESET) != '\0') return made[at];
+    return NULL;
+}
+
+static int compare(const void *one, const void *other) {
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+/* Find the variables as Python has them, also `sorted`; false: one has no name, or is there twice. */
+static bool find_variables(char **sorted) {
+    char *locale = coerced_locale();
+    for (char **each = environ; *each != NULL; each++) {
+        if (locale != NULL && starts_with(*each, "LC_CTYPE=")) continue;
+        if (variables_count == MAX_VARIABLES - 1 || **each == '=' || strchr(*each, '=') == NULL) return false;
+        variables[variables_count++] = *each;
+    }
+    if (locale != NULL) variables[variables_count++] = locale;
+    memcpy(sorted, variables, variables_count * sizeof *sorted);
+    qsort(sorted, variables_count, sizeof *sorted, compare);
+    for (size_t at = 1; at < variables_count; at++)
+        if (strncmp(sorted[at - 1], sorted[at], (size_t)(strchr(sorted[at], '=') - sorted[at]) + 1) == 0) return false;
+    return true;
+}
+
+/* `circumstances` of thin.py, and the mask. */
+static bool add_circumstances(void) {
+    static const char *const namespaces[] = {"mnt", "pid", "user", "ipc", "uts"};
+    static const char *const of_status[] = {"Uid:", "Gid:", "Groups:", "Cap", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:"};
+    static const char *const of_words[] = {"LC_", "LANG=", "LANGUAGE=", "PYTHONUTF8=", "PYTHONIOENCODING="};
+    static char status[MAX_PACKET], limits[MAX_PACKET], *sorted[MAX_VARIABLES];
+    char line[128], path[64], mask[16] = "";
+    struct stat root;
+    for (size_t at = 0; at < COUNT(namespaces); at++) {
+        snprintf(path, sizeof path, "/proc/self/ns/%s", namespaces[at]);
+        ssize_t size = readlink(path, line, sizeof line - 1);
+        if (size < 0) return false;
+        line[size] = '\0';
+        if (!add_line(line)) return false;
+    }
+    if (stat("/", &root) < 0) return false;
+    snprintf(line, sizeof line, "%llu:%llu", (unsigned long long)root.st_dev, (unsigned long long)root.st_ino);
+    if (!add_line(line) || !read_file("/proc/self/status", status, sizeof status)) return false;
+    for (char *rest = status, *each; (each = strsep(&rest, "\n")) != NULL;) {
+        sscanf(each, "Umask: %15[0-7]", mask);
+        for (size_t at = 0; at < COUNT(of_status); at++)
+            if (starts_with(each, of_status[at]) && !add_line(each)) return false;
+    }
+    if (!find_variables(sorted)) return false;
+    for (size_t each = 0; each < variables_count; each++)
+        for (size_t at = 0; at < COUNT(of_words); at++)
+            if (starts_with(sorted[each], of_words[at]) && !add_line(sorted[each])) return false;
+    return read_file("/proc/self/limits", limits, sizeof limits) && add_field(limits) && *mask && add_field(mask);
+}
+
+static bool send_with(int worker, const char *bytes, size_t size, const int *descriptors, size_t count) {
+    union {
+        char room[CMSG_SPACE(3 * sizeof(int))];
+        struct cmsghdr aligned;
+    } beside = {.room = {0}};
+    struct iovec content = {.iov_base = (char *)bytes, .iov_len = size};
+    struct msghdr message = {.msg_iov = &content, .msg_iovlen = 1, .msg_control = beside.room};
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(header), descriptors, count * sizeof(int));
+    return sendmsg(worker, &message, MSG_NOSIGNAL) == (ssize_t)size;
+}
+
+/* Have a worker begin the command: the connection to it. -1: nothing was done, and it is to be run here. */
+static int hand_over(char *const *words) {
+    static const int streams[] = {0, 1, 2};
+    char parent[32], answer;
+    int worker = connect_to_zygote();
+    if (worker < 0) return -1;
+    snprintf(parent, sizeof parent, "%d", (int)getppid());
+    bool is_complete = add_circumstances() && add_field(parent) && add_field("2") && add_field(words[1]) && add_field(words[2]);
+    for (size_t at = 0; is_complete && at < variables_count; at++) is_complete = add_field(variables[at]);
+    int folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool is_begun = is_complete && folder >= 0 && send_with(worker, packet, packet_size - 1, &folder, 1) &&
+                    recv(worker, &answer, 1, 0) == 1 && answer == 'a' && send_with(worker, "b", 1, streams, 3);
+    if (folder >= 0) close(folder);
+    if (!is_begun) close(worker);
+    return is_begun ? worker : -1;
+}
+
+/* -- until the worker ends */
+
+static int worker_to_tell;
+static volatile pid_t program; /* That runs at this terminal; 0: none. */
+
+static void pass_on(int number) {
+    int before = errno;
+    char byte = (char)number;
+    send(worker_to_tell, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (program > 0) kill(program, number);
+    errno = before;
+}
+
+static void close_all_above_2(void) {
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, 3, ~0U, 0) == 0) return;
+#endif
+    for (int each = 3; each < 1024; each++) close(each);
+}
+
+/* Become a program, with all as a shell would have it. */
+static void become(char **words, char **its_variables, int input, int output, bool is_quiet, const sigset_t *mask) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now;
+    for (size_t at = 0; at < COUNT(signals); at++)
+        if (sigaction(signals[at], NULL, &now) == 0 && now.sa_handler == pass_on) signal(signals[at], SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    int errors = is_quiet ? open("/dev/null", O_WRONLY) : 2;
+    if (dup2(input, 0) == 0 && dup2(output, 1) == 1 && errors >= 0 && dup2(errors, 2) == 2) {
+        close_all_above_2();
+        sigprocmask(SIG_SETMASK, mask, NULL);
+        environ = its_variables;
+        execvp(words[0], words);
+    }
+    _exit(127);
+}
+
+/* Read all that a program says, keep what there is room for, and wait for its end: the bytes, 0 where it failed. */
+static size_t output_of(int output, char *kept, size_t room) {
+    char rest[4096];
+    size_t size = 0;
+    ssize_t got;
+    while ((got = size < room ? read(output, kept + size, room - size) : read(output, rest, sizeof rest)) > 0)
+        size += size < room ? (size_t)got : 0;
+    siginfo_t end;
+    int status = -1;
+    while (waitid(P_PID, (id_t)program, &end, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
+    pid_t ended = program;
+    program = 0; /* Before the number may be another's. */
+    return waitpid(ended, &status, 0) == ended && status == 0 && got == 0 ? size : 0;
+}
+
+/* Run the program that a packet asks for: the bytes of its output. */
+static size_t run_here(char *request, size_t size, char *kept, size_t room) {
+    static char *fields[MAX_PACKET + 1], *merged[MAX_VARIABLES + MAX_PACKET + 1];
+    size_t count = 0, merged_count = 0;
+    for (char *each = request; each <= request + size; each += strlen(each) + 1) fields[count++] = each;
+    size_t words_count = count > 3 ? strtoul(fields[2], NULL, 10) : 0;
+    if (words_count < 1 || words_count > count - 3) return 0;
+    char **words = fields + 3, **added = words + words_count;
+    size_t added_count = count - 3 - words_count;
+    for (size_t at = 0; at < added_count; at++)
+        if (strchr(added[at], '=') == NULL) return 0;
+    for (size_t own = 0; own < variables_count; own++) {
+        size_t name = (size_t)(strchr(variables[own], '=') - variables[own]) + 1;
+        bool is_replaced = false;
+        for (size_t at = 0; at < added_count; at++) is_replaced |= strncmp(variables[own], added[at], name) == 0;
+        if (!is_replaced) merged[merged_count++] = variables[own];
+    }
+    memcpy(merged + merged_count, added, added_count * sizeof *added);
+    merged[merged_count + added_count] = NULL;
+    words[words_count] = NULL;
+
+    /* In memory, so that neither side waits for the other. */
+    int input = memfd_create("input", MFD_CLOEXEC), output[2];
+    size_t said = strlen(fields[1]), made = 0;
+    if (input < 0) return 0;
+    if (write(input, fields[1], said) == (ssize_t)said && lseek(input, 0, SEEK_SET) == 0 && pipe2(output, O_CLOEXEC) == 0) {
+        sigset_t all, before;
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, &before);
+        program = fork();
+        if (program == 0) become(words, merged, input, output[1], *fields[0] == 'q', &before);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        close(output[1]);
+        if (program > 0) made = output_of(output[0], kept, room);
+        close(output[0]);
+    }
+    close(input);
+    return made;
+}
+
+/* Pass signals on, and run what the worker asks for, until it ends: its exit status. */
+static int wait_for(int worker) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static char said[MAX_PACKET + 1], reply[MAX_PACKET];
+    struct sigaction passing = {.sa_handler = pass_on, .sa_flags = SA_RESTART}, before;
+    struct timeval forever = {0};
+    ssize_t size;
+    worker_to_tell = worker;
+    reply[0] = 'o';
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    setsockopt(worker, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+    setsockopt(worker, SOL_SOCKET, SO_SNDTIMEO, &forever, sizeof forever);
+    for (size_t at = 0; at < COUNT(signals); at++)
+        if (sigaction(signals[at], NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(signals[at], &passing, NULL);
+    for (;;) {
+        size = recv(worker, said, MAX_PACKET, 0);
+        if (size < 0 && errno == EINTR) continue;
+        if (size < 1 || said[0] != 'r') break;
+        said[size] = '\0';
+        size_t made = run_here(said + 1, (size_t)size - 1, reply + 1, sizeof reply - 1);
+        if (send(worker, reply, 1 + made, MSG_NOSIGNAL) < 0) break;
+    }
+    if (size == 2 && said[0] == 'e') return (unsigned char)said[1];
+    return write(2, LAST_WORDS, sizeof LAST_WORDS - 1) < 0 ? 1 : LOST;
+}
+
+int main(int count, char **words) {
+    int worker = is_for_agent(count, words) ? hand_over(words) : -1;
+    if (worker >= 0) _exit(wait_for(worker));
+    char **there = calloc((size_t)count + 5, sizeof *there);
+    if (there != NULL) {
+        char *first[] = {PYTHON, "-P", "-c", CODE};
+        memcpy(there, first, sizeof first);
+        for (int at = 1; at < count; at++) there[3 + at] = words[at];
+        execv(PYTHON, there);
+    }
+    fprintf(stderr, "fatal: hpss: %s: %s\n", PYTHON, strerror(errno));
+    return LOST;
+}

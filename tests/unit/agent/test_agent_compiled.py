@@ -1,0 +1,272 @@
+"""agent.compiled: the program in C, which hands over what the Python program hands over, or runs that."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agents import RUN_HERE
+
+import smartserver
+from smartserver.agent.address import ZYGOTE, path_of
+from smartserver.agent.compiled import CODE, KNOWN, OPTIONS, PROGRAMS, NotCompiled, compile_to, installed
+from smartserver.agent.thin import ACCEPTED, ENDED
+
+pytestmark = pytest.mark.sockets
+
+URL = b"hpss://127.0.0.1:1/x"
+
+PYTHON = [sys.executable, "-P", "-c", CODE]
+
+HANDED_OVER = 7
+
+BROKEN = r'while [ "$1" != -o ]; do shift; done; printf "#!/bin/sh\nexit 3" >"$2"; chmod +x "$2"'
+"""A compiler whose programs fail."""
+
+
+class Zygote:
+    """One that takes all commands and ends them at once."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.packets: list[list[bytes]] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(path_of(ZYGOTE, environment, make=True))
+        self._listener.listen(8)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # It was closed.
+                return
+            with connection:
+                packet = connection.recv(1 << 20)
+                if packet:
+                    self.packets.append(packet.split(b"\0"))
+                    connection.send(ACCEPTED)
+                    connection.send(ENDED + bytes([HANDED_OVER]) if connection.recv(1) else b"")
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+
+@pytest.fixture
+def zygote(environment: dict[str, str]) -> Iterator[Zygote]:
+    made = Zygote(environment)
+    yield made
+    made.close()
+
+
+def run(words: list[str], environment: dict[bytes, bytes], url: bytes = URL, folder: str = "/") -> int:
+    done = subprocess.run(
+        [*words, "origin", url], env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd=folder
+    )
+    return done.returncode
+
+
+def encoded(environment: dict[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+
+
+BOTH = {
+    "nothing": {},
+    "a home": {b"HOME": b"/root", b"PATH": b"/usr/bin"},
+    "C": {b"LANG": b"C"},
+    "POSIX": {b"LANG": b"POSIX", b"LC_TIME": b"C"},
+    "C.UTF-8": {b"LANG": b"C.UTF-8", b"LANGUAGE": b"de:en"},
+    "all of C": {b"LC_ALL": b"C"},
+    "all of POSIX": {b"LC_ALL": b"POSIX"},
+    "all of nothing": {b"LC_ALL": b"", b"LC_CTYPE": b"C"},
+    "no such locale": {b"LANG": b"xx_YY.UTF-8", b"LC_CTYPE": b"nowhere"},
+    "all of no such locale": {b"LC_ALL": b"xx_YY.UTF-8"},
+    "what Python reads": {b"PYTHONUTF8": b"0", b"PYTHONIOENCODING": b"latin-1", b"PYTHONUNBUFFERED": b"1"},
+    "any bytes": {b"A": b"\xff\n\x01=", b"B\xfe \n": b"", b"LC_X": b"a\nb", b"a": b"1", b"A-B": b"2", b"A B": b"3"},
+    "many": {b"N%d" % number: b"x" * 150 for number in range(800)},
+    "traces": {b"GIT_TRACE": b"1", b"GIT_TRACE2": b"002", b"GIT_TRACE_PACKET": b"/nowhere", b"GIT_TRACE_X": b""},
+    "an agent": {b"SMARTSERVER_AGENT": b"00"},
+    "perhaps an agent": {b"SMARTSERVER_AGENT": b""},
+    "an empty preload": {b"LD_PRELOAD": b""},
+}
+
+NEITHER = {
+    "false": {b"SMARTSERVER_AGENT": b"False"},
+    "off": {b"SMARTSERVER_AGENT": b"OFF"},
+    "a trace": {b"GIT_TRACE": b"3"},
+    "a trace of two digits": {b"GIT_TRACE2_EVENT": b"0010"},
+    "an audit": {b"LD_AUDIT": b"nothing.so"},
+}
+
+
+@pytest.mark.parametrize("more", BOTH.values(), ids=BOTH)
+def test_it_hands_over_the_same(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, more: dict[bytes, bytes]
+) -> None:
+    variables = encoded(environment) | more
+    assert run([compiled_alone], variables) == HANDED_OVER
+    assert run(PYTHON, variables) == HANDED_OVER
+    in_c, python = zygote.packets
+    assert in_c[:6] == python[:6]
+    assert sorted(in_c[6:]) == sorted(python[6:])
+
+
+@pytest.mark.parametrize("more", NEITHER.values(), ids=NEITHER)
+def test_it_hands_over_nothing_else(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, more: dict[bytes, bytes]
+) -> None:
+    variables = encoded(environment) | more
+    assert run([compiled_alone], variables) == RUN_HERE
+    assert run(PYTHON, variables) == 0
+    assert zygote.packets == []
+
+
+@pytest.mark.parametrize("name", [b"PYTHONPATH", b"PYTHONHOME", b"PYTHONCOERCECLOCALE"])
+def test_where_python_may_be_another_it_hands_over_nothing(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, name: bytes
+) -> None:
+    """The program in its place may not start there."""
+    assert run([compiled_alone], encoded(environment) | {name: b"/nowhere"}) != HANDED_OVER
+    assert zygote.packets == []
+
+
+@pytest.mark.parametrize(("url", "expected"), [
+    (b"HPSS://127.0.0.1:1/x", HANDED_OVER), (b"hpss+TLS://h/\xff", HANDED_OVER),
+    (b"hpss+ssh://h/" + b"x" * 9000, HANDED_OVER),
+    (b"hpss+sftp://h/x", RUN_HERE), (b"hpss+vfs://h/x", RUN_HERE), (b"hpss:/", RUN_HERE), (b"", RUN_HERE),
+])  # fmt: skip
+def test_the_urls(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, url: bytes, expected: int
+) -> None:  # fmt: skip
+    assert run([compiled_alone], encoded(environment), url) == expected
+    assert [packet[5] for packet in zygote.packets] == [url] * (expected == HANDED_OVER)
+
+
+@pytest.mark.parametrize("words", [[], ["x"], ["-h", "hpss://h/"], ["--help", "hpss://h/"], ["a", "hpss://h/", "b"]])
+def test_other_words_go_to_python(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, words: list[str]
+) -> None:
+    done = subprocess.run([compiled_alone, *words], env=environment, check=False)
+    assert done.returncode == RUN_HERE
+    assert zygote.packets == []
+
+
+def test_a_relative_folder_of_sockets_is_none(environment: dict[str, str], zygote: Zygote, compiled_alone: str) -> None:
+    folder, name = os.path.split(environment["XDG_RUNTIME_DIR"])
+    run([compiled_alone], encoded(environment) | {b"XDG_RUNTIME_DIR": os.fsencode(name)}, folder=folder)
+    assert zygote.packets == []
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o701])
+def test_a_folder_that_others_may_enter_is_none(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, mode: int
+) -> None:
+    os.chmod(f"{environment['XDG_RUNTIME_DIR']}/smartserver", mode)
+    assert run([compiled_alone], encoded(environment)) == RUN_HERE
+    assert zygote.packets == []
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_with_a_closed_stream_python_runs(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, closed: str
+) -> None:
+    words = ["/bin/sh", "-c", f'"$@" {closed}', "sh", compiled_alone]
+    assert run(words, encoded(environment)) == RUN_HERE
+    assert zygote.packets == []
+
+
+def test_where_a_file_has_changed_python_runs(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, tmp_path: Path
+) -> None:
+    """As after an upgrade in place."""
+    path = str(tmp_path / "program")
+    changed = tmp_path / "changed"
+    changed.touch()
+    os.utime(changed, ns=(0, 1))
+    code = f'-DCODE="import sys; sys.exit({RUN_HERE} if sys.argv[2:] else 0)"'
+    files = f'-DFILES={{"{smartserver.__file__}", {os.stat(str(smartserver.__file__)).st_mtime_ns}LL}}'
+    options = (*OPTIONS, "-UCODE", code, "-UFILES")
+    compile_to([path], {**os.environ, "CC": "cc"}, (*options, f'{files}, {{"{changed}", 1LL}}'))
+    assert run([path], encoded(environment)) == HANDED_OVER
+    os.utime(changed, ns=(0, 2))
+    assert run([path], encoded(environment)) == RUN_HERE
+    changed.unlink()
+    assert run([path], encoded(environment)) == RUN_HERE
+
+
+def test_the_python_program_does_the_rest(compiled: Path) -> None:
+    for program in PROGRAMS:
+        done = subprocess.run([compiled / program, "--help"], capture_output=True, check=False)
+        assert done.stdout.startswith(b"usage: git-remote-hpss REMOTE URL")
+        assert done.returncode == 0
+    assert subprocess.run([compiled / PROGRAMS[0]], capture_output=True, check=False).returncode == 2
+
+
+def test_python_that_is_gone_is_named(compiled_alone: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "program")
+    gone = tmp_path / "python"
+    gone.symlink_to(sys.executable)
+    compile_to(
+        [path], {**os.environ, "CC": "cc"}, (*OPTIONS, "-UPYTHON", f'-DPYTHON="{gone}"', "-UCODE", '-DCODE="pass"')
+    )
+    gone.unlink()
+    done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128, f"fatal: hpss: {gone}: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "expected"),
+    [
+        ("/nowhere/cc -m", "/nowhere/cc: No such file or directory"),
+        ("sh -c 'echo no >&2; exit 1'", "sh: no"),
+        (f"sh -c '{BROKEN}' cc", "program.*: status 3"),
+    ],
+)
+def test_what_cannot_be_compiled_changes_nothing(tmp_path: Path, compiler: str, expected: str) -> None:
+    path = tmp_path / "program"
+    path.write_text("as it was")
+    with pytest.raises(NotCompiled, match=expected):
+        compile_to([str(path)], {**os.environ, "CC": compiler})
+    assert path.read_text() == "as it was"
+    assert os.listdir(tmp_path) == ["program"]
+
+
+def test_on_another_system_no_compiler_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(NotCompiled, match="needs Linux"):
+        compile_to([str(tmp_path / "program")], {"CC": "/nowhere/cc"})
+
+
+def test_another_smartserver_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smartserver, "__file__", str(tmp_path / "__init__.py"))
+    with pytest.raises(NotCompiled, match=f"loads another smartserver than {tmp_path}"):
+        compile_to([str(tmp_path / "program")], os.environ)
+
+
+def test_every_file_it_must_agree_with_is_there() -> None:
+    folder = Path(str(smartserver.__file__)).parent
+    assert [name for name in KNOWN if not (folder / name).is_file()] == []
+
+
+def test_what_pip_made_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those alone, for pip takes them away again."""
+    record = tmp_path / "lib" / "smartserver-1.dist-info"
+    record.mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    names = [*PROGRAMS[:2], "git-remote-hpss+vfs", "smartserver"]
+    for name in names:
+        (tmp_path / "bin" / name).touch()
+    (record / "RECORD").write_text("".join(f"../bin/{name},,\n" for name in [*names, PROGRAMS[2]]))
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: smartserver\nVersion: 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    assert installed() == [str(tmp_path / "bin" / name) for name in PROGRAMS[:2]]
+    monkeypatch.setattr(sys, "path", [])
+    assert installed() == []
