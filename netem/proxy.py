@@ -148,7 +148,7 @@ class Proxy:
         self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
     def change_open(self, link: Link) -> None:
-        """As `change`, but for the connections that are open alone: a router has forgotten them, and new ones are well.
+        """As `change`, but only for connections that are open, as if a router had forgotten them. New ones are not changed.
 
         Raises:
             ValueError, ProxyError: as `change`.

@@ -73,7 +73,7 @@ class Keeper:
         slept: Callable[[], float] = seconds_slept,
         zygote: socket.socket | None = None,
     ) -> None:
-        """`zygote`: it says nothing, and its end is that of the agent: the next command starts another, whole one."""
+        """`zygote`: a connection to the zygote. When it ends the keeper ends, so that the next command starts both."""
         self._listener = listener
         self._zygote = zygote
         self._clock = clock

@@ -2,8 +2,8 @@
 
 One packet of bytes with a zero between them goes there: `circumstances`, the mask of new files, the process above this
 one, the count of words, the words, and the environment as NAME=VALUE. Beside it is the working folder. What comes back
-is a byte, as named below. The standard streams go to a worker that takes the command in time: what waits at a socket is
-open, and keeps those waiting who read what the command says to its end.
+is a byte, as named below. The standard streams are sent only after a worker took the command: a stream that waits in a
+socket stays open, and a program that reads the command's output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
 it, and gets the output back.

@@ -9,7 +9,7 @@ import click
 from smartserver.cli.errors import CommandError
 from smartserver.server import jail
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
-from smartserver.server.tokens import TokenFile, beside
+from smartserver.server.tokens import TokenFile, token_path
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 from transports.errors import CodedError
@@ -36,7 +36,7 @@ def open_access(path: Path) -> AccessFile:
 
 def open_tokens(access: Path) -> TokenFile:
     """The tokens beside an access file."""
-    path = beside(access)
+    path = token_path(access)
     try:
         return TokenFile(path)
     except UnusableFile as wrong:

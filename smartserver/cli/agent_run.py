@@ -22,7 +22,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.chdir("/")
-    ours, theirs = socket.socketpair()  # Its end tells each of the other's.
+    ours, theirs = socket.socketpair()  # Each process sees the end of the other.
     if os.fork() == 0:
         ours.close()
         os.close(keeper)

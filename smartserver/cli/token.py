@@ -12,7 +12,7 @@ import click
 
 from smartserver.cli.access import open_access
 from smartserver.cli.errors import CommandError
-from smartserver.server.tokens import Token, TokenChanges, beside
+from smartserver.server.tokens import Token, TokenChanges, token_path
 from smartserver.server.watched import UnusableFile
 
 ACCESS_FILE = click.argument("access_file", type=click.Path(dir_okay=False, path_type=Path))
@@ -86,7 +86,7 @@ def _one_line(access_file: Path) -> Iterator[None]:
     try:
         yield
     except UnusableFile as wrong:
-        raise CommandError(f"{beside(access_file)}: {wrong}") from None
+        raise CommandError(f"{token_path(access_file)}: {wrong}") from None
 
 
 def _seconds(text: str) -> int:

@@ -11,9 +11,9 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.client.media.tcp import CONNECT_TIMEOUT
-from smartserver.client.tls_url import SCHEME, TlsLocation, parse_tls
+from smartserver.client.tls_url import TlsLocation, parse_tls
 from smartserver.client.trust import fingerprint_known, trust
-from smartserver.client.url import BadUrl
+from smartserver.client.url import TLS, BadUrl
 from smartserver.wire.tls import fingerprint as fingerprint_of
 
 
@@ -51,7 +51,7 @@ def command(host: str, fingerprint: str | None, forget: bool) -> None:
 
 def _place(host: str) -> TlsLocation:
     try:
-        return parse_tls(host if "://" in host else f"{SCHEME}://{host}/")
+        return parse_tls(host if "://" in host else f"{TLS}://{host}/")
     except BadUrl as wrong:
         raise CommandError(str(wrong)) from None
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from smartserver.client.places import served_by
-from smartserver.client.url import DEFAULT_PORT
+from smartserver.client.url import DEFAULT_PORT, PLAIN, TLS
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "SMARTSERVER_TOKEN"
 """The variable of the environment that has a token, and names the server that it is for: HOST[:PORT]=TOKEN. Else a
 repository could have it sent to a server of its choice, by the URL of a submodule."""
-
-PLAIN, TLS = "hpss", "hpss+tls"
-"""The schemes of servers that know users by tokens; over SSH a key says who the user is."""
 
 
 class NoToken(Exception):
@@ -47,7 +44,7 @@ class Credentials(Protocol):
         """The server took what `ask` gave."""
 
     def reject(self) -> None:
-        """The server took the last one not."""
+        """The server refused the last one."""
 
 
 class TokenSource(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.url import Location, parse
+from smartserver.client.url import PLAIN, TLS, Location, parse
 from smartserver.errors import known_as
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 OF_STORES = ("hpss+sftp", "hpss+vfs")
 """Of repositories in somebody's files: `store_url`."""
 
-TLS = "hpss+tls"
-
-SCHEMES = ("hpss", TLS, "hpss+ssh", *OF_STORES)
+SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
 """Some tools have a program named after each."""
 
 

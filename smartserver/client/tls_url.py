@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from smartserver.client.url import BadUrl, Location, parse
-
-SCHEME = "hpss+tls"
+from smartserver.client.url import TLS, BadUrl, Location, parse
 
 CA = "ca="
 """What the query says: the file with the certificate of the authority that the server's must come from."""
@@ -35,7 +33,7 @@ class TlsLocation(NamedTuple):
     @property
     def key(self) -> str:
         """The one spelling under which knowledge of the remote is kept."""
-        return f"{SCHEME}://{self.where.lower()}/{self.path}"
+        return f"{TLS}://{self.where.lower()}/{self.path}"
 
     @property
     def where(self) -> str:
@@ -52,5 +50,5 @@ def parse_tls(url: str) -> TlsLocation:
     whole, mark, said = url.partition("?")
     if mark and not (said.startswith(CA) and os.path.isabs(said.removeprefix(CA))):
         raise BadUrl(url, f"{said!r} is not {CA}/PATH/OF/A/FILE; in a path write ? as %3F")
-    found = parse(whole, SCHEME)
+    found = parse(whole, TLS)
     return TlsLocation(found.host, found.port, found.path, said.removeprefix(CA))

@@ -6,6 +6,9 @@ from typing import ClassVar
 
 import msgspec
 
+PLAIN, TLS = "hpss", "hpss+tls"
+"""The schemes of servers over TCP."""
+
 DEFAULT_PORT = 4155
 """The port of an older protocol: a server of that is told by its first bytes (`wire.frames`)."""
 

@@ -231,5 +231,5 @@ def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], Token
 
 
 def _refused(why: str) -> AccessDenied:
-    """A token that says nobody's name. Nothing of it is in the message, which the log has too."""
+    """The refusal of a token. Nothing of the token is in the message, because the message is logged."""
     return AccessDenied("log in", why, token=TOKEN_REFUSED)

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import base64
 import enum
-import hashlib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -40,6 +39,7 @@ import msgspec
 from smartserver.server.patterns import NamePattern, check_pattern, folded
 from smartserver.server.watched import UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
+from smartserver.wire.tls import fingerprint
 
 EVERYBODY = "*"
 """In `who`: every user, the anonymous one included."""
@@ -121,8 +121,7 @@ class PublicKey(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """As `ssh-keygen -l` shows it."""
-        digest = hashlib.sha256(base64.b64decode(self.content)).digest()
-        return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+        return fingerprint(base64.b64decode(self.content))
 
 
 class AccessRule:

@@ -143,7 +143,7 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def beside(access: Path) -> Path:
+def token_path(access: Path) -> Path:
     """The token file of an access file."""
     whole = access.resolve()
     return whole.with_name(f"{whole.name}.tokens")
@@ -154,7 +154,7 @@ class TokenChanges:
 
     def __init__(self, access: Path) -> None:
         self._access = access
-        self._path = beside(access)
+        self._path = token_path(access)
 
     def listing(self) -> Sequence[Token]:
         """All there are.
@@ -224,7 +224,7 @@ class TokenChanges:
             os.close(lock)
 
     def _replace(self, content: bytes, owner: os.stat_result) -> None:
-        """Write the file anew. A server that could read the old one can read this one."""
+        """Replace the file. A server that could read the old one can read this one."""
         new = self._path.with_name(f"{self._path.name}.new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()  # A crash left it.

@@ -12,6 +12,6 @@ HANDSHAKE = 0x16
 """The first byte of a client with TLS: a record of the type `handshake` (RFC 8446, 5.1). No other client sends it."""
 
 
-def fingerprint(der: bytes) -> str:
-    """The SHA-256 of a certificate in DER, in base64 as OpenSSH writes those of keys."""
-    return "SHA256:" + base64.b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
+def fingerprint(content: bytes) -> str:
+    """The SHA-256 of a certificate in DER, or of a public key of OpenSSH, as OpenSSH writes it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")

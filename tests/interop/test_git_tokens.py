@@ -18,7 +18,7 @@ from git_sides import Served, environment
 
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
-from smartserver.server.tokens import TokenChanges, TokenFile, beside
+from smartserver.server.tokens import TokenChanges, TokenFile, token_path
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -53,7 +53,7 @@ class User:
     def __init__(self, folder: Path, server: Served, access: Path, agent: dict[str, str], programs: Path) -> None:
         self.folder, self.server, self.agent = folder, server, agent
         self.changes = TokenChanges(access)
-        self.tokens = TokenFile(beside(access))
+        self.tokens = TokenFile(token_path(access))
         self.kept = folder / "kept"
         self.environment = {
             **environment(folder),

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.server.tokens import TokenFile, beside
+from smartserver.server.tokens import TokenFile, token_path
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def failure(*arguments: object) -> str:
 def test_a_token_is_all_that_is_printed(file: Path) -> None:
     result = run("create", file, "ci")
     token = result.stdout.removesuffix("\n")
-    found = TokenFile(beside(file)).content.find(token)
+    found = TokenFile(token_path(file)).content.find(token)
     assert found is not None
     said = f"token {found.text.id} of ci, valid until it is revoked; it is not shown again:\n"
     assert (result.exit_code, result.stderr) == (0, said)
@@ -48,7 +48,7 @@ def test_tokens_are_listed_without_what_they_are(file: Path) -> None:
         run("create", file, "ci", "--path", "p/x", "--read-only", "--expires", "12h").stdout.strip(),
     ]
     before = time.time()
-    known = TokenFile(beside(file)).content.known
+    known = TokenFile(token_path(file)).content.known
     assert known[1].text.expires is not None
     assert abs(known[1].text.expires - before - 12 * 3600) < 3600
     result = run("list", file)
@@ -71,23 +71,23 @@ def test_one_that_expired_is_listed_as_such(file: Path, monkeypatch: pytest.Monk
 
 def test_a_token_is_revoked(file: Path) -> None:
     token = run("create", file, "ci").stdout.strip()
-    found = TokenFile(beside(file)).content.find(token)
+    found = TokenFile(token_path(file)).content.find(token)
     assert found is not None
     result = run("revoke", file, found.text.id)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"token {found.text.id} of ci is revoked\n")
-    assert TokenFile(beside(file)).content.find(token) is None
-    assert failure("revoke", file, found.text.id) == f"{beside(file)}: there is no token '{found.text.id}'"
+    assert TokenFile(token_path(file)).content.find(token) is None
+    assert failure("revoke", file, found.text.id) == f"{token_path(file)}: there is no token '{found.text.id}'"
 
 
 @pytest.mark.parametrize("expires", ["", "90", "0d", "-1d", "1.5d", "90days", "1234567d"])
 def test_a_time_that_is_none(file: Path, expires: str) -> None:
     assert failure("create", file, "ci", "--expires", expires).startswith(f"--expires {expires!r}: expected a number")
-    assert not beside(file).exists()
+    assert not token_path(file).exists()
 
 
 def test_what_makes_no_token(file: Path) -> None:
     assert "'a b' is no name of a user" in failure("create", file, "a b")
     assert "path = '/p': a slash at its start" in failure("create", file, "ci", "--path", "/p")
     assert failure("create", file.with_name("none"), "ci").endswith("No such file or directory")
-    beside(file).write_text("{")
-    assert failure("list", file).startswith(f"{beside(file)}: ")
+    token_path(file).write_text("{")
+    assert failure("list", file).startswith(f"{token_path(file)}: ")

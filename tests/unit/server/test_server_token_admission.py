@@ -19,7 +19,7 @@ from smartserver.errors import TOKEN_REFUSED, TOKEN_WANTED, AccessDenied, error_
 from smartserver.server.access import TokenAdmission, by_token
 from smartserver.server.audit import log as audit_log
 from smartserver.server.rules import AccessFile
-from smartserver.server.tokens import TokenChanges, TokenFile, beside
+from smartserver.server.tokens import TokenChanges, TokenFile, token_path
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.repository_create import repository_create
@@ -55,7 +55,7 @@ class World:
         self.path = folder / "access.toml"
         self.path.write_text(RULES)
         self.changes = TokenChanges(self.path)
-        self.file, self.tokens = AccessFile(self.path), TokenFile(beside(self.path))
+        self.file, self.tokens = AccessFile(self.path), TokenFile(token_path(self.path))
         self.now = float(NOW)
         self.dialog = self.connect(private=True)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from smartserver.server.tokens import PREFIX, FileText, Token, TokenChanges, TokenFile, Tokens, beside
+from smartserver.server.tokens import PREFIX, FileText, Token, TokenChanges, TokenFile, Tokens, token_path
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 
@@ -48,7 +48,7 @@ def test_a_token_is_kept_as_a_hash(changes: TokenChanges, access: Path) -> None:
 
 def test_tokens_are_found_by_all_of_them(changes: TokenChanges, access: Path) -> None:
     made = [create(changes, user)[0] for user in ("anna", "ben", "ci")]
-    tokens = TokenFile(beside(access)).content
+    tokens = TokenFile(token_path(access)).content
     for token, user in zip(made, ("anna", "ben", "ci"), strict=True):
         found = tokens.find(token)
         assert found is not None
@@ -58,7 +58,7 @@ def test_tokens_are_found_by_all_of_them(changes: TokenChanges, access: Path) ->
 
 
 def test_a_revoked_token_is_gone(changes: TokenChanges, access: Path) -> None:
-    file = TokenFile(beside(access))
+    file = TokenFile(token_path(access))
     kept, _ = create(changes)
     token, token_id = create(changes)
     assert file.content.find(token) is not None
@@ -74,7 +74,7 @@ def test_nobody_may_read_it_who_may_not_read_the_access_file(changes: TokenChang
     create(changes)
     access.chmod(mode)
     create(changes)
-    found, of_access = beside(access).stat(), access.stat()
+    found, of_access = token_path(access).stat(), access.stat()
     assert stat.S_IMODE(found.st_mode) == mode
     assert (found.st_uid, found.st_gid) == (of_access.st_uid, of_access.st_gid)
 
@@ -83,7 +83,7 @@ def test_nobody_may_read_it_who_may_not_read_the_access_file(changes: TokenChang
 def test_the_owner_of_the_access_file_may_read_it(changes: TokenChanges, access: Path) -> None:
     os.chown(access, 12345, 12346)
     create(changes)
-    found = beside(access).stat()
+    found = token_path(access).stat()
     assert (found.st_uid, found.st_gid) == (12345, 12346)
 
 
@@ -101,9 +101,11 @@ def test_a_crash_leaves_what_was_there(changes: TokenChanges, access: Path, monk
         patched.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(UnusableFile, match=r"it cannot be changed: .*: No space left on device"):
             create(changes)
-    (beside(access).with_name("access.toml.tokens.new")).write_bytes(b"half")  # As the death of a process leaves it.
+    (token_path(access).with_name("access.toml.tokens.new")).write_bytes(
+        b"half"
+    )  # As the death of a process leaves it.
     create(changes)
-    assert TokenFile(beside(access)).content.find(token) is not None
+    assert TokenFile(token_path(access)).content.find(token) is not None
     assert sorted(each.name for each in access.parent.iterdir()) == [
         "access.toml", "access.toml.tokens", "access.toml.tokens.lock",
     ]  # fmt: skip
@@ -114,14 +116,14 @@ def test_a_damaged_file_changes_nothing(
     changes: TokenChanges, access: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     token, _ = create(changes)
-    file = TokenFile(beside(access))
-    beside(access).write_bytes(content)
+    file = TokenFile(token_path(access))
+    token_path(access).write_bytes(content)
     assert file.content.find(token) is not None
     assert "is not used, the tokens stay as they were" in caplog.text
     with pytest.raises(UnusableFile):
         create(changes)  # It would lose whatever is in there.
     with pytest.raises(UnusableFile):
-        TokenFile(beside(access))
+        TokenFile(token_path(access))
 
 
 def test_no_file_is_no_tokens_and_a_missing_one_is_missed(
@@ -130,8 +132,8 @@ def test_no_file_is_no_tokens_and_a_missing_one_is_missed(
     """Else the clients would have their tools forget what is refused."""
     assert changes.listing() == []
     token, _ = create(changes)
-    file = TokenFile(beside(access))
-    beside(access).unlink()
+    file = TokenFile(token_path(access))
+    token_path(access).unlink()
     assert file.content.find(token) is not None
     assert "is not used, the tokens stay as they were: it is gone" in caplog.text
 
@@ -139,7 +141,7 @@ def test_no_file_is_no_tokens_and_a_missing_one_is_missed(
 def test_the_tokens_are_beside_the_file_that_a_link_leads_to(access: Path) -> None:
     link = access.with_name("link.toml")
     link.symlink_to(access)
-    assert beside(link) == beside(access)
+    assert token_path(link) == token_path(access)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_tokens_that_are_refused(token: Token, why: str) -> None:
 def test_tokens_that_are_not_made(changes: TokenChanges, access: Path, user: str, path: str | None) -> None:
     with pytest.raises(UnusableFile):
         create(changes, user, path)
-    assert not beside(access).exists()
+    assert not token_path(access).exists()
 
 
 @pytest.mark.parametrize(("expires", "now", "expired"), [(None, 9e9, False), (10, 9.9, False), (10, 10.0, True)])
