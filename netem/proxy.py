@@ -148,7 +148,7 @@ class Proxy:
         self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
     def change_open(self, link: Link) -> None:
-        """As `change`, but only for connections that are open, as if a router had forgotten them. New ones are not changed.
+        """As `change`, but only for connections that are open, as if a router had forgotten them; not for new ones.
 
         Raises:
             ValueError, ProxyError: as `change`.
