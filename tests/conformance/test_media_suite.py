@@ -26,7 +26,7 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.media.tls import TlsMedium
 from smartserver.client.media.tls_relay import command
-from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer, play
+from smartserver.client.media_conformance import BLOCK, MOST, TEXT, MediumSuite, Peer, play
 from smartserver.client.medium import Medium
 from smartserver.client.trust import Trust
 from smartserver.wire.tls import ALPN
@@ -169,6 +169,14 @@ class TestRelayOfTls(MediumSuite):
     @pytest.fixture
     def connect(self, tls_peers: TlsPeers) -> Callable[[Peer], Medium]:
         return lambda peer: tls_peers.connect_tls(peer, relayed=True)
+
+    def test_only_what_fits_is_taken(self, connect: Callable[[Peer], Medium]) -> None:
+        """The relay takes more from the pipe until its connection is full."""
+        with contextlib.closing(connect(Peer.TAKES_NOTHING)) as medium:
+            block, taken = memoryview(bytes(BLOCK)), 0
+            while medium.poll(read=False, write=True, timeout=1.0)[1]:
+                taken += medium.write_some(block)
+                assert taken < MOST, "a peer that reads nothing took all of it"
 
 
 def lent(medium: Medium) -> Medium:
