@@ -57,7 +57,7 @@ def _place(host: str) -> TlsLocation:
 
 
 def _fingerprint(place: TlsLocation) -> str:
-    """That of the certificate the server has now, whoever signed it."""
+    """The fingerprint of the server's certificate. Its signature is not checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
