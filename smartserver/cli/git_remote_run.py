@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from smartserver.cli.interrupts import Interrupts
-from smartserver.cli.session import AGENT, client_for, login_of
+from smartserver.cli.session import AGENT, client_for
 from smartserver.client.held import AgentHolder, Holder, holder_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.medium import CannotConnect, MediumError
-from smartserver.client.places import parse_place
+from smartserver.client.places import login_of, parse_place
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import NotOurProtocol

@@ -17,9 +17,8 @@ from smartserver.client.call import Client
 from smartserver.client.credentials import TOKEN_VARIABLE, SourceOf, credentials_for
 from smartserver.client.held import Holder, holder_for
 from smartserver.client.knowledge import cache_folder
-from smartserver.client.places import behind, connect, parse_place
+from smartserver.client.places import behind, connect, login_of, parse_place
 from smartserver.client.plain import plain
-from smartserver.client.url import Location
 from smartserver.trace import text
 from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
 from smartserver.trace.recorder import Recorder, since_start
@@ -83,20 +82,6 @@ def client_for(
         ) as client,
     ):
         yield client, location
-
-
-def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """The words of the command that logs in at a place, or what TLS trusts there; `ssh`: as of `client_for`."""
-    if isinstance(place, Location) or behind(place):
-        return ()
-    from smartserver.client.tls_url import TlsLocation
-
-    if isinstance(place, TlsLocation):
-        from smartserver.client.trust import trust_of
-
-        return trust_of(place, environment)
-    program = environment.get("SMARTSERVER_SSH")
-    return (program,) if program else ssh()
 
 
 @contextmanager

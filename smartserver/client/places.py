@@ -5,7 +5,7 @@ What a scheme but hpss:// needs is loaded when one is met.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
@@ -75,10 +75,27 @@ def behind(place: Place) -> str:
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 
+def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
+    """The words of the command that logs in at a place, or what TLS trusts there.
+
+    SMARTSERVER_SSH: the program that logs in, else what `ssh` gives.
+    """
+    if isinstance(place, Location) or behind(place):
+        return ()
+    from smartserver.client.tls_url import TlsLocation
+
+    if isinstance(place, TlsLocation):
+        from smartserver.client.trust import trust_of
+
+        return trust_of(place, environment)
+    program = environment.get("SMARTSERVER_SSH")
+    return (program,) if program else ssh()
+
+
 def connect(
     place: Place, login: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = (), lends: bool = False
 ) -> Medium:
-    """A connection to a place. `login`: the words of the `ssh` that logs in, or what TLS trusts. `fast_open`: as
+    """A connection to a place. `login`: as of `login_of`. `fast_open`: as
     `TcpMedium`. `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this
     command. `lends`: it may be lent on when this process ends.
 

@@ -38,12 +38,14 @@ def summary(recorder: Recorder, now: float, behind: str = "", start: float | Non
     machine: it is that process's link that is slow, and it is not counted. `start`: the seconds that the process had
     taken before; None: that is not known."""
     trips, calls = recorder.round_trips, len(recorder.calls)
-    connects = (
-        f" + {recorder.connections} to connect" if recorder.connections else " on a held connection" * bool(calls)
-    )
+    connections = " on a held connection" * bool(calls)
+    if recorder.connections:  # What a fresh one costs depends on its medium: one trip over TCP, two with TLS.
+        connections = (
+            " on a fresh connection" if recorder.connections == 1 else f" on {recorder.connections} fresh connections"
+        )
     vfs = "" if behind else f" ({recorder.vfs_calls} vfs)"
     counted = (
-        f"hpss: {trips} round trip{'s' * (trips != 1)}{connects}, {calls} call{'s' * (calls != 1)}{vfs}, "
+        f"hpss: {trips} round trip{'s' * (trips != 1)}{connections}, {calls} call{'s' * (calls != 1)}{vfs}, "
         f"{size(recorder.bytes_up)} up, {size(recorder.bytes_down)} down, {(now - recorder.started) * 1000:.0f} ms"
     )
     if start is not None:

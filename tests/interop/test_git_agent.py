@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 PATIENCE = 30.0
 HELD = "1 round trip on a held connection"
-CONNECTED = "1 round trip + 1 to connect"
+CONNECTED = "1 round trip on a fresh connection"
 
 
 class User:

@@ -40,4 +40,4 @@ def test_the_tracer_tells_a_line_a_call_and_one_of_all(ours: Callable[[str], Sid
     call, summary = done.err.splitlines()
     assert call.startswith("hpss: Repository.insert_pack(")
     assert "Branch.set_last_revision(" in call
-    assert summary.startswith("hpss: 1 round trip + 1 to connect, 1 call (0 vfs), ")
+    assert summary.startswith("hpss: 1 round trip on a fresh connection, 1 call (0 vfs), ")

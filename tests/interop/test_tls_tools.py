@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 PATIENCE = 60.0
 HELD = "1 round trip on a held connection"
-CONNECTED = "1 round trip + 1 to connect"
+CONNECTED = "1 round trip on a fresh connection"
 RULES = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
 
 
@@ -81,7 +81,7 @@ def test_git_pushes_with_a_token_on_one_held_connection(secure: Secure, tmp_path
     run(f"git remote add origin '{secure.url('p')}{secure.ca}'")
     first = run("git push origin main")
     assert "access-denied" in first, "the server asks for a token once"
-    assert "2 round trips + 1 to connect" in first
+    assert "2 round trips on a fresh connection" in first
     for _ in range(2):
         run("git commit -q --allow-empty -m more")
         assert HELD in run("git push origin main")

@@ -271,7 +271,7 @@ def test_the_closing_line_counts_them_as_vfs(joint: Joint) -> None:
     transport.perform([steps.MakeDirectory("a"), steps.Put("a/b", b"c"), steps.ListDirectory("a")])
     transport.get("a/b")
     assert recorder.vfs_calls == 2
-    assert "hpss: 2 round trips + 1 to connect, 2 calls (2 vfs), " in summary(recorder, recorder.started)
+    assert "hpss: 2 round trips on a fresh connection, 2 calls (2 vfs), " in summary(recorder, recorder.started)
     assert recorder.calls[0].verbs == ["mkdir", "put", "list_dir"]
     assert recorder.calls[0].stack == []
 

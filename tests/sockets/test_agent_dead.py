@@ -45,7 +45,7 @@ class Laptop:
         url = f"hpss://127.0.0.1:{self.proxy.port}/p"
         said = self.user.git("push", url, f"{commit}:{MAIN}", folder="w").worked().err
         assert server_refs(self.root, "p") == {MAIN: commit}
-        return said.count("to connect"), int(re.findall(r"(\d+) calls? ", said)[0])
+        return said.count("fresh connection"), int(re.findall(r"(\d+) calls? ", said)[0])
 
     def changes(self) -> int:
         """How many changes the server's log has."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import breezy
@@ -15,9 +14,7 @@ from smartserver.client.call import Client
 from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
 from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
-from smartserver.client.places import behind, connect, served_by
-from smartserver.client.tls_url import TlsLocation
-from smartserver.client.trust import trust_of
+from smartserver.client.places import behind, connect, login_of, served_by
 from smartserver.client.url import Location
 from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.history import History
@@ -75,13 +72,6 @@ def _breezys_ssh() -> str:
     return found if found and "/" in found else "ssh"
 
 
-def _login(location: Place, ssh: str, environment: Mapping[str, str]) -> Sequence[str]:
-    """The command that logs in at a place, or what TLS trusts there."""
-    if isinstance(location, Location):
-        return ()
-    return trust_of(location, environment) if isinstance(location, TlsLocation) else [ssh]
-
-
 class Server:
     """What every transport of one server shares."""
 
@@ -94,7 +84,7 @@ class Server:
         flags = told(debug)
 
         environment = _environment(*OF_AGENT, *OF_TRUST)
-        login = _login(location, ssh, environment)
+        login = login_of(location, environment, lambda: [ssh])
         holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
 
         def connected() -> Medium:

@@ -45,7 +45,7 @@ def test_the_tracer_shows_each_call_and_their_sum(server: Server, flag: str) -> 
     assert [re.split(r"\(\) on /: ok, ", call)[0] for call in calls] == ["hpss: Server.info"] + [
         "hpss: Server.ping"
     ] * 2
-    assert total.startswith("hpss: 3 round trips + 1 to connect, 3 calls (0 vfs), ")
+    assert total.startswith("hpss: 3 round trips on a fresh connection, 3 calls (0 vfs), ")
     assert result.stdout.splitlines()[0] == FIRST
 
 
@@ -59,7 +59,7 @@ def test_nobody_there() -> None:
     result = run("-Dhpss", "ping", url)
     assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith(f"{url}: cannot connect to 127.0.0.1:")
-    assert result.stderr.startswith("hpss: 0 round trips + 1 to connect, 0 calls")
+    assert result.stderr.startswith("hpss: 0 round trips on a fresh connection, 0 calls")
 
 
 def test_a_session_is_one_connection_and_its_location(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

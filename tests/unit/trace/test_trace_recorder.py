@@ -88,7 +88,7 @@ def test_a_call_and_its_answer(dialog: Dialog) -> None:
         f"hpss: Branch.delete(refs/heads/main) on project: ok, {up} B up, {down} B down, 250 ms (1.5 ms in the server)"
     ]
     assert summary(dialog.recorder, dialog.now) == (
-        f"hpss: 1 round trip + 1 to connect, 1 call (0 vfs), {up} B up, {down} B down, 250 ms"
+        f"hpss: 1 round trip on a fresh connection, 1 call (0 vfs), {up} B up, {down} B down, 250 ms"
     )
 
 

@@ -71,7 +71,7 @@ def test_summary_counts_one_as_one() -> None:
     recorder.calls[0].is_vfs = True
     recorder.bytes_up, recorder.bytes_down = 1234, 5
     said = summary(recorder, 6.0)
-    assert said == "hpss: 1 round trip + 1 to connect, 1 call (1 vfs), 1.2 KB up, 5 B down, 1000 ms"
+    assert said == "hpss: 1 round trip on a fresh connection, 1 call (1 vfs), 1.2 KB up, 5 B down, 1000 ms"
 
 
 def test_summary_says_whose_link_is_not_counted() -> None:
