@@ -13,6 +13,7 @@ import click
 from bench import options
 from bench.links import Across, across
 from bench.media import ALONE, GIT, GIT_SSH, SSH, TCP, TLS, Medium, Reached, reach
+from bench.picture import lines_svg
 from bench.report import Progress, circumstances, end, median, table
 from netem.link import Link
 from smartserver.cli.histories import generate
@@ -47,10 +48,16 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 
 
+PICTURE = Path("doc/near.svg")
+
+DRAWN = (TCP, GIT_SSH, GIT)
+
+
 @click.command()
 @options.number("--repeat", 20, "Times each command is run at each RTT.")
-@options.rtts()
-def command(repeat: int, rtts: Sequence[float]) -> None:
+@options.rtts("default: six, from 0 to 100 ms")
+@click.option("--write", is_flag=True, help=f"Also write doc/performance.md and {PICTURE}, here.")
+def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     """Everyday commands of git over our media, beside git:// and git over ssh, from exec to exit; medians.
 
     Ours with the user's agent, and over TCP without it too; git's ssh with ControlPersist. Client and server are in
@@ -61,6 +68,7 @@ def command(repeat: int, rtts: Sequence[float]) -> None:
     bench near
     bench near --repeat 5 --rtt 0ms --rtt 20ms
     """
+    pages = options.Pages("near", *([options.PERFORMANCE] if write else []))
     progress = Progress()
     rtts = rtts or RTTS
     medians: dict[tuple[str, str, float], float] = {}
@@ -88,8 +96,14 @@ def command(repeat: int, rtts: Sequence[float]) -> None:
                 cells.append(f"{ours * 1000:.0f}" + " MISSED" * bool(faster))
                 missed += [f"{what} at {rtt * 1000:g} ms: {side.name} is slower than {name}" for name in faster]
             rows.append([what, side.name, *cells])
-    click.echo(table(["milliseconds", "", *(f"RTT {rtt * 1000:g} ms" for rtt in rtts)], rows))
-    click.echo(f"\n({circumstances()})")
+    found = table(["milliseconds", "", *(f"RTT {rtt * 1000:g} ms" for rtt in rtts)], rows)
+    found += f"\n\nMedians of {repeat}. ({circumstances()})"
+    click.echo(found)
+    if write:
+        drawn = {what: [[medians[what, side.name, rtt] for rtt in rtts] for side in DRAWN] for what in COMMANDS}
+        title = "Everyday commands of git, the agent and ControlPersist warm: seconds against RTT"
+        PICTURE.write_text(lines_svg(title, [side.name for side in DRAWN], rtts, drawn), encoding="utf-8")
+        pages.write(f"![Seconds of each command against RTT]({PICTURE.name})\n\n{found}")
     end(missed)
 
 

@@ -5,7 +5,7 @@ Bars are counts, and of a second network its slopes, as outlines over them: what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -29,19 +29,35 @@ TICKS = 5
 def svg(found: Comparison) -> str:
     lines_top = BARS_TOP + BARS_HEIGHT + LINES_GAP
     height = lines_top + LINES_HEIGHT + FOOT
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        *_legend(found),
-        *_bars(found),
-    ]
     network = found.networks[-1].name if found.networks else ""
     drawn = [operation for operation in DRAWN if operation in found.operations()] or found.operations()[:3]
-    wide = (WIDTH - MARGIN) / max(1, len(drawn))
-    for number, operation in enumerate(drawn):
-        parts += _lines(found, network, operation, LEFT + number * wide, wide - LEFT - MARGIN, lines_top)
-    return "\n".join([*parts, "</svg>\n"])
+    panels = {
+        f"{operation}: seconds against RTT, {network}": {
+            _colour(found, peer): [cost.seconds(rtt) for rtt in found.rtts]
+            for (on, peer, what), cost in found.costs.items()
+            if (on, what) == (network, operation)
+        }
+        for operation in drawn
+    }
+    return _drawing(height, [*_legend(found), *_bars(found), *_panels(panels, found.rtts, lines_top)])
+
+
+def lines_svg(
+    title: str, names: Sequence[str], rtts: Sequence[float], taken: Mapping[str, Sequence[Sequence[float]]]
+) -> str:
+    """Seconds against RTT: a panel for each operation of `taken`, in it a line for each name, with a point for each
+    RTT."""
+    parts = [_text(MARGIN, 24, title, ' font-size="15"'), *_keys(names)]
+    panels = {operation: dict(zip(COLOURS, of_names, strict=False)) for operation, of_names in taken.items()}
+    return _drawing(BARS_TOP + LINES_HEIGHT + FOOT, [*parts, *_panels(panels, rtts, BARS_TOP)])
+
+
+def _drawing(height: float, parts: Sequence[str]) -> str:
+    first = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        'font-family="sans-serif" font-size="11">'
+    )
+    return "\n".join([first, f'<rect width="{WIDTH}" height="{height}" fill="white"/>', *parts, "</svg>\n"])
 
 
 def step(most: float) -> float:
@@ -66,14 +82,24 @@ def _legend(found: Comparison) -> Iterator[str]:
     names = " and ".join(network.name for network in found.networks)
     rtts = ", ".join(f"{rtt * 1000:g}" for rtt in found.rtts)
     yield _text(MARGIN, 24, f"Round trips of each operation, on a link of {rtts} ms ({names})", ' font-size="15"')
-    x = float(MARGIN)
-    for peer in found.peers:
-        yield f'<rect x="{x}" y="40" width="12" height="12" fill="{_colour(found, peer.name)}"/>'
-        yield _text(x + 17, 50, peer.label)
-        x += 45 + 7 * len(peer.label)
+    labels = [peer.label for peer in found.peers]
+    yield from _keys(labels)
+    x = _left_of_key(labels)
     if len(found.networks) > 1 and len(found.rtts) > 2:
         yield f'<rect x="{x}" y="40" width="12" height="12" fill="none" stroke="#222" stroke-dasharray="2"/>'
         yield _text(x + 17, 50, f"slope of time over RTT on {found.networks[-1].name}: what TCP adds is in it")
+
+
+def _keys(labels: Sequence[str]) -> Iterator[str]:
+    """What each colour stands for."""
+    for number, label in enumerate(labels):
+        x, colour = _left_of_key(labels[:number]), COLOURS[number % len(COLOURS)]
+        yield f'<rect x="{x}" y="40" width="12" height="12" fill="{colour}"/>'
+        yield _text(x + 17, 50, label)
+
+
+def _left_of_key(before: Sequence[str]) -> float:
+    return MARGIN + sum(45.0 + 7 * len(label) for label in before)
 
 
 def _grid(left: float, width: float, bottom: float, height: float, most: float, unit: str) -> Iterator[str]:
@@ -123,23 +149,39 @@ def _bars(found: Comparison) -> Iterator[str]:
             yield _text(left + wide * 0.42, bottom + 16 + 13 * line, " ".join(some), ' text-anchor="middle"')
 
 
-def _lines(found: Comparison, network: str, operation: str, left: float, width: float, top: float) -> Iterator[str]:
-    """Seconds against RTT of one operation: the shortest runs, joined."""
-    costs = {peer: cost for (on, peer, what), cost in found.costs.items() if (on, what) == (network, operation)}
-    longest = max(found.rtts)
-    most = max([0.1, *(seconds for cost in costs.values() for seconds in map(cost.seconds, found.rtts))])
+def _panels(panels: Mapping[str, Mapping[str, Sequence[float]]], rtts: Sequence[float], top: float) -> Iterator[str]:
+    """Panels beside each other: seconds against RTT by colour, of shortest runs or medians, joined."""
+    wide = (WIDTH - MARGIN) / max(1, len(panels))
+    for number, (title, seconds) in enumerate(panels.items()):
+        yield from _panel(title, seconds, rtts, LEFT + number * wide, wide - LEFT - MARGIN, top)
+
+
+def _panel(
+    title: str, seconds: Mapping[str, Sequence[float]], rtts: Sequence[float], left: float, width: float, top: float
+) -> Iterator[str]:
+    longest = max(rtts)
+    most = max([0.1, *(each for line in seconds.values() for each in line)])
     bottom = top + LINES_HEIGHT
-    yield _text(left, top - 14, f"{operation}: seconds against RTT, {network}", ' font-size="12"')
+    yield _text(left, top - 14, title, ' font-size="12"')
     yield from _grid(left, width, bottom, LINES_HEIGHT, most, " s")
-    for rtt in found.rtts:
+    for rtt in _apart(rtts, longest * 40 / width):
         yield _text(
             left + rtt / longest * width, bottom + 16, f"{rtt * 1000:g} ms", ' text-anchor="middle" fill="#666"'
         )
-    for peer, cost in costs.items():
+    for colour, line in seconds.items():
         places = [
-            (left + rtt / longest * width, bottom - cost.seconds(rtt) / most * LINES_HEIGHT) for rtt in found.rtts
+            (left + rtt / longest * width, bottom - each / most * LINES_HEIGHT)
+            for rtt, each in zip(rtts, line, strict=True)
         ]
-        colour = _colour(found, peer)
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         yield f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"/>'
         yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places)
+
+
+def _apart(values: Sequence[float], least: float) -> list[float]:
+    """Those that are at least so far apart, from the last down."""
+    kept: list[float] = []
+    for value in sorted(values, reverse=True):
+        if not kept or kept[-1] - value >= least:
+            kept.append(value)
+    return kept

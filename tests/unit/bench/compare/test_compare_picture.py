@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 from bench.peers.base import CLONE
-from bench.picture import COLOURS, LINES_HEIGHT, step, svg
+from bench.picture import COLOURS, LINES_HEIGHT, lines_svg, step, svg
 from compared import TRIPS, comparison
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -48,6 +48,19 @@ def test_lines_go_through_the_seconds_at_each_rtt() -> None:
     assert (x2 - x1, y2 - y1) == pytest.approx((x3 - x2, y3 - y2), abs=0.2)
     most = comparison(0.1, 0.2, 0.3).costs["packets", "git", CLONE].seconds(0.3)
     assert y1 - y3 == pytest.approx(LINES_HEIGHT * 6 * 0.2 / most, abs=0.2)
+
+
+def test_each_operation_has_a_panel_and_each_name_a_line_in_it() -> None:
+    rtts = (0.0, 0.001, 0.1)
+    root = ElementTree.fromstring(
+        lines_svg("Pushes & fetches", ["ours", "git"], rtts, {"push": [[1, 2, 3], [2, 4, 6]], "fetch": [[1, 1, 1]] * 2})
+    )
+    lines = list(root.iter(f"{SVG}polyline"))
+    assert [line.get("stroke") for line in lines] == [*COLOURS[:2]] * 2
+    assert all(len(line.attrib["points"].split()) == len(rtts) for line in lines)
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"Pushes & fetches", "ours", "git", "push", "fetch"} <= {*texts}
+    assert (texts.count("100 ms"), texts.count("1 ms"), texts.count("0 ms")) == (2, 2, 0), "labels do not overlap"
 
 
 def test_what_a_tool_cannot_do_is_a_dash() -> None:
