@@ -57,6 +57,21 @@ with made.lock_read():
     assert run(users, source) == ["3", "3"]
 
 
+def test_a_checkout_is_made_of_what_lies_below_commits_of_the_same_branch(users: Users) -> None:
+    """Of the revision that a commit is based on, a part was read."""
+    source = """
+tree = branch.create_checkout("../light", lightweight=True)
+made = []
+for name in ("first", "second"):
+    open(f"../light/{name}", "w").write(name)
+    tree.add([name])
+    made.append(tree.commit(name))
+whole = tree.branch.create_checkout("../whole", revision_id=made[0])
+print(whole.last_revision() == made[0], whole.has_filename("first"), whole.has_filename("second"))
+"""
+    assert run(users, source) == ["True", "True", "False"]
+
+
 def test_a_fetch_is_limited(users: Users) -> None:
     source = """
 from breezy.controldir import ControlDir, format_registry

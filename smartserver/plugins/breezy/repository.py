@@ -77,6 +77,8 @@ class HpssRepository:
         """What the shadow was made with. It asks for nothing: `whole` may rest on it, and would ask `whole` again."""
         self._beside: list[Repository] = []
         """What there is besides what was read: merged, committed, read before the branch moved, or out of its reach."""
+        self._unreached: list[Repository] = []
+        """Of those, what is out of its reach, which is whole: what was committed may be parts of revisions."""
         self._named = ids_given()
         """Revisions that the user named by tags or ids: the branch may not reach them."""
         self._signatures = Signatures(remote)
@@ -179,8 +181,8 @@ class HpssRepository:
         return found
 
     def unreached(self, revisions: Iterable[RevisionId]) -> list[tuple[RevisionId, Repository]]:
-        """Those of some revisions that came besides the branch, and where each is."""
-        return [(each, beside) for each in revisions for beside in self._beside if beside.has_revision(each)]
+        """Those of some revisions that the branch does not reach, and where each is."""
+        return [(each, beside) for each in revisions for beside in self._unreached if beside.has_revision(each)]
 
     def named(self, revision: RevisionId) -> None:
         """Have a revision that the user names by a tag: once it is asked for, where less than whole revisions came."""
@@ -448,6 +450,7 @@ class HpssRepository:
             beside = HpssRepository(self.controldir, self.remote.for_one())
             if beside.remote.branch_history.ask_for(revision):
                 self.rest_on(beside)
+                self._unreached.append(beside.shadow())
             else:
                 self.remote.branch_history.refused = revision
 
