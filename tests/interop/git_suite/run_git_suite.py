@@ -130,7 +130,7 @@ class Suite:
         rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         log = work / "log"
-        kept = ("HOME", "LANG", "PATH", "TERM", "TMPDIR")
+        kept = ("HOME", "LANG", "PATH", "SMARTSERVER_AGENT", "TERM", "TMPDIR", "XDG_RUNTIME_DIR")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         if bridged:
             environment |= {
