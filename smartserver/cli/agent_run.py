@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import sys
+from collections.abc import Collection
 
 from smartserver.agent.address import KEEPER, path_of
 from smartserver.agent.keeper import Keeper
@@ -15,6 +17,7 @@ def main() -> None:
     """Be the keeper, with the zygote as a process below. The words: the numbers of their sockets and of a lock, and the
     path of the first."""
     keeper, zygote, lock = map(int, sys.argv[1:4])
+    close_all_but((*range(3), keeper, zygote, lock))
     if sys.argv[4] != path_of(KEEPER, os.environ):
         sys.exit("another installation than that of the command")  # Which had a PYTHONPATH.
     for number in (keeper, zygote, lock):
@@ -34,6 +37,14 @@ def main() -> None:
         theirs.close()
         os.close(zygote)
         Keeper(socket.socket(fileno=keeper), zygote=ours).run()
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """Close what the command had open: somebody may hold a lock by it (`flock`), or wait for the end of a pipe."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number not in kept:
+            with contextlib.suppress(OSError):  # It was that of the list.
+                os.close(number)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from smartserver.agent.messages import Give, Status, decode_held
 from smartserver.agent.start import start
 
 pytestmark = pytest.mark.sockets
+
+PATIENCE = 20.0
+"""Seconds."""
 
 
 def process(environment: dict[str, str]) -> int:
@@ -58,6 +62,17 @@ def test_it_has_little_of_who_started_it(environment: dict[str, str]) -> None:
     assert environ.keys() == {b"XDG_RUNTIME_DIR", b"HOME", b"LC_ALL"}
     assert os.readlink(f"/proc/{number}/cwd") == "/"
     assert {os.readlink(f"/proc/{number}/fd/{stream}") for stream in range(3)} == {os.devnull}
+
+
+def test_nothing_stays_open_of_what_its_command_had_open(environment: dict[str, str]) -> None:
+    """A lock that `flock 9` took for a push, and a pipe whose reader waits for its end."""
+    ends, open_too = os.pipe()
+    with open(ends, "rb") as reader:
+        os.set_inheritable(open_too, True)
+        assert start(environment)
+        os.close(open_too)
+        assert select.select([reader], [], [], PATIENCE)[0], "nobody else has it open"
+        assert process(environment)
 
 
 def test_the_sockets_are_its_users_and_what_another_left_is_replaced(environment: dict[str, str]) -> None:
