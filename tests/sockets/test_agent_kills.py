@@ -342,7 +342,7 @@ def test_at_random_moments_of_eight_pushes(world: World) -> None:
         assert set(made.values()) == {1}, made
         verdict = run(*SMARTSERVER, "verify", str(world.root / f"p{number}")).worked().out
         assert verdict.splitlines()[0].endswith(": all well"), verdict
-    assert world.descriptors() == base
+    wait_until(lambda: world.descriptors() == base, "the keeper has open what it had before")
     assert stop(world.agent)
     wait_until(lambda: not world.left(), "no process of the agent, and none that it started")
     print(f"\nseed {SEED}: {sum(figures.kills.values())} kills of {CLIENTS} pushes: {dict(figures.kills)}")
