@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from git_sides import Pair, Side, fine, missing_objects, server_refs
+from git_sides import AGENT, Pair, Side, check_rounds, fine, missing_objects, server_refs
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -40,7 +40,7 @@ def with_submodule(ours: Begin) -> Side:
 def test_clone_with_submodules(with_submodule: Side) -> None:
     result = with_submodule.run('as c git clone -q --recurse-submodules "$URL-super" c')
     assert result.status == 0, result.said
-    assert result.counts.connections == 2
+    assert result.counts.connections == (0 if AGENT else 2)
     assert (with_submodule.folder / "c" / "lib" / "three").exists()
     assert with_submodule.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
 
@@ -166,7 +166,7 @@ def test_sha256(pair: BeginPair) -> None:
         ours, gits = both.run(command)
         assert ours.said == gits.said, command
         assert ours.status == gits.status
-        assert ours.counts.rounds == 2, command
+        check_rounds(ours.counts, 2)
     listed, _ = both.run("a git ls-remote --heads origin")
     assert listed.out.split()[0] == both.ours.git("a", "rev-parse", "main")
     state, expected = both.states()

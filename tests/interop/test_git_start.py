@@ -9,6 +9,8 @@ from git_sides import Side
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
+ALONE = "SMARTSERVER_AGENT=0; export SMARTSERVER_AGENT;"
+
 HEAVY = {"twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport", "urllib.request", "ssl"}
 
 
@@ -25,7 +27,7 @@ HEAVY = {"twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko"
     ],
 )
 def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) -> None:
-    done = ours("shared").run(f"PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
+    done = ours("shared").run(f"{ALONE} PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
     assert done.status == 0, done.said
     # import time: self | cumulative | name
     loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
@@ -35,7 +37,7 @@ def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) ->
 
 def test_the_tracer_tells_a_line_a_call_and_one_of_all(ours: Callable[[str], Side]) -> None:
     side = ours("shared")
-    done = side.run("a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
+    done = side.run(f"{ALONE} a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
     assert done.status == 0, done.said
     call, summary = done.err.splitlines()
     assert call.startswith("hpss: Repository.insert_pack(")
