@@ -17,7 +17,7 @@
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
 #                repository or bundle). Breezy is this environment's, or that of make compare
 #   make brz-suite   Breezy's own tests over hpss://, and those that fail there over bzr://: which fail over hpss:// alone
-#                and have no reason; an hour (one suite: make brz-suite ARGS="named --filter test_push")
+#                and have no reason; 20 minutes (one suite: make brz-suite ARGS="named --filter test_push")
 
 PYTHON ?= python3
 VENV := .venv
