@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, check_meant, count, is_store_url, is_url, near, open_store
+from smartserver.cli.place import above, act_as_owner, check_meant, count, is_store_url, is_url, near, open_store
 from smartserver.cli.session import AGENT, client_for, observers_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
@@ -83,6 +83,7 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
     check_meant(place)
+    act_as_owner_at(place)
     served, name = _parts(place)
     site = Site(open_store(served, flags), name=served, tidies=False)
 
@@ -94,6 +95,15 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         Client(connected, observers, agent=AGENT, above=above(served)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
+
+
+def act_as_owner_at(place: str) -> None:
+    """Let root be the owner of the folder where a place is, or where it is to be made."""
+    if not is_store_url(place):
+        served, name = _parts(place)
+        folders = [each for each in (os.path.join(served, name), served) if os.path.isdir(each)]
+        if folders:
+            act_as_owner(folders[0])
 
 
 def _parts(place: str) -> tuple[str, str]:

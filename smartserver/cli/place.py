@@ -116,7 +116,7 @@ def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: Re
         return client.call(verb, arguments, location.path)
 
 
-def _act_as_owner(folder: str) -> None:
+def act_as_owner(folder: str) -> None:
     """Let root be the owner of a folder from now on: a server of that account could not read what root writes there."""
     owner = os.stat(folder)
     if os.geteuid() == 0 and owner.st_uid:
@@ -132,7 +132,7 @@ def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepo
 
     if not is_store_url(path):
         check_folder(path)
-        _act_as_owner(path)
+        act_as_owner(path)
     repository = PackRepository(open_store(path, flags))
     try:
         with one_line(path, above(path)):

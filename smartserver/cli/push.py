@@ -38,11 +38,21 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
             raise CommandError(between_servers(source, target))
         raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
     # Loaded late: the store and both ends of a connection cost 100 ms, which a mistyped option should not.
-    from smartserver.cli.copying import StoreSource, between, of_snapshot, on_terminal, report, repository_at
+    from smartserver.cli.copying import (
+        StoreSource,
+        act_as_owner_at,
+        between,
+        of_snapshot,
+        on_terminal,
+        report,
+        repository_at,
+    )
     from smartserver.client.copy import copy
     from smartserver.client.updates import NewRepository
     from smartserver.errors import NoSuchRepository
 
+    if not is_url(target):  # Before the source is opened: what is written decides.
+        act_as_owner_at(target)
     with repository_in(source, flags) as repository:
         stored = StoreSource(repository)
         root, whole = stored.snapshot.root, of_snapshot(stored.snapshot)

@@ -497,3 +497,37 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], target: tuple[st
     assert maps(mine) == maps(there) == maps(folder)
     # Of a ref that is named only what belongs to it.
     assert "1 entry of maps" in run("pull", "--ref", "main", place, str(tmp_path / "some")).stdout
+
+
+OWNER = 65534
+"""Of the folder that is served, where the tests run as root."""
+
+
+@pytest.mark.parametrize("words", [
+    ("push", "{source}", "{target}"), ("push", "{source}", "{target}-new"), ("pull", "{source}", "{target}"),
+    ("config", "{target}", "head", "other"),
+])  # fmt: skip
+def test_root_is_the_owner_of_a_folder_before_it_writes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """A server of that account could not read what root writes."""
+    source, served = tmp_path / "source", tmp_path / "served"
+    stored(source)
+    stored(served / "target", 1)
+    for each in (served, *served.rglob("*")) if os.geteuid() == 0 else ():
+        os.chown(each, OWNER, OWNER)
+    owner = served.stat().st_uid
+    before = {each: each.read_bytes() for each in served.rglob("*") if each.is_file()}
+    became: list[int] = []
+
+    def become(number: int) -> None:
+        assert {each: each.read_bytes() for each in served.rglob("*") if each.is_file()} == before
+        became.append(number)
+        monkeypatch.setattr(os, "geteuid", lambda: number)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "setgroups", lambda groups: None)
+    monkeypatch.setattr(os, "setgid", lambda number: None)
+    monkeypatch.setattr(os, "setuid", become)
+    run(*[word.format(source=source, target=served / "target") for word in words])
+    assert became == [owner]
