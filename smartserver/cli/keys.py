@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shlex
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import click
 
 from smartserver.cli.access import FILE, open_access
 from smartserver.cli.errors import CommandError
+from smartserver.cli.logs import log_to
 from smartserver.server.rules import PublicKey
 
 
@@ -39,7 +42,15 @@ def command(file: Path, root: str, lookup: tuple[str, str] | None, place: str) -
     \b
     smartserver keys /etc/smartserver/access.toml /srv/code > ~code/.ssh/authorized_keys
     """
-    for key in open_access(file).rules.keys:
+    try:
+        keys = open_access(file).rules.keys
+    except CommandError as wrong:
+        if lookup is not None:  # Of its standard error sshd logs nothing.
+            with contextlib.suppress(CommandError):
+                log_to(place, False, journal=False, audits=False)
+                logging.getLogger("smartserver").error("nobody can log in by a key: %s", wrong)
+        raise
+    for key in keys:
         if lookup is None or lookup == (key.kind, key.content):
             click.echo(
                 f'restrict,command="{_quoted(_serve(file, root, place, key))}" {key.kind} {key.content} {key.user}'

@@ -259,7 +259,7 @@ class Link:
 
     def _told(self, lost: ConnectionLost) -> ConnectionLost:
         """What is said of a connection that broke: more where the server never said anything."""
-        return lost if self._heard or lost.explained else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
+        return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:

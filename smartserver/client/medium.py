@@ -18,11 +18,7 @@ class CannotConnect(MediumError):
 
 
 class ConnectionLost(MediumError):
-    """The connection ended before the answer. `explained`: the message says why."""
-
-    def __init__(self, why: str, *, explained: bool = False) -> None:
-        super().__init__(why)
-        self.explained = explained
+    """The connection ended before the answer."""
 
 
 class Medium(Protocol):

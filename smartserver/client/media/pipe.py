@@ -155,7 +155,7 @@ class PipeMedium:
             raise CannotConnect(self._where, said[-1] if said else f"{self._program} ended with status {status}")
         if status == OF_SSH:
             why = "it could not log in, or lost its connection"
-            raise ConnectionLost(f"{self._program} ended with status {status}: {why}", explained=True)
+            raise CannotConnect(self._where, f"{self._program} ended with status {status}: {why}")
 
     def lend(self) -> Sequence[int]:
         """Its output, its input and what it says besides; from now on it goes on without this process."""

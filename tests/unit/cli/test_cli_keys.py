@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.server.rules import PublicKey
+
+SMARTSERVER = str(Path(sys.executable).parent / "smartserver")
 
 RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "create"\n'
 
@@ -84,6 +87,19 @@ def test_keys_that_are_refused(file: Path, keys: str, why: str) -> None:
     result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
     assert isinstance(result.exception, CommandError)
     assert why in str(result.exception)
+
+
+def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Path) -> None:
+    """Of what an AuthorizedKeysCommand says on its standard error sshd logs nothing."""
+    file.write_text("garbage [[")
+    words = [SMARTSERVER, "keys", str(file), "/srv", "--log", str(tmp_path / "log")]
+    for lookup in ([], ["--lookup", *key(1).split()]):
+        done = subprocess.run([*words, *lookup], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "access.toml" in done.stderr
+        assert (tmp_path / "log").exists() is bool(lookup)
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert f" ERROR nobody can log in by a key: {done.stderr.removeprefix('smartserver: ').strip()}" in line
 
 
 def test_a_program_that_sshd_could_not_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
