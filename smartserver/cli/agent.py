@@ -25,7 +25,8 @@ def command() -> None:
 
     \b
     smartserver agent status
-    smartserver agent forget hpss://example.org/      close what is held to a server
+    smartserver agent forget                          close what is held
+    smartserver agent forget hpss://example.org/      to one server alone
     smartserver agent stop
     """
 
@@ -55,11 +56,11 @@ def status() -> None:
 
 
 @command.command()
-@click.argument("url")
-def forget(url: str) -> None:
-    """Close the connections that are held to the server of a URL."""
+@click.argument("url", required=False)
+def forget(url: str | None) -> None:
+    """Close the connections that are held, all or those to the server of a URL."""
     try:
-        closed, _ = ask(Forget(served_by(parse_place(url))), decode_count, os.environ)
+        closed, _ = ask(Forget(served_by(parse_place(url)) if url else ""), decode_count, os.environ)
     except BadUrl as wrong:
         raise CommandError(str(wrong)) from None
     except NoAgent:

@@ -74,6 +74,7 @@ class ServerCredentials:
         """`folder`: as of `Knowledge`. `given`: what is in the environment."""
         self._place = place
         self._given = _token_for(place, given)
+        self._names_another = bool(given) and not self._given
         self._is_refused = False
         """Whether the server refused that one."""
         self._source_of = source
@@ -107,6 +108,8 @@ class ServerCredentials:
             found = source.ask()
         if not found or not found.isascii():
             how = f"set {TOKEN_VARIABLE} to {self._place.where}=TOKEN"
+            if self._names_another:
+                raise NoToken(f"{TOKEN_VARIABLE} has none for this server: {how}")
             raise NoToken(how if source is None else "no token was given")
         return found
 

@@ -55,13 +55,25 @@ class KeyPair:
         self._files = (certificate, key)
         self._seen = self._signature()
         self._context = _context(certificate, key)
+        self._check_dates()
 
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the certificate in use."""
+        return fingerprint(self._certificate().public_bytes(serialization.Encoding.DER))
+
+    def _certificate(self) -> x509.Certificate:
         used = SSL.Connection(self._context, None).get_certificate()
         assert used is not None  # `_context` has one.
-        return fingerprint(used.to_cryptography().public_bytes(serialization.Encoding.DER))
+        return used.to_cryptography()
+
+    def _check_dates(self) -> None:
+        """Warn of a certificate that clients refuse for its dates: at the start, and with each that connects."""
+        used, now = self._certificate(), datetime.datetime.now(datetime.UTC)
+        if now > used.not_valid_after_utc:
+            log.warning("%s: the certificate expired on %s", self._files[0], used.not_valid_after_utc.date())
+        elif now < used.not_valid_before_utc:
+            log.warning("%s: the certificate is not valid before %s", self._files[0], used.not_valid_before_utc.date())
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         """TLS for one connection, by the files as they are now; by those before where they cannot be used."""
@@ -75,6 +87,7 @@ class KeyPair:
                 log.warning("%s; the certificate in use stays the one before", wrong)
                 if wrong.is_final:
                     self._seen = seen
+        self._check_dates()
         return SSL.Connection(self._context, None)
 
     def _signature(self) -> tuple[object, ...]:

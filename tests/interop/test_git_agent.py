@@ -173,6 +173,8 @@ def test_what_is_held_can_be_seen_and_closed(user: User) -> None:
     assert user("smartserver agent stop") == ""
     assert "smartserver: the agent" not in user("git fetch")
     assert user("smartserver agent run", status=1) == "smartserver: the agent of this user runs already\n"
+    user("git fetch origin")
+    assert user("smartserver agent forget") == "connections closed: 1\n"
     assert "'nothing' is not a URL" in user("smartserver agent forget nothing", status=1)
 
 

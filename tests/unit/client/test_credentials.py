@@ -174,6 +174,15 @@ def test_nobody_knows_one(folder: str, source: Source | None, why: str) -> None:
         credentials(HERE, folder, "", source).ask()
 
 
+@pytest.mark.parametrize("given", ["hpss_x", "localhost:4156=hpss_x", "localhost"])
+def test_one_that_is_for_no_server_or_another_is_named(folder: str, given: str) -> None:
+    why = "SMARTSERVER_TOKEN has none for this server: set SMARTSERVER_TOKEN to localhost:4155=TOKEN"
+    found = credentials_for(parse_place(HERE), folder, given, Source())
+    assert found is not None
+    with pytest.raises(NoToken, match=f"^{why}$"):
+        found.ask()
+
+
 @pytest.mark.parametrize("given", ["hpss_\udcff", "hpss_\u00e9"])
 def test_what_can_be_no_token_is_not_sent(folder: str, given: str) -> None:
     first = credentials(HERE, folder, given)

@@ -41,6 +41,16 @@ def test_a_pair_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.Log
     assert f"{files[0]}: No such file or directory; the certificate in use" in caplog.text
 
 
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_certificate_that_clients_refuse_for_its_dates_is_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, expired: bool
+) -> None:
+    certificate, key = Authority(tmp_path).sign("localhost", expired=expired)
+    pair = KeyPair(certificate, key)
+    served(pair)
+    assert [f"{certificate}: the certificate expired on" in line for line in caplog.messages] == [True] * 2 * expired
+
+
 def test_what_cannot_be_used(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     certificate, key = authority.sign("here")
