@@ -113,6 +113,16 @@ class HgRepository:
             found += _steps(self.changesets.parents, head)
         return [node for _, node in sorted(found, key=lambda each: each[0])]
 
+    def heads_of(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those of changesets that are here that no other of them descends from."""
+        log = self.changesets
+        return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
+
+    def is_below(self, node: Node, heads: Sequence[Node]) -> bool:
+        """Whether a changeset is one of `heads` or an ancestor of one."""
+        log = self.changesets
+        return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
+
     def check_has(self, revision: RevisionId) -> None:
         """Check that a changeset is here.
 

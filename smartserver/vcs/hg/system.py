@@ -6,7 +6,7 @@ parents in Mercurial's store, and one that was copied to what it was copied from
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
@@ -25,6 +25,9 @@ from smartserver.vcs.hg.kinds import (
     parents_of,
     path_of,
 )
+
+if TYPE_CHECKING:
+    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 
 HG: Final = "hg sha1"
 
@@ -72,6 +75,12 @@ class HgSystem(System):
             return None
         now, before = differing(record.text, base.text)
         return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
+
+    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
+        """Changesets by their names, with their history."""
+        from smartserver.vcs.hg.reading import read  # Not before: a client answers nothing.
+
+        return read(stored, selector, question)
 
     def ref_problem(self, name: bytes) -> str:
         """What Mercurial says of the names of branches: no colon, no control character, no space around it."""
