@@ -1,0 +1,239 @@
+"""A push: changesets, heads of branches and bookmarks in one request; the server decides on each.
+
+Mercurial's own checks run first, on what was seen last of the remote. What they refuse is sent all the same: others may
+have changed it since. Where the server refuses, its answer says what is there, and the same checks on that say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mercurial import discovery, error, exchange, node, phases, scmutil
+from mercurial.i18n import _
+
+from smartserver.client.body import EmptyBody
+from smartserver.client.push import Changes, PushRequest
+from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
+from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
+from smartserver.plugins.mercurial.remote import BOOKMARKS, Level, Remote
+from smartserver.plugins.mercurial.words import refusal
+from smartserver.records.model import Plan, Tip
+from smartserver.vcs.hg.kinds import KINDS
+from smartserver.vcs.hg.plan import plan
+from smartserver.vcs.hg.repository import HgRepository
+from smartserver.vcs.hg.system import HG
+from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.rules import Create, Growth
+
+NEW = NewRepository(HG, KINDS)
+
+Bookmark = tuple[bytes, bytes, bytes]
+"""Name, old and new changeset, empty for none: as `pushoperation.outbookmarks` has them."""
+
+
+class Source:
+    """The local repository as a push reads it."""
+
+    def __init__(self, local: HgRepository) -> None:
+        self._local = local
+
+    def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
+        """What the remote lacks of `tips` when it holds `haves`."""
+        return plan(self._local, tips, haves)
+
+
+def make(remote: Remote) -> None:
+    """Make a repository, at once.
+
+    Raises:
+        RepoError: there is one.
+    """
+    kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
+    with remote.words():
+        try:
+            (made,) = remote.repository.ask((repository_create, CreateRequest(HG, kinds))).results
+        except WrongVcs as wrong:
+            raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
+    if not getattr(made, "created", False):
+        raise error.RepoError(_(b"repository %s already exists") % remote.url)
+    remote.level = Level.REFS
+
+
+def push_bundle(operation: Any) -> None:
+    """Stands for `exchange._pushbundle2`: sends all there is, in one request."""
+    remote: Remote = operation.remote.remote
+    operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
+    if not operation.outgoing.missing and not operation.outbookmarks and not remote.level:
+        # Nothing to send, as far as was seen: only the server knows.
+        remote.ask_whether_there()
+        _discover(operation)
+    was_guessed = not remote.level
+    done = _send(operation)
+    if done is not None and was_guessed and isinstance(done.error(), OF_GUESSES):
+        _discover(operation)
+        done = _send(operation)
+    if done is None:
+        return
+    wrong = done.error()
+    if isinstance(wrong, StaleEntry):
+        raise error.Abort(_(b"remote repository changed while pushing - please try again"))
+    if wrong is not None:
+        with remote.words():
+            raise wrong
+    if operation.outgoing.missing:
+        _report_changesets(operation, done)
+    _report(operation, done)
+    if was_guessed:
+        _push_rest(operation)
+
+
+OF_GUESSES = (NewHeads, NoSuchBranch, StaleEntry)
+"""What a push is refused for that was planned on what was seen last. The answer says what is there: it is planned
+again, and what Mercurial's checks refuse then is refused."""
+
+
+def _discover(operation: Any) -> None:
+    """Find again what is to be sent, now that the remote is known."""
+    operation.ui.pushbuffer(error=True)  # It was said before.
+    try:
+        operation.outbookmarks, operation.bkresult = [], None
+        exchange._pushdiscovery(operation)
+    finally:
+        operation.ui.popbuffer()
+
+
+def _send(operation: Any) -> PushOutcome | None:
+    """Check, and send in one request; None where there is nothing to send."""
+    remote: Remote = operation.remote.remote
+    has_news = _check(operation)
+    if has_news:
+        operation.repo.prepushoutgoinghooks(operation)
+    for name, _old, new in operation.outbookmarks:
+        if new and operation.repo[new].phase() == phases.secret:
+            raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
+    if not has_news and not operation.outbookmarks:
+        return None
+    local = HgRepository(operation.repo)
+    updates = _updates(operation, local) if has_news else []
+    source = Source(local) if updates else EmptyBody()
+    maps = _maps(operation.outbookmarks, strict=True)
+
+    def replan() -> Changes:
+        """What is to be changed of a remote that is another than it was taken for."""
+        remote.level = max(remote.level, Level.REFS)
+        _discover(operation)
+        return _updates(operation, local) if _check(operation) else updates, _maps(operation.outbookmarks, strict=True)
+
+    with remote.words():
+        done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
+    remote.level = max(remote.level, Level.REFS)
+    return done
+
+
+def _check(operation: Any) -> bool:
+    """Whether there are changesets to be sent, as Mercurial's own checks say.
+
+    What they refuse on what was seen last is sent all the same.
+    """
+    is_guessed = not operation.remote.remote.level
+    operation.ui.pushbuffer(error=True)
+    try:
+        found = bool(exchange._pushcheckoutgoing(operation))
+    except error.StateError:
+        if is_guessed:
+            operation.ui.popbuffer()
+            return True
+        operation.ui.status(operation.ui.popbuffer())
+        raise
+    except BaseException:
+        operation.ui.popbuffer()
+        raise
+    operation.ui.status(operation.ui.popbuffer())
+    return found
+
+
+def _report_changesets(operation: Any, done: PushOutcome) -> None:
+    """Say how many changesets came there."""
+    if done.revisions or any(each.outcome is not Outcome.UNCHANGED for each in done.refs):
+        operation.cgresult = 1
+        operation.ui.status(_(b"remote: added %d changesets\n") % done.revisions)
+    else:
+        scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
+
+
+def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
+    """The heads of each branch that has something new."""
+    log = local.changesets
+    by_branch: dict[bytes, list[bytes]] = {}
+    for revision in operation.outgoing.missing:
+        by_branch.setdefault(log.branchinfo(log.rev(revision))[0], []).append(revision)
+    free = _bookmarked(operation)
+    there = operation.remote.remote.branches()
+    updates = []
+    for branch, nodes in sorted(by_branch.items()):
+        heads = local.heads_of(nodes)
+        tips = [Tip(head, closed=bool(log.branchinfo(log.rev(head))[1])) for head in heads]
+        known = there.get(branch, [])
+        new = {head for head in heads if head not in known}
+        growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
+        create = Create.YES if operation.newbranch else Create.NO
+        updates.append(RefUpdate(branch, heads[0], create=create, heads=tips, growth=growth))
+    return updates
+
+
+def _bookmarked(operation: Any) -> set[bytes]:
+    """Heads that a bookmark is on, about which Mercurial does not warn."""
+    found: set[bytes] = discovery._nowarnheads(operation)
+    return found
+
+
+def _maps(bookmarks: Sequence[Bookmark], *, strict: bool = False) -> list[MapUpdateRequest]:
+    entries = [EntryChange(name, new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
+    return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=strict)] if entries else []
+
+
+def _report(operation: Any, done: PushOutcome) -> None:
+    """Say what became of the bookmarks."""
+    outcomes = [entry for each in done.maps for entry in each.entries]
+    for (name, old, new), outcome in zip(operation.outbookmarks, outcomes, strict=False):
+        action = b"update" if old and new else b"export" if new else b"delete"
+        if outcome.verdict is Verdict.CONFLICT:
+            operation.ui.warn(exchange.bookmsgmap[action][1] % name)
+            operation.bkresult = 1
+        else:
+            operation.ui.status(exchange.bookmsgmap[action][0] % name)
+
+
+def _push_rest(operation: Any) -> None:
+    """Move the bookmarks of which only the answer said that they are there."""
+    remote: Remote = operation.remote.remote
+    sent = {name for name, _old, _new in operation.outbookmarks}
+    before, operation.outbookmarks = operation.outbookmarks, []
+    given, operation.bookmarks = operation.bookmarks, ()
+    exchange.pushdiscoverymapping[b"bookmarks"](operation)
+    operation.bookmarks = given
+    operation.outbookmarks = [each for each in operation.outbookmarks if each[0] not in sent]
+    if operation.outbookmarks:
+        with remote.words():
+            done = remote.repository.push(PushRequest([], maps=_maps(operation.outbookmarks)))
+            wrong = done.error()
+            if wrong is not None:
+                raise wrong
+        _report(operation, done)
+    operation.outbookmarks = before + operation.outbookmarks
+
+
+def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
+    """Move, make or remove one bookmark; whether it was where it is expected."""
+    change = (name, node.bin(old) if old else b"", node.bin(new) if new else b"")
+    with remote.words():
+        try:
+            done = remote.repository.push(PushRequest([], maps=_maps([change])))
+        except NoSuchRepository:
+            return False
+    wrong = done.error()
+    if wrong is not None:
+        raise refusal(str(wrong))
+    return all(entry.verdict is not Verdict.CONFLICT for each in done.maps for entry in each.entries)
