@@ -10,6 +10,7 @@ SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
 """Git runs a program of its own for the URLs of each."""
 
 BREEZY = ["breezy>=3.3,<3.4"]
+MERCURIAL = ["mercurial>=6.3,<7.3"]
 
 setup(
     name="smartserver",
@@ -60,8 +61,10 @@ setup(
     ],
     extras_require={
         "brz": BREEZY,
+        "hg": MERCURIAL,
         "test": [
             *BREEZY,  # the real one: tests/interop
+            *MERCURIAL,  # the same
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",

@@ -56,6 +56,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),
+    "mercurial": ("smartserver.plugins.mercurial",),
     "vcsgraph": ("smartserver.vcs.bzr.compat",),
     "bzrformats": ("smartserver.vcs.bzr.compat",),
     "pytest": (

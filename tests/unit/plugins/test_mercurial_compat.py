@@ -1,0 +1,80 @@
+"""plugins.mercurial.compat, with the release of Mercurial that the extra installs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from mercurial import hg, localrepo, revlog, ui
+from mercurial.bundle2 import encodecaps
+
+from smartserver.plugins.mercurial import compat
+
+
+class Lacking(compat.Peer):
+    """A peer without the methods that a release may want."""
+
+    def capabilities(self) -> set[bytes]:
+        return {b"lookup", b"bundle2=HG20"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> localrepo.localrepository:
+    try:
+        from mercurial import initialization  # Since 7.2.
+    except ImportError:
+        pass
+    else:
+        initialization.init()
+    made = ui.ui.load()
+    return hg.repository(made, bytes(tmp_path / "made"), create=True)
+
+
+def test_a_peer_needs_no_method_of_the_release() -> None:
+    peer = Lacking(ui.ui(), b"hpss://host/x")
+    assert peer.peer() is peer
+    assert (peer.path, peer.limitedarguments) == (b"hpss://host/x", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "has", "value"), [(b"lookup", True, b""), (b"bundle2", True, b"HG20"), (b"known", False, b"")]
+)
+def test_capabilities(name: bytes, has: bool, value: bytes) -> None:
+    peer = Lacking(ui.ui(), b"hpss://host/x")
+    assert (peer.is_capable(name), peer.cap_value(name)) == (has, value)
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        (b"hpss://host/x", b"hpss://host/x"),
+        (SimpleNamespace(loc=b"hpss://host/x", rawloc=b"hpss://host/x#b"), b"hpss://host/x"),
+        (SimpleNamespace(loc=None, rawloc=b"hpss://host/x"), b"hpss://host/x"),
+    ],
+)
+def test_the_url_of_a_path(path: object, url: bytes) -> None:
+    assert compat.location(path) == url
+
+
+def test_a_scheme_is_one_of_mercurials_own_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme = SimpleNamespace(make_peer=lambda _ui, path, *_, **__: Lacking(_ui, path))
+    monkeypatch.setitem(compat.peer_schemes(), b"hpss", scheme)
+    assert isinstance(compat.FACTORY.peer(ui.ui(), {}, b"hpss://host/x"), Lacking)
+
+
+def test_branches_are_a_mapping() -> None:
+    heads = compat.RemoteBranchMap()
+    heads[b"default"] = [b"1" * 20]
+    assert list(heads) == [b"default"]
+
+
+def test_what_a_repository_understands(repository: localrepo.localrepository) -> None:
+    assert b"changegroup=" in encodecaps(compat.bundle_capabilities(repository, role=b"client"))
+
+
+def test_revlogs(repository: localrepo.localrepository) -> None:
+    changes = repository.unfiltered().changelog
+    assert compat.revlog_of(changes) is changes
+    for storage in (repository.file(b"a"), repository.manifestlog.getstorage(b"")):
+        assert isinstance(compat.revlog_of(storage), revlog.revlog)
