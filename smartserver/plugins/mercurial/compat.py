@@ -4,13 +4,18 @@ These are the same in all of them: `localrepo.localcommandexecutor`, `setdiscove
 `bundlerepo.getremotechanges`, `discovery.outgoing`, `discovery.checkheads`, `exchange.push` and `pull` with their
 private steps, `changegroup.getunbundler`, `bundle2.bundle20` and `encodecaps`, `obsstore.relevantmarkers(nodes)`, and
 the module `error`. `extensions.wrapfunction` takes the name as a str.
+
+Every command of hg loads this module. Nothing at its top level may therefore use an attribute of a Mercurial module:
+Mercurial loads a module when an attribute of it is used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from mercurial import bundle2, hg
+from mercurial import bundle2, error, hg
+from mercurial.i18n import _
 
 try:
     from mercurial.repo import factory as _factory  # Since 7.2.
@@ -18,28 +23,12 @@ except ImportError:
     _factory = hg
 
 try:
-    from mercurial.exchanges.peer import Peer as _Peer  # Since 7.2, with abstract methods.
+    from mercurial.exchanges import bundle_caps as _bundle_caps  # Since 7.2.
 except ImportError:
-    from mercurial.interfaces.repository import peer as _Peer
-
-try:
-    from mercurial.wireprotov1peer import RemoteBranchMap as _RemoteBranchMap  # Since 7.2.
-except ImportError:
-    _RemoteBranchMap = dict
-
-try:
-    from mercurial.exchanges.bundle_caps import get_repo_caps as _bundle_capabilities  # Since 7.2.
-except ImportError:
-    _bundle_capabilities = bundle2.getrepocaps
+    _bundle_caps = None
 
 FACTORY: Any = _factory
 """The module whose `peer` makes each peer: `hg.peer` calls it."""
-
-RemoteBranchMap: Any = _RemoteBranchMap
-"""The heads of each branch, as discovery expects them of a peer."""
-
-bundle_capabilities: Any = _bundle_capabilities
-"""What a repository understands in a bundle, as `bundle2.encodecaps` takes it: `role` is b"client" or b"server"."""
 
 
 def peer_schemes() -> Any:
@@ -55,6 +44,13 @@ def location(path: Any) -> bytes:
     return url
 
 
+def bundle_capabilities(repository: Any, role: bytes) -> Any:
+    """What a repository understands in a bundle, for `bundle2.encodecaps`. The role is b"client" or b"server"."""
+    if _bundle_caps is not None:
+        return _bundle_caps.get_repo_caps(repository, role=role)
+    return bundle2.getrepocaps(repository, role=role)
+
+
 def revlog_of(storage: Any) -> Any:
     """The revlog inside the storage of a file or of the manifests; a revlog is its own."""
     if hasattr(storage, "get_revlog"):  # Since 6.9.
@@ -62,29 +58,52 @@ def revlog_of(storage: Any) -> Any:
     return getattr(storage, "_revlog", storage)
 
 
-class Peer(_Peer):  # type: ignore[misc]
-    """A peer in all releases. One that lacks a method some release wants can be made, and fails when that is called."""
+class BranchMap(dict[bytes, list[bytes]]):
+    """The heads of each branch, as discovery expects them of a peer."""
 
-    __abstractmethods__: frozenset[str]
+    def branchheads(self, branch: bytes, closed: bool = False) -> list[bytes]:
+        """The heads of a branch; called since 7.2, for closed heads too, as a peer does not tell which are closed."""
+        return self.get(branch, [])
 
-    def __new__(cls, *_args: object, **_named: object) -> Any:
-        """An object, whatever methods are abstract in this release."""
-        cls.__abstractmethods__ = frozenset()
-        return super().__new__(cls)
+
+class Peer:
+    """What every peer has. Mercurial's own class moves, and its abstract methods differ between releases; nothing in
+    Mercurial asks whether a peer is an instance of it. A subclass has `capabilities`."""
+
+    limitedarguments = False
 
     def __init__(self, ui: Any, path: Any) -> None:
         self.ui = ui
         self.path = path
 
     def peer(self, *_args: object, **_named: object) -> Any:
-        """Itself; asked before 6.4."""
+        """Itself; called before 6.4."""
         return self
 
+    def local(self) -> None:
+        """No repository in reach."""
+
+    def capabilities(self) -> Iterable[bytes]:
+        """Names, or names with values: `name=value`."""
+        raise NotImplementedError
+
+    def capable(self, name: bytes) -> bool | bytes:
+        """Whether it has a capability, or the value of that."""
+        start = b"%s=" % name
+        values = (each[len(start) :] for each in self.capabilities() if each.startswith(start))
+        return name in self.capabilities() or next(values, False)
+
+    def requirecap(self, name: bytes, purpose: bytes) -> None:
+        """Refuse an operation that needs a capability it lacks."""
+        if self.capable(name) is False:
+            message = _(b"cannot %s; remote repository does not support the '%s' capability")
+            raise error.CapabilityError(message % (purpose, name))
+
     def is_capable(self, name: bytes) -> bool:
-        """Whether it has a capability; asked since 7.2."""
+        """Whether it has a capability; called since 7.2."""
         return self.capable(name) is not False
 
     def cap_value(self, name: bytes) -> bytes:
-        """The value of a capability, empty without one; asked since 7.2."""
+        """The value of a capability, empty without one; called since 7.2."""
         value = self.capable(name)
-        return b"" if isinstance(value, bool) else bytes(value)
+        return b"" if isinstance(value, bool) else value

@@ -6,14 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from mercurial import hg, localrepo, revlog, ui
+from mercurial import error, hg, localrepo, revlog, ui
 from mercurial.bundle2 import encodecaps
 
 from smartserver.plugins.mercurial import compat
 
 
-class Lacking(compat.Peer):
-    """A peer without the methods that a release may want."""
+class Named(compat.Peer):
+    """A peer with two capabilities."""
 
     def capabilities(self) -> set[bytes]:
         return {b"lookup", b"bundle2=HG20"}
@@ -31,9 +31,10 @@ def repository(tmp_path: Path) -> localrepo.localrepository:
     return hg.repository(made, bytes(tmp_path / "made"), create=True)
 
 
-def test_a_peer_needs_no_method_of_the_release() -> None:
-    peer = Lacking(ui.ui(), b"hpss://host/x")
+def test_a_peer() -> None:
+    peer = Named(ui.ui(), b"hpss://host/x")
     assert peer.peer() is peer
+    assert peer.local() is None
     assert (peer.path, peer.limitedarguments) == (b"hpss://host/x", False)
 
 
@@ -41,8 +42,17 @@ def test_a_peer_needs_no_method_of_the_release() -> None:
     ("name", "has", "value"), [(b"lookup", True, b""), (b"bundle2", True, b"HG20"), (b"known", False, b"")]
 )
 def test_capabilities(name: bytes, has: bool, value: bytes) -> None:
-    peer = Lacking(ui.ui(), b"hpss://host/x")
+    peer = Named(ui.ui(), b"hpss://host/x")
     assert (peer.is_capable(name), peer.cap_value(name)) == (has, value)
+
+
+def test_a_capability_it_lacks() -> None:
+    peer = Named(ui.ui(), b"hpss://host/x")
+    peer.requirecap(b"bundle2", b"pull")
+    with pytest.raises(error.CapabilityError, match="cannot pull; remote repository does not support the 'known'"):
+        peer.requirecap(b"known", b"pull")
+    with pytest.raises(NotImplementedError):
+        compat.Peer(ui.ui(), b"hpss://host/x").capabilities()
 
 
 @pytest.mark.parametrize(
@@ -58,15 +68,15 @@ def test_the_url_of_a_path(path: object, url: bytes) -> None:
 
 
 def test_a_scheme_is_one_of_mercurials_own_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheme = SimpleNamespace(make_peer=lambda _ui, path, *_, **__: Lacking(_ui, path))
+    scheme = SimpleNamespace(make_peer=lambda _ui, path, *_, **__: Named(_ui, path))
     monkeypatch.setitem(compat.peer_schemes(), b"hpss", scheme)
-    assert isinstance(compat.FACTORY.peer(ui.ui(), {}, b"hpss://host/x"), Lacking)
+    assert isinstance(compat.FACTORY.peer(ui.ui(), {}, b"hpss://host/x"), Named)
 
 
-def test_branches_are_a_mapping() -> None:
-    heads = compat.RemoteBranchMap()
-    heads[b"default"] = [b"1" * 20]
+def test_the_heads_of_branches() -> None:
+    heads = compat.BranchMap({b"default": [b"1" * 20]})
     assert list(heads) == [b"default"]
+    assert heads.branchheads(b"default", closed=True) == [b"1" * 20]
 
 
 def test_what_a_repository_understands(repository: localrepo.localrepository) -> None:
