@@ -15,6 +15,8 @@
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
+#   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
+#                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
 #                repository or bundle). Breezy is this environment's, or that of make compare
@@ -41,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo soak test computing breezy interop faulty waiting check lint docs bench compare ratchet git-suite brz-suite
-.PHONY: hg-versions hg-6.3 hg-6.9 clean
+.PHONY: hg-suite hg-versions hg-6.3 hg-6.9 clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -52,7 +54,7 @@ demo: $(INSTALLED)
 # and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
 STORES := tests/interop/test_stores.py
-INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py))
+INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py tests/interop/hg_suite/test_*.py))
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 
@@ -94,6 +96,11 @@ GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 
 git-suite: $(INSTALLED)
 	@PYTHONPATH=$(CURDIR)/tests:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run_git_suite.py $(ARGS)
+
+HG_SUITE := $(CURDIR)/tests/interop/hg_suite
+
+hg-suite: $(TOOLS)
+	@PYTHONPATH=$(HG_SUITE) $(BIN)/python $(HG_SUITE)/run_hg_suite.py $(ARGS)
 
 brz-suite: $(TOOLS) $(SUITE)/installed
 	PYTHONPATH=$(CURDIR)/$(SUITE) $(BIN)/python tests/interop/brz_suite/suite_main.py $(ARGS)
