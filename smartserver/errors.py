@@ -19,7 +19,7 @@ CodedError (transports.errors)
     │   └── UnknownRemoteError     a code this release does not know
     └── RepositoryError
         ├── NoSuchRepository, NestedRepository, WrongVcs
-        ├── NoSuchBranch, BranchExists, DivergedBranches, StaleLease, HeadBranch, WrongTip
+        ├── NoSuchBranch, BranchExists, DivergedBranches, NewHeads, StaleLease, HeadBranch, WrongTip
         ├── StaleEntry, WrongMapKind
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchPart
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
@@ -328,6 +328,17 @@ class DivergedBranches(RepositoryError, code="diverged"):
         if self.behind:
             return f"{_name(self.ref)} is ahead: it is at {shown(self.tip)}, which descends from the new tip"
         return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}, which the new tip does not descend from"
+
+
+@dataclasses.dataclass(eq=False)
+class NewHeads(RepositoryError, code="new-heads"):
+    """The ref would have more heads than before; `heads`: some of the new ones."""
+
+    ref: bytes
+    heads: list[bytes]
+
+    def __str__(self) -> str:
+        return f"{_name(self.ref)} would get a new head {_few(self.heads)}: merge with what is there first, or force it"
 
 
 @dataclasses.dataclass(eq=False)

@@ -38,7 +38,7 @@ def note_key(meta: bytes, text: bytes) -> Key:
 class Slate(System):
     name = "slate 1"
     kinds = (Kind("note", "slate-key", True), Kind("page", "blake2b-128", True))
-    keys = {"slate-key": note_key}
+    keys = {"slate-key": lambda key, meta, text: note_key(meta, text)}
     own_kind = NOTE
     ghosts = False
 

@@ -9,6 +9,7 @@ from bzr_builders import BzrHistory
 from dialogs import CREATE, Served
 
 from smartserver.vcs.bzr.selector import Parts, encode
+from smartserver.verbs.branch_add_heads import AddHeadsRequest, NewHead
 from smartserver.verbs.branch_create import BranchCreateRequest
 from smartserver.verbs.branch_delete import BranchDeleteRequest
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest
@@ -46,6 +47,7 @@ class Example:
 
 
 EXAMPLES = {
+    "Branch.add_heads": Example(lambda line: AddHeadsRequest(b"refs/heads/new", [NewHead(line[1])]), R, W, C),
     "Branch.create": Example(lambda line: BranchCreateRequest(b"refs/heads/new", line[1]), R, W, C),
     "Branch.delete": Example(lambda line: BranchDeleteRequest(TOPIC), R, W, D),
     "Branch.set_last_revision": Example(lambda line: SetLastRevisionRequest(MAIN, line[0], Rule.FORCE), R, W, F),

@@ -19,7 +19,7 @@ from smartserver.records.model import RefValue
 from smartserver.records.system import system_of
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
-from smartserver.verbs.rules import Rule
+from smartserver.verbs.rules import Growth, Rule
 from smartserver.wire.limits import MAX_HAVES
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
@@ -67,24 +67,17 @@ class CopySource:
         raise CannotCopy(f"there is no ref {name!r}; there is {some or 'none'}")
 
     def ref_updates(self, *, force: bool) -> list[RefUpdate]:
-        """How the other side's refs are to move.
-
-        Raises:
-            CannotCopy: a ref has several tips.
-        """
-        for name, value in self.refs.items():
-            if len(value) != 1:
-                why = "and this release sets refs to one: copy others by --ref NAME"
-                raise CannotCopy(f"the ref {shown(name)} has {len(value)} tips, {why}")
-        return [
-            RefUpdate(
-                name,
-                tip.id,
-                Rule.FORCE if force else Rule.NEW if name.startswith(TAGS) else Rule.FF,
-                attributes=tip.attributes,
-            )
-            for name, (tip,) in sorted(self.refs.items())
-        ]
+        """How the other side's refs are to move."""
+        updates = []
+        for name, value in sorted(self.refs.items()):
+            tip = value[0]
+            if len(value) > 1 or tip.closed:
+                growth = Growth.ANY if force else Growth.COVERED
+                updates.append(RefUpdate(name, tip.id, heads=value, growth=growth))
+            else:
+                rule = Rule.FORCE if force else Rule.NEW if name.startswith(TAGS) else Rule.FF
+                updates.append(RefUpdate(name, tip.id, rule, attributes=tip.attributes))
+        return updates
 
     def differing(self, there: Knowledge) -> int:
         """How many entries of its maps are known to be another there."""
@@ -133,7 +126,6 @@ def copy(
     """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced.
 
     Raises:
-        CannotCopy: a ref has several tips.
         SourceFailed: a record is not what its key says: nothing of the target is damaged.
         CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.push`.
     """

@@ -161,7 +161,9 @@ class Push:
             self._request = msgspec.structs.replace(self._request, updates=updates, maps=maps)
 
     def _plan(self) -> Plan:
-        tips = [update.tip for update in self._request.updates if update.tip is not None]
+        updates = self._request.updates
+        tips = [update.tip for update in updates if update.tip is not None]
+        tips += [tip.id for update in updates for tip in update.heads if tip.id != update.tip]
         plan = self._request.source.plan(tips, self._haves)
         if self._unusable:
             plan = plan.without_bases(self._unusable)
@@ -207,6 +209,8 @@ class Push:
         if name is None or (update.tip is None and update.expected):
             return False  # An absent ref is not at the expected tip: the server says so.
         value = self._remote.knowledge.ref(name)
+        if update.heads:
+            return {tip.id for tip in update.heads} <= {tip.id for tip in value or ()}
         tip = None if update.tip is None else Tip(update.tip, update.attributes)
         return (value[0] if value else None) == tip
 

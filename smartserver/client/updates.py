@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from smartserver.errors import NotDone
-from smartserver.records.model import Kind, RevisionId
+from smartserver.records.model import Kind, RevisionId, Tip
+from smartserver.verbs.branch_add_heads import AddHeadsRequest, AddHeadsResult, NewHead, branch_add_heads
 from smartserver.verbs.branch_create import BranchCreateRequest, BranchCreateResult, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.branch_set_last_revision import (
@@ -20,7 +21,7 @@ from smartserver.verbs.branch_set_last_revision import (
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
-from smartserver.verbs.rules import Create, Rule
+from smartserver.verbs.rules import Create, Growth, Rule
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class RefUpdate(msgspec.Struct, frozen=True):
     expected: bytes | None = None
     attributes: bytes = b""
     """Of the new tip; the store does not read them."""
+    heads: Sequence[Tip] = ()
+    """Tips to be added, `tip` among them, to a ref that may have several: `growth` counts, and no rule."""
+    growth: Growth = Growth.NONE
 
 
 class Outcome(enum.Enum):
@@ -94,6 +98,10 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
     """The call that asks for an update of a ref."""
     if update.tip is None:
         return branch_delete, BranchDeleteRequest(update.ref, update.expected)
+    if update.heads:
+        heads = [NewHead(each.id, each.attributes, each.closed) for each in update.heads]
+        create = update.create is not Create.NO
+        return branch_add_heads, AddHeadsRequest(update.ref, heads, update.growth, create)
     if update.create is Create.MUST:
         return branch_create, BranchCreateRequest(update.ref, update.tip, update.attributes)
     create = update.create is Create.YES
@@ -112,6 +120,9 @@ def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:
     """What the result of such a call says."""
     if isinstance(result, CodedError):
         return UpdateOutcome(update, Outcome.REFUSED, error=result)
+    if isinstance(result, AddHeadsResult):
+        outcome = Outcome.DONE if result.new else Outcome.UNCHANGED
+        return UpdateOutcome(update, outcome, result.old[0] if result.old else b"")
     old = b""
     if isinstance(result, BranchCreateResult) and not result.created:
         old = update.tip or b""

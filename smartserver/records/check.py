@@ -22,12 +22,12 @@ CHECK_BYTES: Final = 16
 """Bytes of a check that lies in the record's header."""
 
 
-def _sha1_key(meta: bytes, text: bytes) -> Key:
-    del meta
+def _sha1_key(key: Key, meta: bytes, text: bytes) -> Key:
+    del key, meta
     return b"sha1:" + hashlib.sha1(text).hexdigest().encode()
 
 
-KEYS: Final[dict[str, Callable[[bytes, bytes], Key]]] = {"sha1-key": _sha1_key}
+KEYS: Final[dict[str, Callable[[Key, bytes, bytes], Key]]] = {"sha1-key": _sha1_key}
 """The checks by which a key follows from meta and text: `sha1:` and the hex sha1 of the text; those of systems."""
 
 
@@ -70,7 +70,7 @@ def verify_record(kind: Kind, key: Key, meta: bytes, text: bytes, check: bytes) 
     """
     key_of = KEYS.get(kind.check)
     if key_of is not None:
-        actual, expected = key_of(meta, text), key
+        actual, expected = key_of(key, meta, text), key
     else:
         actual, expected = make_check(kind, key, meta, text), check
     if actual != expected:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import Unsupported
 from smartserver.records.check import KEYS, check_bytes
-from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.model import Key, Kind, Record, RevisionId
 
 if TYPE_CHECKING:
     from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
@@ -50,10 +50,11 @@ class System:
     kinds: tuple[Kind, ...] = ()
     """The kinds of record a repository has."""
 
-    keys: Mapping[str, Callable[[bytes, bytes], Key]] = {}
-    """Checks of its own that a kind may name: each gives the key that a record must have, of its meta and text.
+    keys: Mapping[str, Callable[[Key, bytes, bytes], Key]] = {}
+    """Checks of its own that a kind may name: each gives the key that a record must have, of its key, meta and text.
 
-    What else a key depends on, as the parents of a file's version, belongs into the meta.
+    Of the key it may take a part that is a name, as a file's path, and no more. What else a key depends on, as the
+    parents of a file's version, belongs into the meta.
     """
 
     own_kind: int | None = None
@@ -108,6 +109,10 @@ class System:
         del kind, meta
         return False
 
+    def is_list(self, kind: int, meta: bytes) -> bool:
+        """Whether such a record is mainly a list of what it refers to: those are limited in size."""
+        return self.may_refer(kind, meta)
+
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """The records that this one needs, in its order; a key may come twice.
 
@@ -117,15 +122,15 @@ class System:
         del kind, key, meta, text
         return NOTHING
 
-    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
-        """What a record refers to and its base, of the same kind and meta, does not; None: `references` of both say.
+    def changes(self, record: Record, base: Record) -> Changes | None:
+        """What a record refers to and its base, of the same kind, does not; None: `references` of both say.
 
-        `base`: the text of a record whose references were read before, for it was proved.
+        `base`: a record whose references were read before, for it was proved.
 
         Raises:
             ValueError: the record cannot be parsed.
         """
-        del kind, meta, text, base
+        del record, base
         return None
 
     @functools.cached_property

@@ -199,9 +199,10 @@ class Graph:
         found.reverse()
         return found
 
-    def heads(self, ordinals: Collection[int]) -> list[int]:
+    def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
         """Those of `ordinals` that no other of them descends from, ascending."""
-        return self.missing(ordinals, {parent for ordinal in ordinals for parent in self.parents(ordinal)})
+        below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
+        return self.missing(ordinals, below, charge=charge)
 
     def _key(self, ordinal: int) -> int:
         """The number of the block an ordinal lies in; blocks are numbered upward and end with their part."""

@@ -231,7 +231,7 @@ class Intake:
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
-            if entry.length > MAX_REFERRING and self._system.may_refer(entry.kind, entry.meta):
+            if entry.length > MAX_REFERRING and self._system.is_list(entry.kind, entry.meta):
                 raise LimitExceeded(BYTES_OF_REFERRING, entry.length, MAX_REFERRING)
             try:
                 base_key = proof.base(entry)

@@ -157,12 +157,12 @@ class SegmentProof:
         """
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
-        if base is None or entry.kind not in self._system.content_keys or base.meta != entry.meta:
+        if base is None or entry.kind not in self._system.content_keys:
             # What a base refers to is remembered where its key is proof; to read it again costs more than to ask.
             self._need(entry, self.references(record), NOTHING)
             return
         try:
-            changes = self._system.changes(entry.kind, entry.meta, record.text, base.text)
+            changes = self._system.changes(record, base)
         except ValueError as wrong:
             raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
         if changes is None:

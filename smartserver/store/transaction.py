@@ -133,6 +133,11 @@ class Transaction:
         joined: dict[bytes, RefValue | None] = {**stored, **self.changes}
         return {name: value for name, value in sorted(joined.items()) if value is not None}
 
+    @property
+    def had_refs(self) -> bool:
+        """Whether there was a ref before this request."""
+        return self.created is None and bool(self._present().view.refs())
+
     def ref(self, name: bytes) -> RefValue | None:
         """One ref, or None."""
         if name in self.changes:
@@ -165,6 +170,15 @@ class Transaction:
             MissingRevision: one of them is neither stored nor announced.
         """
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
+
+    def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `revisions` that no other of them descends from.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
+        found = self._graph.heads([self._ordinal(revision) for revision in revisions], self._charge)
+        return [self._graph.revision(ordinal) for ordinal in found]
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
         """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 from smartserver.errors import (
     AccessDenied,
@@ -10,6 +11,7 @@ from smartserver.errors import (
     DivergedBranches,
     InvalidName,
     MissingRevision,
+    NewHeads,
     NoSuchBranch,
     NoSuchRepository,
     StaleLease,
@@ -32,6 +34,16 @@ class Rule(enum.StrEnum):
     """Not at all: it is absent, or at the new tip already (tags)."""
 
 
+class Growth(enum.StrEnum):
+    """What is allowed where a ref would have more heads than before."""
+
+    NONE = "none"
+    """Nothing; a new ref has one."""
+    COVERED = "covered"
+    """Any number, if each present head is an ancestor of a new one."""
+    ANY = "any"
+
+
 class Create(enum.StrEnum):
     """What an absent ref means."""
 
@@ -43,6 +55,11 @@ class Create(enum.StrEnum):
 CREATE_ERRORS = (AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip)
 """What `move` may raise where the ref must be absent; and where it may be there."""
 MOVE_ERRORS = (*CREATE_ERRORS, DivergedBranches, NoSuchBranch, StaleLease)
+HEADS_ERRORS = (
+    *(AccessDenied, DivergedBranches, InvalidName, MissingRevision),
+    *(NewHeads, NoSuchBranch, NoSuchRepository, WrongTip),
+)
+"""What `add_heads` may raise."""
 
 
 def move(
@@ -72,10 +89,7 @@ def move(
     if old is None:
         if create is Create.NO:
             raise NoSuchBranch(name)
-        context.require(Permission.CREATE, name)
-        other = transaction.nested(name)
-        if other is not None:
-            raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
+        _may_create(context, name)
     else:
         if create is Create.MUST or (rule is Rule.NEW and any(each.id != tip.id for each in old)):
             raise BranchExists(name, old[0].id)
@@ -85,3 +99,56 @@ def move(
         context.require(Permission.WRITE if forward else Permission.FORCE, name)
     transaction.set_ref(name, new)
     return old
+
+
+def add_heads(
+    context: Context, name: bytes, heads: Sequence[Tip], growth: Growth = Growth.NONE, *, create: bool = True
+) -> tuple[RefValue | None, RefValue]:
+    """Add tips to a ref, or make it with them; what it held before and what it holds now.
+
+    Where the repository had no ref before this request, anything may be made.
+
+    Raises:
+        NoSuchBranch: it is absent and is not to be made.
+        NewHeads, DivergedBranches: `growth` forbids it.
+        AccessDenied: the user may not.
+        InvalidName: no ref can have the name.
+        MissingRevision: a tip is neither stored nor sent.
+        WrongTip: the ref cannot point at a revision of that type.
+        NoSuchRepository: there is none.
+    """
+    transaction = context.transaction
+    old = transaction.ref(name)
+    tips = {tip.id: tip for tip in (*(old or ()), *heads)}
+    new = tuple([tips[revision] for revision in sorted(transaction.heads(list(tips)))])
+    if old == new:
+        return old, new
+    before = {tip.id for tip in old or ()}
+    added = [tip.id for tip in new if tip.id not in before]
+    named = {tip.id for tip in heads}
+    if not transaction.had_refs:
+        growth, create = Growth.ANY, True
+    left = next((tip.id for tip in new if tip.id in before and tip.id not in named), None)
+    if growth is Growth.NONE and len(new) > max(1, len(before)):
+        raise NewHeads(name, added[:_NAMED])
+    if growth is Growth.COVERED and left is not None:
+        raise DivergedBranches(name, left)
+    if old is None:
+        if not create:
+            raise NoSuchBranch(name)
+        _may_create(context, name)
+    else:
+        context.require(Permission.WRITE, name)
+    transaction.set_ref(name, new)
+    return old, new
+
+
+def _may_create(context: Context, name: bytes) -> None:
+    context.require(Permission.CREATE, name)
+    other = context.transaction.nested(name)
+    if other is not None:
+        raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
+
+
+_NAMED = 16
+"""Heads that a refusal names."""

@@ -56,7 +56,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),
-    "mercurial": ("smartserver.plugins.mercurial",),
+    "mercurial": ("smartserver.plugins.mercurial", "smartserver.vcs.hg.compat"),
     "vcsgraph": ("smartserver.vcs.bzr.compat",),
     "bzrformats": ("smartserver.vcs.bzr.compat",),
     "pytest": (

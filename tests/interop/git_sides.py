@@ -296,11 +296,12 @@ def copy_side(template: Side, folder: Path, url: str) -> Side:
             text = text.replace(old, new)
         config.write_text(text)
     for remotes in folder.glob(".cache/*/smartserver/remotes"):
-        _readdress(remotes, template.url, url)
+        readdress(remotes, template.url, url)
     return side
 
 
-def _readdress(remotes: Path, old: str, new: str) -> None:
+def readdress(remotes: Path, old: str, new: str) -> None:
+    """Have a user's knowledge of a remote be of another URL."""
     before, after = (knowledge_file(remotes, url) for url in (old, new))
     if before.exists():
         known = decode(before.read_bytes(), parse(old).key)

@@ -172,6 +172,10 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
             "'trunk' has diverged: it is at ab, which the new tip does not descend from",
         ),
         (
+            errors.NewHeads(b"default", [b"\xab", b"\xac"]),
+            "'default' would get a new head ab, ac: merge with what is there first, or force it",
+        ),
+        (
             errors.DivergedBranches(b"trunk", b"\xab", behind=True),
             "'trunk' is ahead: it is at ab, which descends from the new tip",
         ),

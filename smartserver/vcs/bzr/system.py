@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import shown
-from smartserver.records.model import Key, RevisionId
+from smartserver.records.model import Key, Record, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.bzr.changes import leaf_changes, node_changes
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, REVISION, SIGNATURE, TEXT
@@ -62,12 +62,13 @@ class BzrSystem(System):
             return ((INVENTORY, None, (key,)),)
         return NOTHING
 
-    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
+    def changes(self, record: Record, base: Record) -> Changes | None:
         """Of a page, what the items name that differ."""
-        if kind != CHK or meta:
+        if record.kind != CHK or record.meta or base.meta:
             return None
-        target = CHK if is_node(text) else TEXT
-        found = node_changes(text, base) if target == CHK else leaf_changes(text, base)
+        target = CHK if is_node(record.text) else TEXT
+        read = node_changes if target == CHK else leaf_changes
+        found = read(record.text, base.text)
         if found is None:
             return None
         now, before = found

@@ -10,7 +10,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.model import Key, Kind, Record, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.git.format import BLOB, COMMIT, FILE, FOLDER, FORMATS, LINK, TAG, TREE, entry_type
 from smartserver.vcs.patterns import compile_pattern
@@ -68,7 +68,7 @@ class GitSystem(System):
         check = f"git-{object_format}"
         self.name = f"git {object_format}"
         self.kinds = (Kind("object", check, True),)
-        self.keys = {check: functools.partial(git_key, check)}
+        self.keys = {check: lambda key, meta, text: git_key(check, meta, text)}
         self._format = FORMATS[object_format]
 
     @functools.cached_property
@@ -112,9 +112,9 @@ class GitSystem(System):
         target, name = self._format.tag(key, text)
         return ((0, _METAS[name], (target,)),)
 
-    def changes(self, kind: int, meta: bytes, text: bytes, base: bytes) -> Changes | None:
+    def changes(self, record: Record, base: Record) -> Changes | None:
         """Of a tree that has other objects under the same names, those objects: so are 19 of 20 trees."""
-        found = None if meta != TREE else self._format.changed(text, base)
+        found = None if not record.meta == base.meta == TREE else self._format.changed(record.text, base.text)
         if found is None:
             return None
         now: dict[bytes, set[Key]] = {}

@@ -318,10 +318,12 @@ def test_a_repository_of_an_unknown_system_is_refused_by_name(tmp_path: Path, mo
         assert not mine.exists()
 
 
-def test_a_ref_with_several_tips_is_not_copied(source: tuple[Path, History], tmp_path: Path) -> None:
-    """Nothing of this release makes one: the store has room for branches of Mercurial."""
+def test_a_ref_with_several_tips(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, history = source
-    tips = tuple(map(Tip, sorted(history.parents)[:2]))
+    line = list(history.parents)
+    side = history.line(1, line[0], "side")
+    push(PackRepository(LocalTransport(folder)), history, side, {b"refs/heads/side": side[0]})
+    tips = tuple(map(Tip, sorted([line[-1], side[0]])))
 
     def plan(transaction: Transaction) -> bytes:
         transaction.set_ref(b"refs/heads/default", tips)
@@ -330,11 +332,9 @@ def test_a_ref_with_several_tips_is_not_copied(source: tuple[Path, History], tmp
     PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", plan)
     for command in ("push", "pull"):
         target = tmp_path / command
-        said = why(run(command, str(folder), str(target)))
-        assert said.startswith("the ref refs/heads/default has 2 tips, and this release sets refs to one")
-        assert not target.exists()
-        assert run(command, "--ref", "main", str(folder), str(target)).exit_code == 0
-        assert refs(target) == {MAIN: refs(folder)[MAIN]}
+        assert run(command, str(folder), str(target)).exit_code == 0
+        assert refs(target) == refs(folder)
+        assert opened(target).view.refs()[b"refs/heads/default"] == tips
 
 
 def test_a_url_is_decoded(source: tuple[Path, History], tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_second_one_of_a_name_or_check_is_refused() -> None:
         register(Second())
     other = Second()
     other.name = "git sha2"
-    other.keys = {"git-sha1": lambda meta, text: text}
+    other.keys = {"git-sha1": lambda key, meta, text: text}
     with pytest.raises(ValueError, match="the check 'git-sha1' is registered already: 'git sha2' must"):
         register(other)
     assert SYSTEMS["git sha1"] is git
@@ -42,12 +42,12 @@ def test_a_second_one_of_a_name_or_check_is_refused() -> None:
     assert KEYS["git-sha1"] is git.keys["git-sha1"]
 
 
-@pytest.mark.parametrize("vcs", ["bzr 2a", "git sha1", "git sha256"])
+@pytest.mark.parametrize("vcs", ["bzr 2a", "git sha1", "git sha256", "hg sha1"])
 def test_each_fits_its_kinds(vcs: str) -> None:
     system = system_of(vcs)
     assert system.name == vcs
     assert system.own_kind == 0
-    assert system.content_keys == {3 if vcs == "bzr 2a" else 0}
+    assert system.content_keys == {"bzr 2a": {3}, "hg sha1": {0, 1, 2}}.get(vcs, {0})
     assert all(number < len(system.kinds) for number in system.of_revision)
 
 

@@ -47,7 +47,11 @@ def test_the_pages_are_read() -> None:
     assert node == (2, b"", {b"7": SECOND[2].key, b"@": FIRST[2].key, b"G": FIRST[3].key})
 
 
-def test_the_kinds_are_those_of_the_table() -> None:
-    rows = re.findall(r"^\| (\d) \| `(\w+)` \| `([\w-]+)` \| (yes|no) \|", SPEC.read_text(encoding="utf-8"), re.M)
-    kinds = enumerate(system_of("bzr 2a").kinds)
+@pytest.mark.parametrize(("vcs", "title"), [("bzr 2a", "Records of Breezy"), ("hg sha1", "Records of Mercurial")])
+def test_the_kinds_are_those_of_the_table(vcs: str, title: str) -> None:
+    section = re.split(r"^##", SPEC.read_text(encoding="utf-8").partition(f"### {title}\n")[2], maxsplit=1, flags=re.M)[
+        0
+    ]
+    rows = re.findall(r"^\| (\d) \| `(\w+)` \| `([\w-]+)` \| (yes|no) \|", section, re.M)
+    kinds = enumerate(system_of(vcs).kinds)
     assert rows == [(str(place), kind.name, kind.check, "yes" if kind.base else "no") for place, kind in kinds]

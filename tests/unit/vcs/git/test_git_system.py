@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records.check import make_check, verify_record
-from smartserver.records.model import Kind
+from smartserver.records.model import Kind, Record
+from smartserver.records.system import Changes
 from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
 from smartserver.vcs.git.system import GIT, GitSystem, git_key
 
@@ -214,15 +215,20 @@ def test_a_tag_that_no_client_reads(rest: bytes) -> None:
 # ---- how a tree differs from its base
 
 
+def changes(meta: bytes, text: bytes, base: bytes, base_meta: bytes | None = None) -> Changes | None:
+    return GIT1.changes(Record(0, A, meta, text), Record(0, B, base_meta or meta, base))
+
+
 def test_a_tree_with_other_objects_under_its_names() -> None:
     before = entry(b"100644", b"a", A) + entry(b"40000", b"b", B) + entry(b"160000", b"m", A)
     after = entry(b"100644", b"a", C) + entry(b"40000", b"b", A) + entry(b"160000", b"m", B)
-    assert GIT1.changes(0, TREE, after, before) == (
+    assert changes(TREE, after, before) == (
         ((0, BLOB, {C}), (0, TREE, {A})),
         ((0, BLOB, {A}), (0, TREE, {B})),
     )
-    assert GIT1.changes(0, TREE, after, after) == ((), ())
-    assert GIT1.changes(0, COMMIT, after, before) is None
+    assert changes(TREE, after, after) == ((), ())
+    assert changes(COMMIT, after, before) is None
+    assert changes(TREE, after, before, BLOB) is None
 
 
 def test_a_tree_with_other_names_or_modes_is_read_whole() -> None:
@@ -233,7 +239,7 @@ def test_a_tree_with_other_names_or_modes_is_read_whole() -> None:
         entry(b"100755", b"a", A) + entry(b"100644", b"b", B),
         entry(b"40000", b"ab", A) + entry(b"100644", b"b", B),
     ]
-    assert [GIT1.changes(0, TREE, each, before) for each in others] == [None] * 4
+    assert [changes(TREE, each, before) for each in others] == [None] * 4
 
 
 @given(st.data())
@@ -244,10 +250,10 @@ def test_changes_are_the_difference_of_the_references(data: st.DataObject) -> No
     keys = [data.draw(st.tuples(ids, ids)) for _ in names]
     old = b"".join(entry(*name, key[0]) for name, key in zip(names, keys, strict=True))
     new = b"".join(entry(*name, key[1]) for name, key in zip(names, keys, strict=True))
-    changes = GIT1.changes(0, TREE, new, old)
-    assert changes is not None
+    found = changes(TREE, new, old)
+    assert found is not None
     for wanted in (BLOB, TREE):
-        now, before = ({key for _, meta, keys in each if meta == wanted for key in keys} for each in changes)
+        now, before = ({key for _, meta, keys in each if meta == wanted for key in keys} for each in found)
         assert {*needs(TREE, new).get(wanted, ())} - {*needs(TREE, old).get(wanted, ())} <= now
         assert now <= {*needs(TREE, new).get(wanted, ())}
         assert before <= {*needs(TREE, old).get(wanted, ())}

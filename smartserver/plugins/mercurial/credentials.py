@@ -1,0 +1,61 @@
+"""The user's token as a password of Mercurial's: `[auth]` has it, or the user is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from smartserver.client.credentials import TokenSource
+
+
+class MercurialCredentials:
+    """The credentials that Mercurial has for one server. Only the user writes them."""
+
+    def __init__(self, ui: Any, scheme: str, where: str) -> None:
+        """`where`: the host and its port."""
+        self._ui = ui
+        self._scheme, self._where = scheme.encode(), where.encode()
+        self._found = ""
+        """What was given last."""
+        self._refused = ""
+        """What the server did not take."""
+
+    def stored(self) -> str:
+        """The password of the group in `[auth]` whose prefix fits best."""
+        groups: dict[bytes, dict[bytes, bytes]] = {}
+        for name, value in self._ui.configitems(b"auth"):
+            group, dot, key = name.rpartition(b".")
+            if dot:
+                groups.setdefault(group, {})[key] = value
+        best = b""
+        found = b""
+        for group in groups.values():
+            prefix = group.get(b"prefix", b"")
+            scheme, separator, place = prefix.rpartition(b"://")
+            schemes = [scheme] if separator else group.get(b"schemes", self._scheme).split()
+            host = place.split(b"/", 1)[0]
+            fits = host in (b"*", self._where, self._where.rpartition(b":")[0])
+            if fits and self._scheme in schemes and len(place) >= len(best):
+                best, found = place, group.get(b"password", b"")
+        kept = found.decode("utf-8", "replace")
+        self._found = "" if kept == self._refused else kept
+        return self._found
+
+    def ask(self) -> str:
+        """The same; else the user is asked for one."""
+        if not self.stored() and self._ui.interactive():
+            prompt = b"token for %s://%s: " % (self._scheme, self._where)
+            self._found = (self._ui.getpass(prompt, default=b"") or b"").decode("utf-8", "replace")
+        return self._found
+
+    def approve(self) -> None:
+        """The server took it."""
+
+    def reject(self) -> None:
+        """The server did not take it: give it no more."""
+        self._refused = self._found
+
+
+def source_of(ui: Any) -> Callable[[str, str], TokenSource]:
+    """Makes the credentials of a server, by scheme and host."""
+    return lambda scheme, where: MercurialCredentials(ui, scheme, where)

@@ -1,0 +1,94 @@
+"""What `hgext3rd/hpss.py` loads: Mercurial's own functions that have another way where the peer is one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mercurial import bundlerepo, error, exchange, extensions, setdiscovery
+from mercurial.i18n import _
+
+from smartserver.client.places import SCHEMES
+from smartserver.plugins.mercurial.compat import FACTORY, peer_schemes
+from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
+from smartserver.plugins.mercurial.push import push_bundle
+from smartserver.plugins.mercurial.remote import Level
+from smartserver.vcs.hg.kinds import NULL
+
+Original = Callable[..., Any]
+
+
+def uisetup(ui: Any) -> None:
+    """Take the place of what is to be another."""
+    del ui
+    for scheme in SCHEMES:
+        peer_schemes()[scheme.encode()] = Scheme
+    extensions.wrapfunction(FACTORY, "peer", _peer)
+    extensions.wrapfunction(setdiscovery, "findcommonheads", _find_common_heads)
+    extensions.wrapfunction(exchange, "pull", _pull)
+    extensions.wrapfunction(exchange, "push", _push)
+    extensions.wrapfunction(exchange, "_pushbundle2", _push_bundle)
+    extensions.wrapfunction(bundlerepo, "getremotechanges", _get_remote_changes)
+
+
+def extsetup(ui: Any) -> None:
+    """Nothing more."""
+    del ui
+
+
+def _peer(original: Original, source: Any, options: Any, *arguments: Any, **named: Any) -> Any:
+    """Say to which repository a peer belongs, and what the command names."""
+    peer = original(source, options, *arguments, **named)
+    if isinstance(peer, HpssPeer):
+        if hasattr(source, "changelog"):
+            peer.remote.bind(source)
+        peer.names(options, source)
+    return peer
+
+
+def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
+    """The heads of what both have, whether something comes, and the heads there; nobody is asked for it."""
+    if not isinstance(peer, HpssPeer):
+        return original(ui, local, peer, *arguments, **named)
+    remote = peer.remote
+    remote.bind(local)
+    if not peer.is_pushed_to:
+        if not peer.is_pulled_from:
+            remote.wanted = None  # Those of `outgoing` are this repository's.
+        remote.ask(Level.HISTORY if peer.is_pulled_from else Level.GRAPH)
+    heads = remote.heads()
+    common = remote.common()
+    has = local.changelog.hasnode
+    if heads and not common and len(local.changelog) and not peer.is_pushed_to:
+        if named.get("abortwhenunrelated", True):
+            raise error.Abort(_(b"repository is unrelated"))
+        ui.warn(_(b"warning: repository is unrelated\n"))
+    visible = [node for node in common if has(node)]
+    return visible or [NULL], any(not has(head) for head in heads), heads or [NULL]
+
+
+def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
+    if isinstance(peer, HpssPeer):
+        peer.remote.bind(repository)
+        peer.is_pulled_from = True
+    return original(repository, peer, *arguments, **named)
+
+
+def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
+    if isinstance(peer, HpssPeer):
+        peer.remote.bind(repository)
+        peer.is_pulled_from = True
+    return original(ui, repository, peer, *arguments, **named)
+
+
+def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
+    if isinstance(peer, HpssPeer):
+        peer.remote.bind(repository)
+        peer.is_pushed_to = True
+    return original(repository, peer, *arguments, **named)
+
+
+def _push_bundle(original: Original, operation: Any) -> Any:
+    if isinstance(operation.remote, HpssPeer):
+        return push_bundle(operation)
+    return original(operation)

@@ -1,0 +1,179 @@
+"""`HpssPeer`: a repository on a server as Mercurial's commands see it. What they ask is answered from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from mercurial import bundle2, error, localrepo, pushkey, util
+from mercurial.i18n import _
+from mercurial.node import hex as hexadecimal
+
+from smartserver.client.places import parse_place
+from smartserver.client.url import BadUrl
+from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
+from smartserver.plugins.mercurial.remote import Level, Remote
+from smartserver.plugins.mercurial.words import refusal
+from smartserver.vcs.hg.kinds import NULL
+from smartserver.vcs.hg.selector import BRANCH, Names
+
+_UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\npushkey"
+"""What of bundles is said to be understood: enough for a command to use them."""
+
+
+class HpssPeer(Peer):
+    """A URL of ours."""
+
+    def __init__(self, ui: Any, path: Any, create: bool = False) -> None:
+        super().__init__(ui, path if hasattr(path, "loc") else None)
+        self._url = location(path)
+        try:
+            place = parse_place(self._url.decode("utf-8", "surrogateescape"))
+        except BadUrl as wrong:
+            raise refusal(str(wrong)) from None
+        self.remote = Remote(ui, place, self._url)
+        self.is_pushed_to = False
+        """Whether it is answered from what was seen last: the server decides on a push."""
+        self.is_pulled_from = False
+        if create:
+            from smartserver.plugins.mercurial.push import make
+
+            make(self.remote)
+
+    # ---- the peer itself
+
+    def url(self) -> bytes:
+        """Its URL."""
+        return self._url
+
+    def canpush(self) -> bool:
+        """Whether it can be pushed to: the server knows."""
+        return True
+
+    def close(self) -> None:
+        """The connection stays until the command ends."""
+
+    def capabilities(self) -> set[bytes]:
+        """What commands may use."""
+        of_bundles = b"bundle2=" + quote(_UNDERSTOOD).encode()
+        return {b"lookup", b"branchmap", b"known", b"getbundle", b"pushkey", b"unbundle", b"batch", of_bundles}
+
+    def commandexecutor(self) -> Any:
+        """Calls the methods below."""
+        return localrepo.localcommandexecutor(self)
+
+    def names(self, options: Any, source: Any) -> None:
+        """Take what a command's options name: only that is asked for. `source`: the repository the command runs in."""
+        revisions = list(options.get(b"rev") or [])
+        bookmarks = list(options.get(b"bookmark") or [])
+        branches = [*(options.get(b"branch") or []), *(options.get(b"only_branch") or [])]
+        own = getattr(self.path, "branch", None)
+        if own:
+            branches.append(own)
+        if all(isinstance(each, bytes) for each in (*revisions, *bookmarks, *branches)):
+            if hasattr(source, "dirstate"):
+                branches = [source.dirstate.branch() if each == b"." else each for each in branches]
+            wanted = [*revisions, *bookmarks, *[BRANCH + branch for branch in branches]]
+            self.remote.wanted = Names(wanted) if wanted else None
+
+    def _ask(self, level: Level = Level.REFS) -> Remote:
+        """What a command asks first decides how much is asked: of a command that names changesets, all they reach."""
+        if not self.is_pushed_to:
+            self.remote.ask(Level.HISTORY if self.remote.wanted is not None else level)
+        return self.remote
+
+    # ---- what commands ask
+
+    def heads(self) -> list[bytes]:
+        """The heads."""
+        return self._ask().heads() or [NULL]
+
+    def known(self, nodes: Iterable[bytes]) -> list[bool]:
+        """Whether each of some changesets is there."""
+        remote = self._ask(Level.GRAPH)
+        return [remote.has(node) for node in nodes]
+
+    def branchmap(self) -> BranchMap:
+        """The heads of each branch."""
+        found = BranchMap()
+        found.update(self._ask().branches())
+        return found
+
+    def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:
+        """Bookmarks, phases, and which such tables there are."""
+        if namespace == b"namespaces":
+            return {b"bookmarks": b"", b"phases": b"", b"namespaces": b""}
+        if namespace == b"bookmarks":
+            return {name: hexadecimal(node) for name, node in self._ask().bookmarks().items()}
+        if namespace == b"phases":
+            return {b"publishing": b"True"}
+        return {}
+
+    def lookup(self, key: bytes) -> bytes:
+        """The changeset of a name."""
+        return self.remote.find(key)
+
+    def clonebundles(self) -> bytes:
+        """There are none."""
+        return b""
+
+    clonebundles_manifest = clonebundles
+
+    def getbundle(
+        self,
+        source: bytes,
+        heads: Collection[bytes] | None = None,
+        common: Sequence[bytes] | None = None,
+        bundlecaps: object = None,
+        **wanted: Any,
+    ) -> Any:
+        """What came, as a bundle that is made here: from there on a pull goes as from any server."""
+        remote = self._ask(Level.HISTORY)
+        bundle = bundle2.bundle20(self.ui, {b"HG20": (), b"changegroup": (b"03",), b"listkeys": ()})
+        nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
+        if nodes and remote.arrived is not None:
+            with remote.words():
+                chunks = remote.arrived.chunks(set(nodes))
+            part = bundle.newpart(b"changegroup", data=chunks)
+            part.addparam(b"version", b"03")
+            part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)
+        for namespace in wanted.get("listkeys") or ():
+            part = bundle.newpart(b"listkeys", data=pushkey.encodekeys(self.listkeys(namespace).items()))
+            part.addparam(b"namespace", namespace)
+        return bundle2.getunbundler(self.ui, util.chunkbuffer(bundle.getchunks()))
+
+    def pushkey(self, namespace: bytes, key: bytes, old: bytes, new: bytes) -> bool:
+        """Change a bookmark."""
+        from smartserver.plugins.mercurial.push import change_bookmark
+
+        return namespace == b"bookmarks" and change_bookmark(self.remote, key, old, new)
+
+    # ---- what commands do not ask of a peer that says what it can
+
+    def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
+        """Nothing."""
+        return b""
+
+    def _cannot(self, *_arguments: object, **_named: object) -> Any:
+        raise error.Abort(_(b"operation not supported over hpss"))
+
+    get_cached_bundle_inline = stream_out = unbundle = between = changegroup = changegroupsubset = _cannot
+
+
+class Scheme:
+    """What Mercurial asks for peers of our URLs."""
+
+    @staticmethod
+    def make_peer(ui: Any, path: Any, create: bool, *_arguments: object, **_named: object) -> HpssPeer:
+        """A peer; with `create` of a repository that is made now."""
+        return HpssPeer(ui, path, create)
+
+    instance = make_peer
+    """The same, in Mercurial 6.3."""
+
+    @staticmethod
+    def islocal(path: bytes) -> bool:
+        """Whether it is a folder."""
+        del path
+        return False

@@ -1,0 +1,198 @@
+"""A push: changesets, heads of branches and bookmarks in one request; the server decides on each.
+
+Mercurial's own checks run first, on what was seen last of the remote. What they refuse is sent all the same: others may
+have changed it since. Where the server refuses, its answer says what is there, and the same checks on that say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mercurial import discovery, error, exchange, node, phases, scmutil
+from mercurial.i18n import _
+
+from smartserver.client.body import EmptyBody
+from smartserver.client.push import PushRequest
+from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
+from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, WrongVcs
+from smartserver.plugins.mercurial.remote import BOOKMARKS, Level, Remote
+from smartserver.plugins.mercurial.words import refusal
+from smartserver.records.model import Plan, Tip
+from smartserver.vcs.hg.kinds import KINDS, NULL
+from smartserver.vcs.hg.plan import plan
+from smartserver.vcs.hg.repository import HgRepository
+from smartserver.vcs.hg.system import HG
+from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.rules import Create, Growth
+
+NEW = NewRepository(HG, KINDS)
+
+Bookmark = tuple[bytes, bytes, bytes]
+"""Name, old and new changeset, empty for none: as `pushoperation.outbookmarks` has them."""
+
+
+class Source:
+    """The local repository as a push reads it."""
+
+    def __init__(self, local: HgRepository) -> None:
+        self._local = local
+
+    def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
+        """What the remote lacks of `tips` when it holds `haves`."""
+        return plan(self._local, tips, haves)
+
+
+def make(remote: Remote) -> None:
+    """Make a repository, at once.
+
+    Raises:
+        RepoError: there is one.
+    """
+    kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
+    with remote.words():
+        try:
+            (made,) = remote.repository.ask((repository_create, CreateRequest(HG, kinds))).results
+        except WrongVcs as wrong:
+            raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
+    if not getattr(made, "created", False):
+        raise error.RepoError(_(b"repository %s already exists") % remote.url)
+    remote.level = Level.REFS
+
+
+def push_bundle(operation: Any) -> None:
+    """Stands for `exchange._pushbundle2`: sends all there is, in one request."""
+    remote: Remote = operation.remote.remote
+    operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
+    if not operation.outgoing.missing and not operation.outbookmarks and not remote.level:
+        # Nothing to send, as far as was seen: only the server knows.
+        remote.ask_whether_there()
+        operation.outbookmarks = []
+        exchange._pushdiscovery(operation)
+    doubt = None
+    operation.ui.pushbuffer(error=True)
+    try:
+        has_news = exchange._pushcheckoutgoing(operation)
+    except error.StateError as wrong:
+        has_news, doubt = True, wrong
+    finally:
+        said = operation.ui.popbuffer()
+    if doubt is None or remote.level:
+        operation.ui.status(said)  # Else it is said again, if the server refuses.
+    if doubt is not None and remote.level:
+        raise doubt
+    if has_news:
+        operation.repo.prepushoutgoinghooks(operation)
+    for name, _old, new in operation.outbookmarks:
+        if new and operation.repo[new].phase() == phases.secret:
+            raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
+    if not has_news and not operation.outbookmarks:
+        return
+    local = HgRepository(operation.repo)
+    updates = _updates(operation, local) if has_news else []
+    request = PushRequest(updates, Source(local) if updates else EmptyBody(), NEW, _maps(operation.outbookmarks))
+    with remote.words():
+        done = remote.repository.push(request)
+    was_asked, remote.level = bool(remote.level), Level.REFS
+    _check(operation, done, doubt)
+    if has_news and not done.revisions and all(each.outcome is Outcome.UNCHANGED for each in done.refs):
+        scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
+    elif has_news:
+        operation.cgresult = 1
+        operation.ui.status(_(b"remote: added %d changesets\n") % done.revisions)
+    _report(operation, done)
+    if not was_asked:
+        _push_rest(operation)
+
+
+def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
+    """The heads of each branch that has something new."""
+    log = local.changesets
+    by_branch: dict[bytes, list[bytes]] = {}
+    for revision in operation.outgoing.missing:
+        by_branch.setdefault(log.branchinfo(log.rev(revision))[0], []).append(revision)
+    free = _bookmarked(operation)
+    there = operation.remote.remote.branches()
+    updates = []
+    for branch, nodes in sorted(by_branch.items()):
+        heads = local.heads_of(nodes)
+        tips = [Tip(head, closed=bool(log.branchinfo(log.rev(head))[1])) for head in heads]
+        known = there.get(branch, [])
+        new = {head for head in heads if head not in known}
+        growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
+        create = Create.YES if operation.newbranch else Create.NO
+        updates.append(RefUpdate(branch, heads[0], create=create, heads=tips, growth=growth))
+    return updates
+
+
+def _bookmarked(operation: Any) -> set[bytes]:
+    """Heads that a bookmark is on, about which Mercurial does not warn."""
+    found: set[bytes] = discovery._nowarnheads(operation)
+    return found
+
+
+def _maps(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
+    entries = [EntryChange(name, new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
+    return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries)] if entries else []
+
+
+def _check(operation: Any, done: PushOutcome, doubt: Exception | None) -> None:
+    """Raise what the server refused, in Mercurial's words."""
+    wrong = done.error()
+    if wrong is None:
+        return
+    remote: Remote = operation.remote.remote
+    if not isinstance(wrong, NewHeads | NoSuchBranch):
+        with remote.words():
+            raise wrong
+    operation.remoteheads = remote.heads() or [NULL]
+    discovery.checkheads(operation)
+    if doubt is not None:
+        raise doubt
+    raise error.StateError(str(wrong).encode())
+
+
+def _report(operation: Any, done: PushOutcome) -> None:
+    """Say what became of the bookmarks."""
+    outcomes = [entry for each in done.maps for entry in each.entries]
+    for (name, old, new), outcome in zip(operation.outbookmarks, outcomes, strict=False):
+        action = b"update" if old and new else b"export" if new else b"delete"
+        if outcome.verdict is Verdict.CONFLICT:
+            operation.ui.warn(exchange.bookmsgmap[action][1] % name)
+            operation.bkresult = 1
+        else:
+            operation.ui.status(exchange.bookmsgmap[action][0] % name)
+
+
+def _push_rest(operation: Any) -> None:
+    """Move the bookmarks of which only the answer said that they are there."""
+    remote: Remote = operation.remote.remote
+    sent = {name for name, _old, _new in operation.outbookmarks}
+    before, operation.outbookmarks = operation.outbookmarks, []
+    given, operation.bookmarks = operation.bookmarks, ()
+    exchange.pushdiscoverymapping[b"bookmarks"](operation)
+    operation.bookmarks = given
+    operation.outbookmarks = [each for each in operation.outbookmarks if each[0] not in sent]
+    if operation.outbookmarks:
+        with remote.words():
+            done = remote.repository.push(PushRequest([], maps=_maps(operation.outbookmarks)))
+            wrong = done.error()
+            if wrong is not None:
+                raise wrong
+        _report(operation, done)
+    operation.outbookmarks = before + operation.outbookmarks
+
+
+def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
+    """Move, make or remove one bookmark; whether it was where it is expected."""
+    change = (name, node.bin(old) if old else b"", node.bin(new) if new else b"")
+    with remote.words():
+        try:
+            done = remote.repository.push(PushRequest([], maps=_maps([change])))
+        except NoSuchRepository:
+            return False
+    wrong = done.error()
+    if wrong is not None:
+        raise refusal(str(wrong))
+    return all(entry.verdict is not Verdict.CONFLICT for each in done.maps for entry in each.entries)

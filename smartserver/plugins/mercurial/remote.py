@@ -1,0 +1,226 @@
+"""`Remote`: a repository on a server as one command of Mercurial's sees it.
+
+A pull asks once, and whatever Mercurial wants to know is answered from that. A push asks nobody before it sends: what
+was seen last says what is to be sent, and the server decides.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.node import hex as hexadecimal
+
+from smartserver.client.knowledge import Knowledge, cache_folder
+from smartserver.client.repository import RemoteRepository
+from smartserver.errors import NoSuchRepository, WrongVcs
+from smartserver.plugins.mercurial.server import environment_of, server_of
+from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
+from smartserver.records.limits import MAX_TAKEN
+from smartserver.records.segment import SegmentStream
+from smartserver.vcs.hg.insert import Arrived
+from smartserver.vcs.hg.kinds import KINDS, NULL
+from smartserver.vcs.hg.repository import HgRepository
+from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
+from smartserver.vcs.hg.system import HG
+from smartserver.verbs.repository_pull import MAX_HAVES
+
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
+_ID = re.compile(rb"[0-9a-f]{40}")
+
+BOOKMARKS = "bookmarks"
+"""The map of bookmarks: their names and the changesets they are on."""
+
+
+class Level(enum.IntEnum):
+    """How much was asked."""
+
+    NOTHING = 0
+    REFS = 1
+    GRAPH = 2
+    """And which changesets there are that are not here."""
+    HISTORY = 3
+    """And what they are."""
+
+
+class Remote:
+    """One repository on a server. Nothing is asked by itself."""
+
+    def __init__(self, ui: Any, location: Place, url: bytes) -> None:
+        self.ui = ui
+        self.location = location
+        self.url = url
+        self.knowledge = Knowledge(cache_folder(environment_of(ui)), location.key)
+        self.repository = RemoteRepository(server_of(ui, location).client, location.path, self.knowledge)
+        self.local: HgRepository | None = None
+        """The repository that is pulled into or pushed from, once that is known."""
+        self.wanted: Names | None = None
+        """What the command named; None: all."""
+        self.arrived: Arrived | None = None
+        self.level = Level.NOTHING
+        self._graph: dict[bytes, tuple[bytes, ...]] = {}
+        self._found: dict[bytes, bytes] = {}
+        self._wrong: Exception | None = None
+
+    def words(self) -> AbstractContextManager[None]:
+        """Around whatever asks the server."""
+        return in_mercurials_words(self.location, self.url)
+
+    def bind(self, repository: Any) -> None:
+        """Say which local repository it is about."""
+        if self.local is None:
+            self.local = HgRepository(repository)
+
+    # ---- asking
+
+    def ask(self, level: Level) -> None:
+        """Ask for so much, once; of history what the command named: changesets that came wait in a file."""
+        if self._wrong is not None:
+            raise self._wrong
+        if self.level >= level:
+            return
+        self.level = level
+        try:
+            self._ask(level)
+        except (error.Abort, error.RepoError) as wrong:
+            self._wrong = wrong  # A command asks for several things before it looks at an answer.
+            raise
+
+    def _ask(self, level: Level) -> None:
+        with self.words():
+            if level is Level.REFS:
+                self.repository.learn_refs()
+                self._check_vcs()
+                return
+            if self.local is not None:
+                self.local.check_format()
+            haves = [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
+            if level is Level.GRAPH:
+                content = self.repository.read(GRAPH, refs=None, haves=haves)
+                self._check_vcs()
+                self._graph = {each.revision: tuple([parent.id for parent in each.parents]) for each in content.parts}
+                return
+            if self.wanted is None:
+                pulled = self.repository.pull(haves, bulk=True)
+                body, count = pulled.body, pulled.result.segments
+            else:
+                content = self.repository.read(encode(self.wanted), refs=[], haves=haves)
+                self._found.update(decode_found(self.wanted, content.result.said))
+                body, count = content.segments, content.result.segments
+            self._check_vcs()
+            self._receive(body, count)
+
+    def ask_whether_there(self) -> None:
+        """Learn the refs and bookmarks. Where there is no repository, there are none."""
+        try:
+            self.ask(Level.REFS)
+        except error.RepoError as wrong:
+            if not isinstance(wrong.__cause__, NoSuchRepository):
+                raise
+            self._wrong = None
+            self.knowledge.forget()
+
+    def _check_vcs(self) -> None:
+        vcs = self.knowledge.vcs
+        if vcs and vcs != HG:
+            raise WrongVcs(self.location.path, vcs, HG)
+
+    def _receive(self, body: Any, count: int) -> None:
+        arrived = self.arrived = Arrived(self.local)
+        self.ui.atexit(arrived.close)
+        stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
+        with self.ui.makeprogress(b"receiving", unit=b"changesets", total=count) as progress:
+            for chunk in body:
+                stream.feed(chunk)
+                for segment in stream.segments():
+                    arrived.add(segment)
+                progress.update(len(arrived.parents))
+            stream.finish()
+        if len(arrived.parents) != count:
+            raise refusal(f"the server sent {len(arrived.parents)} changesets, having announced {count}")
+
+    # ---- what is known
+
+    @property
+    def came(self) -> dict[bytes, tuple[bytes, ...]]:
+        """The changesets that came, with their parents, in order."""
+        return self._graph if self.arrived is None else self.arrived.parents
+
+    def branches(self) -> dict[bytes, list[bytes]]:
+        """The heads of each branch."""
+        if self.knowledge.vcs not in ("", HG):
+            return {}
+        return {name: [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
+
+    def heads(self) -> list[bytes]:
+        """The heads of all branches that no other of them is known to descend from."""
+        heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
+        inner = {parent for parents in self.came.values() for parent in parents}
+        known = [head for head in heads if head not in inner]
+        if self.local is None:
+            return known
+        mine = [head for head in known if self.local.has(head)]
+        tops = set(self.local.heads_of(mine))
+        return [head for head in known if head in tops or head not in mine]
+
+    def bookmarks(self) -> dict[bytes, bytes]:
+        """The bookmarks."""
+        return self.knowledge.map(BOOKMARKS)
+
+    def has(self, node: bytes) -> bool:
+        """Whether a changeset is there, as far as known."""
+        if node in self.came:
+            return True
+        return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())
+
+    def common(self) -> list[bytes]:
+        """The heads of what both have."""
+        local = self.local
+        if local is None:
+            return []
+        came = self.came
+        known = {tip for tip in self.knowledge.tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()
+        known.update(parent for parents in came.values() for parent in parents if parent not in came)
+        known.update(node for node in came if local.has(node))
+        return local.heads_of([node for node in known if local.has(node)])
+
+    def find(self, name: bytes) -> bytes:
+        """The changeset of a name, as the server finds it.
+
+        Raises:
+            RepoLookupError: there is none.
+        """
+        if len(name) == len(NULL) and (b"\0" in name or self.has(name)):
+            name = hexadecimal(name)  # A node as it is, which a name of that length might be.
+        if name not in self._found and self.wanted is not None and name in self.wanted.names:
+            self.ask(Level.HISTORY)
+        if _ID.fullmatch(name) and self.level and self.has(bytes.fromhex(name.decode())):
+            return bytes.fromhex(name.decode())
+        if name not in self._found:
+            with self.words():
+                content = self.repository.read(encode(Names([name], is_all=False)), refs=[])
+                self._check_vcs()
+                self._found.update(decode_found(Names([name]), content.result.said))
+            self.level = max(self.level, Level.REFS)
+        return self._found.get(name, NULL)
+
+    def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:
+        """Those of the changesets that came that `heads` reach and that are not here yet, parents first."""
+        came = self.came
+        if heads is None:
+            reached = set(came)
+        else:
+            reached, todo = set(), list(heads)
+            while todo:
+                node = todo.pop()
+                if node in came and node not in reached:
+                    reached.add(node)
+                    todo += came[node]
+        local = self.local
+        return [node for node in came if node in reached and not (local is not None and local.has(node))]

@@ -1,0 +1,138 @@
+"""`Server`: the one connection of a command to a server.
+
+It ends with the command: a command server of Mercurial's keeps nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import smartserver
+from smartserver.client import knowledge
+from smartserver.client.call import Client
+from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
+from smartserver.client.held import holder_for
+from smartserver.client.medium import Medium
+from smartserver.client.places import behind, connect, served_by
+from smartserver.client.plain import plain
+from smartserver.client.url import Location
+from smartserver.plugins.mercurial.words import refusal
+from smartserver.trace import flags, text
+from smartserver.trace.recorder import CallRecord, Recorder
+from smartserver.wire.observer import Observer
+
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
+AGENT = f"hg smartserver/{smartserver.__version__}"
+
+
+def environment_of(ui: Any) -> dict[str, str]:
+    """The variables of the user's command, which are not those of a command server."""
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in ui.environ.items()}
+
+
+class Server:
+    """What all peers of one server share during a command."""
+
+    def __init__(self, ui: Any, location: Place) -> None:
+        environment = environment_of(ui)
+        debug = os.fsdecode(ui.config(b"hpss", b"debug", b"")) or environment.get(flags.VARIABLE, "")
+        fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0") and isinstance(location, Location)
+        login = _login(ui, location, environment)
+        holder = holder_for(location, login, environment)
+
+        def connected() -> Medium:
+            told = debug.split(",") if debug else []
+            return connect(location, login, fast_open=fast_open, flags=told, lends=holder is not None)
+
+        token = environment.get(TOKEN_VARIABLE, "")
+        self.client = Client(
+            connected, _observers(ui, location, debug), agent=AGENT, copied=fast_open, above=location.above,
+            holder=holder,
+            credentials=credentials_for(location, knowledge.cache_folder(environment), token, _source(ui)),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Close the connection, or give it to what holds connections."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self.client.close()
+
+
+def _source(ui: Any) -> Any:
+    from smartserver.plugins.mercurial.credentials import source_of
+
+    return source_of(ui)
+
+
+def _login(ui: Any, location: Place, environment: Mapping[str, str]) -> Any:
+    """The words of the command that logs in at a place, or what TLS trusts there."""
+    if isinstance(location, Location):
+        return ()
+    from smartserver.client.tls_url import TlsLocation
+
+    if isinstance(location, TlsLocation):
+        from smartserver.client.trust import trust_of
+
+        return trust_of(location, environment)
+    from smartserver.client.ssh_url import of_shell
+
+    return of_shell(environment.get("SMARTSERVER_SSH") or os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))
+
+
+_servers: dict[str, Server] = {}
+
+
+def server_of(ui: Any, location: Place) -> Server:
+    """The one this command talks to."""
+    root = served_by(location)
+    server = _servers.get(root)
+    if server is None:
+        server = _servers[root] = Server(ui, location)
+        ui.atexit(functools.partial(_leave, root))
+    return server
+
+
+def _leave(root: str) -> None:
+    server = _servers.pop(root, None)
+    if server is not None:
+        server.close()
+
+
+def _observers(ui: Any, location: Place, debug: str) -> list[Observer]:
+    """Those that `hpss.debug` or SMARTSERVER_DEBUG ask for."""
+    try:
+        flags.check(debug, f"{flags.VARIABLE} or hpss.debug")
+    except flags.BadFlag as wrong:
+        raise refusal(str(wrong)) from None
+    words, rules = flags.parted(debug)
+    found: list[Observer] = []
+    if not set(words).isdisjoint(flags.KNOWN):
+        show = functools.partial(_show, ui, in_detail="hpssdetail" in words)
+        recorder = Recorder(finished=show, stacks="hpssvfs" in words)
+        ui.atexit(functools.partial(_sum_up, ui, recorder, behind(location)))
+        found.append(recorder)
+    if rules:
+        from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
+        from smartserver.trace.bans.rule import BadRule
+
+        try:
+            found.append(watcher([flags.BAN + ",".join(rules)]))
+        except BadRule as wrong:
+            raise refusal(str(wrong)) from None
+    return found
+
+
+def _show(ui: Any, record: CallRecord, *, in_detail: bool) -> None:
+    for line in text.lines(record, in_detail=in_detail):
+        ui.warn(plain(line).encode() + b"\n")
+
+
+def _sum_up(ui: Any, recorder: Recorder, where: str) -> None:
+    if recorder.calls:
+        ui.warn(text.summary(recorder, time.monotonic(), where).encode() + b"\n")

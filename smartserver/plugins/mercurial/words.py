@@ -1,0 +1,48 @@
+"""What goes wrong, as Mercurial's own errors: its commands catch those, and end with its messages and status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.i18n import _
+
+from smartserver.client.medium import CannotConnect, MediumError
+from smartserver.client.places import path_in_words
+from smartserver.client.plain import plain
+from smartserver.client.request import NotOurProtocol
+from smartserver.errors import NoSuchPart, NoSuchRepository, WrongVcs
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import VcsError
+from smartserver.wire.errors import ProtocolError
+from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from smartserver.client.places import Place
+
+
+def refusal(said: str) -> Any:
+    """An error that ends the command."""
+    return error.Abort(plain(said).encode())
+
+
+@contextmanager
+def in_mercurials_words(location: Place, url: bytes) -> Iterator[None]:
+    """Raise Mercurial's error for whatever goes wrong with what is there."""
+    try:
+        yield
+    except CannotConnect as wrong:
+        raise refusal(str(wrong)) from wrong
+    except (MediumError, ProtocolError, NotOurProtocol, Malformed) as wrong:
+        raise refusal(f"{location.where}: {wrong}") from wrong
+    except NoSuchRepository as wrong:
+        raise error.RepoError(_(b"repository %s not found") % url) from wrong
+    except WrongVcs as wrong:
+        message = f"{path_in_words(location) or location.where} is a repository of {wrong.vcs}, not of Mercurial"
+        raise error.RepoError(plain(message).encode()) from wrong
+    except NoSuchPart as wrong:
+        raise error.RepoLookupError(plain(str(wrong)).encode()) from wrong
+    except (CodedError, VcsError) as wrong:
+        raise refusal(str(wrong)) from wrong

@@ -1,0 +1,97 @@
+"""What of Mercurial is used here, and the shape of what a repository gives: 7.2 is what is tried.
+
+The rule of this file: nothing else under `vcs` imports Mercurial, and nothing imports this module before there is a
+Mercurial repository to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from mercurial import changegroup, mdiff, phases
+from mercurial.error import Abort, LookupError, RevlogError  # noqa: A004
+
+__all__ = ["Abort", "LookupError", "Repository", "RevlogError", "Store", "delta", "insert_changegroup"]
+
+Repository = Any
+"""A `localrepo.localrepository`."""
+
+Node = bytes
+
+
+class Store(Protocol):
+    """A revlog, or what wraps one: the versions of a file, the manifests, the changesets."""
+
+    def hasnode(self, node: Node) -> bool:
+        """Whether a node is there."""
+
+    def rev(self, node: Node) -> int:
+        """The number of a node, which is local."""
+
+    def parents(self, node: Node) -> Sequence[Node]:
+        """Two, null where there is none."""
+
+    def flags(self, rev: int) -> int:
+        """What is unusual about how the text is kept; 0: nothing."""
+
+    def rawdata(self, node: Node) -> bytes:
+        """The text as it is hashed."""
+
+
+def changesets(repository: Repository) -> Any:
+    """The store of changesets, which is more than a `Store`."""
+    return repository.unfiltered().changelog
+
+
+def manifests(repository: Repository) -> Store:
+    """The store of manifests."""
+    return _revlog(repository.unfiltered().manifestlog.getstorage(b""))
+
+
+def file_versions(repository: Repository, path: bytes) -> Store:
+    """The store of a file's versions."""
+    return _revlog(repository.unfiltered().file(path))
+
+
+def _revlog(storage: Any) -> Store:
+    """The revlog inside the storage of a file or of the manifests."""
+    found: Store = storage.get_revlog() if hasattr(storage, "get_revlog") else storage._revlog  # Before 6.9.
+    return found
+
+
+def delta(text: bytes, base: bytes | None) -> bytes:
+    """How a text differs from another, in Mercurial's own form; None: from none."""
+    if base is None:
+        header: bytes = mdiff.trivialdiffheader(len(text))
+        return header + text
+    found: bytes = mdiff.textdiff(base, text)
+    return found
+
+
+class _Reader:
+    """A file of the chunks of an iterator."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._held = bytearray()
+
+    def read(self, size: int) -> bytes:
+        while len(self._held) < size:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self._held += chunk
+        found = bytes(self._held[:size])
+        del self._held[:size]
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def insert_changegroup(repository: Repository, chunks: Iterable[bytes], revisions: int) -> None:
+    """Add the changesets of a changegroup of version 03, as drafts, in one transaction."""
+    unpacker = changegroup.getunbundler(b"03", _Reader(chunks), None)
+    with repository.lock(), repository.transaction(b"hpss") as transaction:
+        unpacker.apply(*(repository, transaction, b"pull", b"hpss:"), targetphase=phases.draft, expectedtotal=revisions)

@@ -1,0 +1,151 @@
+"""What of the texts of changesets, manifests and files is read here: what they name.
+
+A manifest is lines, sorted by path: path, NUL, 40 hex digits of the node, a flag (`x`, `l` or none), newline.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final
+
+from smartserver.vcs.alike import common_end, common_start
+from smartserver.vcs.hg.kinds import NULL, Node, file_key
+from smartserver.vcs.patterns import compile_pattern
+
+_LINE: Final = compile_pattern(rb"([^\0\n]++)\0([0-9a-f]{40})[xl]?")
+_HEX: Final = 40
+
+_MARK: Final = b"\1\n"
+"""What the metadata of a file's version lie between; a text that begins so has some, if only none."""
+
+
+def changeset_manifest(text: bytes) -> Node:
+    """The manifest that a changeset names, null where its tree is empty.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    head, blank, _ = text.partition(b"\n\n")
+    # The manifest, the user, the date, the files.
+    if not blank or head.count(b"\n") < 2 or text[_HEX : _HEX + 1] != b"\n":
+        raise ValueError("it cannot be read as a changeset")
+    return _node(text[:_HEX])
+
+
+def copied_from(text: bytes) -> tuple[bytes, Node] | None:
+    """The file and its version that a file's version was copied or renamed from.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if not text.startswith(_MARK):
+        return None
+    end = text.find(_MARK, len(_MARK))
+    if end < 0:
+        raise ValueError("the metadata at its begin have no end")
+    said = dict(_pair(line) for line in text[len(_MARK) : end].split(b"\n") if line)
+    if b"copy" not in said:
+        return None
+    return said[b"copy"], _node(said.get(b"copyrev", b""))
+
+
+def _pair(line: bytes) -> tuple[bytes, bytes]:
+    name, colon, value = line.partition(b": ")
+    if not colon:
+        raise ValueError("the metadata at its begin cannot be read")
+    return name, value
+
+
+def _node(digits: bytes) -> Node:
+    if len(digits) != _HEX:
+        raise ValueError(f"{len(digits)} hex digits, expected {_HEX}")
+    return bytes.fromhex(digits.decode("ascii"))
+
+
+def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
+    """The paths and nodes of lines of a manifest.
+
+    Raises:
+        ValueError: one cannot be read.
+    """
+    found: dict[bytes, Node] = {}
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
+        found[match[1]] = bytes.fromhex(match[2].decode())
+    return found
+
+
+def lines_of(text: bytes) -> list[bytes]:
+    """The lines of a manifest, sorted as they must be.
+
+    Raises:
+        ValueError: it does not end with a line, or they are not sorted.
+    """
+    lines = text.split(b"\n")
+    if lines.pop():
+        raise ValueError("the last line of the manifest has no end")
+    if lines != sorted(lines):  # NUL, after the path, comes before any byte of a longer path.
+        raise ValueError("the lines of the manifest are not sorted")
+    return lines
+
+
+def all_entries(text: bytes) -> dict[bytes, Node]:
+    """The paths and nodes of a whole manifest.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    lines = lines_of(text)
+    found = entries(lines)
+    if len(found) != len(lines):
+        raise ValueError("a path is in the manifest twice")
+    return found
+
+
+def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
+    """The entries of the lines that each of two manifests has and the other has not.
+
+    Of the new one the lines around those are checked, too: if the old one is sound, so is the new one then.
+
+    Raises:
+        ValueError: one cannot be read.
+    """
+    if not old:
+        return all_entries(new), {}
+    start, end, old_end = _between(new, old)
+    here, there = new[start:end], old[start:old_end]
+    lines, before = lines_of(here), lines_of(there)
+    kept = frozenset(before) if len(before) > 1 else before
+    mine = [line for line in lines if line not in kept]
+    others = frozenset(lines)
+    theirs = [line for line in before if line not in others]
+    found = entries(mine)
+    if len(found) != len(mine):
+        raise ValueError("a path is in the manifest twice")
+    for line, path in zip(mine, found, strict=True):
+        at = bisect_left(lines, line)
+        name = path + b"\0"
+        if any(near.startswith(name) for near in lines[max(0, at - 1) : at] + lines[at + 1 : at + 2]):
+            raise ValueError("a path is in the manifest twice")
+    return found, entries(theirs)
+
+
+def _between(new: bytes, old: bytes) -> tuple[int, int, int]:
+    """Where whole lines begin in which two manifests differ, and where those end in each: a line more on both sides."""
+    ahead = common_start(new, old)
+    behind = common_end(new, old, min(len(new), len(old)) - ahead)
+    start = new.rfind(b"\n", 0, max(0, new.rfind(b"\n", 0, ahead))) + 1
+    end = len(new) - behind
+    # The first line that is all of what they end with in common, and no part of a longer one in either.
+    if not all(at == 0 or text[at - 1 : at] == b"\n" for text, at in ((new, end), (old, len(old) - behind))):
+        end = new.find(b"\n", end) + 1 or len(new)
+    end = new.find(b"\n", end) + 1 or len(new)
+    return start, end, len(old) - (len(new) - end)
+
+
+def keys(found: dict[bytes, Node]) -> list[bytes]:
+    """The keys of the records that entries name."""
+    return [file_key(path, node) for path, node in found.items() if node != NULL]

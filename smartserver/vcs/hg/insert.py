@@ -1,0 +1,246 @@
+"""What a pull brought, as Mercurial's own changegroup (version 03), and put into a repository.
+
+Segments go to a spool file as they come. A changegroup has all changesets first, then all manifests, then the files one
+by one; each row of it is a text as Mercurial's delta on the first parent's. Every record is proved to be what its key
+says before it is given to Mercurial.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from smartserver.records.cache import Cache
+from smartserver.records.check import verify_record
+from smartserver.records.delta import decompress
+from smartserver.records.model import Key, RevisionId
+from smartserver.records.segment import decode_segment
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
+from smartserver.vcs.collector import rare_collections
+from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, delta, insert_changegroup  # noqa: A004
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
+from smartserver.vcs.hg.repository import HgRepository
+
+CACHE: Final = 64 << 20
+"""Bytes of texts kept as bases."""
+
+_ROW: Final = struct.Struct(">20s20s20s20s20sH")
+"""The head of a row: node, parents, base of the delta, changeset, flags."""
+
+_END: Final = bytes(4)
+
+
+class _Row(NamedTuple):
+    """Where in the spool file a record lies, and what its header says."""
+
+    at: int
+    encoding: int
+    length: int
+    frame_length: int
+    meta: bytes
+    base: Key
+    here: bool
+    """Whether its base did not come before it: then it is here, even where a copy of it comes later."""
+    introduced: list[Node]
+    """The changesets in whose segments it came."""
+
+
+class Arrived:
+    """The changesets that came, in the order in which they did; a context that holds a temporary file."""
+
+    def __init__(self, repository: HgRepository | None) -> None:
+        """`repository`: has the records that those that come may rest on; None: none rests on any."""
+        self._repository = repository
+        self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._size = 0
+        self._rows: list[dict[Key, _Row]] = [{} for _ in KINDS]
+        self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
+        self._stores: dict[bytes, Store] = {}
+        self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
+        """By changeset, in order."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._spool.close()
+
+    @property
+    def objects(self) -> int:
+        """How many records came, copies left out."""
+        return sum(map(len, self._rows))
+
+    def add(self, block: bytes) -> None:
+        """Take a whole segment, after those of its parents.
+
+        Raises:
+            Malformed: it cannot be read.
+            WrongContent: the changeset itself is not in it.
+        """
+        segment = decode_segment(block, 0, KINDS)
+        at = self._size + segment.frames_at
+        self._size += len(block)
+        for entry in segment.entries:
+            came = self._rows[entry.kind]
+            row = came.get(entry.key)
+            if row is None:
+                base = segment.base_of(entry)
+                here = bool(base) and base not in came
+                came[entry.key] = _Row(
+                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, here),
+                    [segment.revision],
+                )
+            else:
+                row.introduced.append(segment.revision)
+            at += entry.frame_length
+        own = self._rows[CHANGESET].get(segment.revision)
+        if own is None:
+            raise WrongContent(segment.revision, "its record did not come")
+        self.parents[segment.revision] = tuple([parent.id for parent in segment.parents])
+        while block:
+            block = block[os.write(self._spool.fileno(), block) :]
+
+    def text(self, revision: RevisionId) -> bytes:
+        """The text of a changeset that came.
+
+        Raises:
+            WrongContent: it is not what its key says.
+        """
+        return self._text(CHANGESET, revision)
+
+    def chunks(self, wanted: Collection[RevisionId], progress: Progress = lambda done, total: None) -> Iterator[bytes]:
+        """The changegroup of some changesets that came, whose parents are wanted, too, or are in the repository.
+
+        Raises:
+            WrongContent: a record is not what its key says, or cannot be decoded.
+        """
+        with rare_collections():
+            total = self.objects
+            done = 0
+            by_file: dict[bytes, list[Node]] = {}
+            for kind in (CHANGESET, MANIFEST):
+                for key, row in self._rows[kind].items():
+                    link = next((each for each in row.introduced if each in wanted), None)
+                    if link is not None:
+                        yield from self._row(kind, key, key, row, link, lambda node: node)
+                        done += 1
+                        progress(done, total)
+                yield _END
+            yield _END  # Of folders' manifests there are none.
+            for key in self._rows[FILE]:
+                by_file.setdefault(path_of(key), []).append(key[-len(NULL) :])
+            for path in sorted(by_file):
+                yield from self._file(path, by_file[path], wanted)
+                done += len(by_file[path])
+                progress(done, total)
+            yield _END
+
+    def _file(self, path: bytes, nodes: Iterable[Node], wanted: Collection[RevisionId]) -> Iterator[bytes]:
+        begun = False
+        for node in nodes:
+            key = file_key(path, node)
+            row = self._rows[FILE][key]
+            link = next((each for each in row.introduced if each in wanted), None)
+            if link is None:
+                continue
+            if not begun:
+                begun = True
+                yield struct.pack(">l", 4 + len(path)) + path
+            yield from self._row(FILE, key, node, row, link, lambda parent: file_key(path, parent))
+        if begun:
+            yield _END
+
+    def _row(
+        self, kind: int, key: Key, node: Node, row: _Row, link: Node, key_of: Callable[[Node], Key]
+    ) -> Iterator[bytes]:
+        text = self._text(kind, key)
+        first, second = parents_of(row.meta)
+        # A changeset is no version of its parent: Mercurial itself sends it whole, too.
+        base = NULL if kind == CHANGESET else first
+        difference = delta(text, None if base == NULL else self._text(kind, key_of(base)))
+        yield struct.pack(">l", 4 + _ROW.size + len(difference))
+        yield _ROW.pack(node, first, second, base, link, 0)
+        yield difference
+
+    # ---- texts
+
+    def _text(self, kind: int, key: Key) -> bytes:
+        """The text of a record that came or is here, proved to be what its key says."""
+        came = self._rows[kind]
+        chain: list[tuple[Key, _Row]] = []
+        text = self._cache.get((kind, key))
+        if text is None and key not in came:
+            return self._local(kind, key)
+        while text is None:
+            row = came[key]
+            chain.append((key, row))
+            key = row.base
+            text = self._cache.get((kind, key)) if key else b""
+            if text is None and row.here:
+                text = self._local(kind, key)
+        while chain:
+            key, row = chain.pop()
+            frame = os.pread(self._spool.fileno(), row.frame_length, row.at)
+            try:
+                text = decompress(row.encoding, frame, row.length, text)
+                verify_record(KINDS[kind], key, row.meta, text, b"")
+            except (Malformed, ValueError) as wrong:
+                raise WrongContent(key, str(wrong)) from wrong
+            self._cache.put((kind, key), text)
+        return text
+
+    def _local(self, kind: int, key: Key) -> bytes:
+        store, node = self._store(kind, key), key[-len(NULL) :]
+        if store is None or not store.hasnode(node):
+            raise WrongContent(key, "a record rests on it, but it is not here")
+        text = store.rawdata(node)
+        self._cache.put((kind, key), text)
+        return text
+
+    def _store(self, kind: int, key: Key) -> Store | None:
+        if self._repository is None:
+            return None
+        if kind == CHANGESET:
+            found: Store = self._repository.changesets
+            return found
+        name = path_of(key) if kind == FILE else b""
+        store = self._stores.get(name)
+        if store is None:
+            store = self._repository.file(name) if name else self._repository.manifests()
+            self._stores[name] = store
+        return store
+
+
+def insert(
+    repository: HgRepository, segments: Iterable[bytes], progress: Progress = lambda done, total: None
+) -> InsertReport:
+    """Insert whole segments, each after those of its parents; records that are here may be delta bases.
+
+    Raises:
+        WrongContent: a record is not what its key says, or cannot be decoded.
+        VcsError: Mercurial did not take them.
+        WrongFormat: the repository has a format that cannot be sent.
+    """
+    repository.check_format()
+    with Arrived(repository) as arrived:
+        for block in segments:
+            arrived.add(block)
+        if arrived.parents:
+            try:
+                insert_changegroup(
+                    repository.mercurial, arrived.chunks(arrived.parents, progress), len(arrived.parents)
+                )
+            except (Abort, LookupError, RevlogError) as wrong:
+                raise VcsError(f"Mercurial did not take what was pulled: {wrong}") from wrong
+        return InsertReport(arrived.objects, len(arrived.parents))

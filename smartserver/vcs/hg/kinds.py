@@ -1,0 +1,91 @@
+"""The kinds of the records of `hg sha1`, their keys and their meta.
+
+The key of a changeset or manifest is its node; that of a file's version the file's path, a NUL and the node. The meta
+is the two parents in Mercurial's own store, null parents at the end left out: a node is a hash of them and the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from smartserver.records.model import Key, Kind
+
+CHANGESET: Final = 0
+MANIFEST: Final = 1
+FILE: Final = 2
+
+NODE_CHECK: Final = "hg-node"
+FILE_CHECK: Final = "hg-file"
+
+KINDS: Final = (
+    Kind("changeset", NODE_CHECK, True),
+    Kind("manifest", NODE_CHECK, True),
+    Kind("file", FILE_CHECK, True),
+)
+
+NODE_BYTES: Final = 20
+
+NULL: Final = bytes(NODE_BYTES)
+"""The node that stands where there is none."""
+
+Node = bytes
+
+
+def meta_of(first: Node, second: Node) -> bytes:
+    """The meta of a record with these parents."""
+    if second != NULL:
+        return first + second
+    return first if first != NULL else b""
+
+
+def parents_of(meta: bytes) -> tuple[Node, Node]:
+    """The two parents, null where there is none.
+
+    Raises:
+        ValueError: it is not the meta of a record.
+    """
+    both = meta[: 2 * NODE_BYTES].ljust(2 * NODE_BYTES, b"\0")
+    first, second = both[:NODE_BYTES], both[NODE_BYTES:]
+    if meta_of(first, second) != meta:
+        raise ValueError(f"its meta of {len(meta)} bytes is not two parents")
+    return first, second
+
+
+def node_of(meta: bytes, text: bytes) -> Node:
+    """The node of a text with the parents of its meta.
+
+    Raises:
+        ValueError: it is not the meta of a record.
+    """
+    digest = hashlib.sha1(b"".join(sorted(parents_of(meta))))
+    digest.update(text)
+    return digest.digest()
+
+
+def node_key(key: Key, meta: bytes, text: bytes) -> Key:
+    """The key of a changeset or manifest."""
+    del key
+    return node_of(meta, text)
+
+
+def file_key(path: bytes, node: Node) -> Key:
+    """The key of a file's version."""
+    return path + b"\0" + node
+
+
+def path_of(key: Key) -> bytes:
+    """The path in the key of a file's version.
+
+    Raises:
+        ValueError: it is no such key.
+    """
+    path = key[: -NODE_BYTES - 1]
+    if not path or key[len(path)] or b"\0" in path or b"\n" in path:
+        raise ValueError("its key is not a path, a NUL and a node")
+    return path
+
+
+def checked_file_key(key: Key, meta: bytes, text: bytes) -> Key:
+    """The key of a file's version; the path is what its key says, for the manifest that names both is the proof."""
+    return file_key(path_of(key), node_of(meta, text))

@@ -1,0 +1,189 @@
+"""`Repository.read` of Mercurial's histories: names become changesets as `hg` itself finds them, and their history is
+sent.
+
+In order: `tip`, `null`, a whole id, a bookmark, a tag of `.hgtags` of any head, a branch, the begin of an id that no
+other has. `0` is the first changeset; other numbers differ between repositories and are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from smartserver.errors import NoSuchPart, shown
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+from smartserver.records.model import RefValue
+from smartserver.vcs.hg.format import changeset_manifest
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NODE_BYTES, NULL, Node, file_key
+from smartserver.vcs.hg.selector import BRANCH, GRAPH, decode, encode_found
+
+BOOKMARKS: Final = "bookmarks"
+
+_HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
+_TAG: Final = re.compile(rb"([0-9a-f]{40}) (.+)")
+
+TAGS: Final = b".hgtags"
+
+
+def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
+    """The changesets of the selector's names, and what they reach if that is wanted; or a graph.
+
+    Raises:
+        NoSuchPart: a name is none.
+        Unsupported: the selector is none of this release's.
+    """
+    if selector == GRAPH:
+        wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
+        return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
+    asked = decode(selector)
+    finder = _Finder(stored, asked.names)
+    found: list[Node] = []
+    heads: list[Node] = []
+    for name in asked.names:
+        if name.startswith(BRANCH):
+            value = stored.refs().get(name[len(BRANCH) :])
+            if value is None:
+                raise NoSuchPart(f"unknown branch '{shown(name[len(BRANCH) :])}'")
+            heads += [tip.id for tip in value]
+            found.append(NULL)
+        else:
+            found.append(finder.find(name))
+            heads.append(found[-1])
+    heads = [head for head in dict.fromkeys(heads) if head != NULL]
+    return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
+
+
+def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
+    found = [stored.ordinal(node) for node in nodes]
+    return [ordinal for ordinal in found if ordinal is not None]
+
+
+class _Finder:
+    """Finds changesets by names; what is read for one is kept for the next."""
+
+    def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
+        self._stored = stored
+        self._names = names
+        self._begun: dict[bytes, list[Node]] | None = None
+        """Of each name that may be the begin of an id, two that begin so, at most."""
+        self._tags: dict[bytes, Node] | None = None
+
+    def find(self, name: bytes) -> Node:
+        stored = self._stored
+        if name == b"tip":
+            return self._tip()
+        if name == b"null" or name == NULL.hex().encode():
+            return NULL
+        if name == b"0":
+            return stored.revision(0) if self._count() else NULL
+        if name.removeprefix(b"-").isdigit() and len(name) < 2 * NODE_BYTES and int(name) < self._count():
+            raise NoSuchPart(f"the number {name.decode()}: numbers differ between repositories, name an id")
+        whole = _whole(name)
+        if whole is not None and stored.ordinal(whole) is not None:
+            return whole
+        found = stored.map(BOOKMARKS).get(name) or self.tags().get(name) or self._branch(name) or self._prefix(name)
+        if found is None or stored.ordinal(found) is None:
+            raise NoSuchPart(f"unknown revision '{shown(name)}'")
+        return found
+
+    def _ordinals(self) -> Iterator[int]:
+        stored = self._stored
+        for value in stored.refs().values():
+            for tip in value:
+                ordinal = stored.ordinal(tip.id)
+                if ordinal is not None:
+                    yield ordinal
+
+    def _tip(self) -> Node:
+        newest = max(self._ordinals(), default=None)
+        return NULL if newest is None else self._stored.revision(newest)
+
+    def _count(self) -> int:
+        return max(self._ordinals(), default=-1) + 1
+
+    def _branch(self, name: bytes) -> Node | None:
+        value = self._stored.refs().get(name)
+        return None if value is None else newest_open(self._stored, value)
+
+    def _prefix(self, name: bytes) -> Node | None:
+        if self._begun is None:
+            self._begun = self._scan()
+        found = self._begun.get(name, [])
+        if len(found) > 1:
+            raise NoSuchPart(f"ambiguous identifier '{name.decode()}'")
+        return found[0] if found else None
+
+    def _scan(self) -> dict[bytes, list[Node]]:
+        """One walk over all changesets, for all names."""
+        begun: dict[bytes, list[Node]] = {name: [] for name in self._names if _HEX.fullmatch(name)}
+        lengths = sorted({len(name) for name in begun})
+        for ordinal in range(self._count()):
+            node = self._stored.revision(ordinal)
+            digits = node.hex().encode()
+            for length in lengths:
+                found = begun.get(digits[:length])
+                if found is not None and len(found) < 2:
+                    found.append(node)
+        return begun
+
+    def tags(self) -> dict[bytes, Node]:
+        """The tags of `.hgtags` of all heads, as Mercurial joins them."""
+        if self._tags is None:
+            joined: dict[bytes, tuple[Node, list[Node]]] = {}
+            texts: dict[Node, None] = {}
+            for ordinal in sorted(set(self._ordinals())):
+                text = self._hgtags(ordinal)
+                if text is not None:
+                    texts.setdefault(text)
+            for text in texts:
+                _join(joined, _read_tags(text))
+            self._tags = {name: node for name, (node, _) in joined.items() if node != NULL}
+        return self._tags
+
+    def _hgtags(self, ordinal: int) -> bytes | None:
+        stored = self._stored
+        changeset = stored.record(CHANGESET, stored.revision(ordinal))
+        manifest = None if changeset is None else stored.record(MANIFEST, changeset_manifest(changeset.text))
+        if manifest is None:
+            return None
+        at = manifest.text.find(b"\n" + TAGS + b"\0") + 1
+        if not at and not manifest.text.startswith(TAGS + b"\0"):
+            return None
+        start = at + len(TAGS) + 1
+        version = bytes.fromhex(manifest.text[start : start + 2 * NODE_BYTES].decode())
+        found = stored.record(FILE, file_key(TAGS, version))
+        return None if found is None else found.text
+
+
+def newest_open(stored: RepositoryView, value: RefValue) -> Node:
+    """The newest head of a branch that does not close it; the newest of all where each does."""
+    return max(value, key=lambda tip: (not tip.closed, stored.ordinal(tip.id) or 0)).id
+
+
+def _whole(name: bytes) -> Node | None:
+    return bytes.fromhex(name.decode()) if len(name) == 2 * NODE_BYTES and _HEX.fullmatch(name) else None
+
+
+def _read_tags(text: bytes) -> dict[bytes, tuple[Node, list[Node]]]:
+    """Of each tag of a file where it is, and where it was before."""
+    found: dict[bytes, tuple[Node, list[Node]]] = {}
+    for line in text.split(b"\n"):
+        match = _TAG.fullmatch(line)
+        if match is not None:
+            node, name = bytes.fromhex(match[1].decode()), match[2].strip()
+            before = found.get(name)
+            found[name] = (node, [] if before is None else [*before[1], before[0]])
+    return found
+
+
+def _join(joined: dict[bytes, tuple[Node, list[Node]]], tags: dict[bytes, tuple[Node, list[Node]]]) -> None:
+    """Take the tags of one head among those of the ones before: what supersedes the other counts."""
+    for name, (node, history) in tags.items():
+        if name not in joined:
+            joined[name] = (node, history)
+            continue
+        other, others = joined[name]
+        if other != node and node in others and (other not in history or len(others) > len(history)):
+            node = other
+        joined[name] = (node, [*history, *[each for each in others if each not in history]])

@@ -1,0 +1,98 @@
+"""Mercurial's records: the parents of a changeset, and what records refer to.
+
+A changeset refers to its manifest, that to the version of each of its files; a manifest and a file's version to their
+parents in Mercurial's store, and one that was copied to what it was copied from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from smartserver.records.model import Key, Record, RevisionId
+from smartserver.records.system import NOTHING, Changes, References, System, register
+from smartserver.vcs.hg.format import all_entries, changeset_manifest, copied_from, differing, keys
+from smartserver.vcs.hg.kinds import (
+    CHANGESET,
+    FILE,
+    FILE_CHECK,
+    KINDS,
+    MANIFEST,
+    NODE_CHECK,
+    NULL,
+    checked_file_key,
+    file_key,
+    node_key,
+    parents_of,
+    path_of,
+)
+
+if TYPE_CHECKING:
+    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+
+HG: Final = "hg sha1"
+
+
+class HgSystem(System):
+    """Mercurial with nodes of SHA-1 and one manifest for the whole tree."""
+
+    name = HG
+    kinds = KINDS
+    keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
+    own_kind = CHANGESET
+    ghosts = False
+
+    def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
+        """The parents of a changeset."""
+        return _present(meta)
+
+    def may_refer(self, kind: int, meta: bytes) -> bool:
+        """Whether it can: each kind does."""
+        return True
+
+    def is_list(self, kind: int, meta: bytes) -> bool:
+        """Whether it is no file's version: those name three others at most."""
+        return kind != FILE
+
+    def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
+        """The records that this one needs."""
+        if kind == CHANGESET:
+            manifest = changeset_manifest(text)
+            return NOTHING if manifest == NULL else ((MANIFEST, None, (manifest,)),)
+        parents = _present(meta)
+        if kind == MANIFEST:
+            return ((FILE, None, keys(all_entries(text))), (MANIFEST, None, parents))
+        path = path_of(key)
+        found = [file_key(path, parent) for parent in parents]
+        # With a first parent Mercurial does not look at what the text says.
+        source = copied_from(text) if parents_of(meta)[0] == NULL else None
+        if source is not None and source[1] != NULL:
+            found.append(file_key(*source))
+        return ((FILE, None, found),) if found else NOTHING
+
+    def changes(self, record: Record, base: Record) -> Changes | None:
+        """Of a manifest, what the lines name that differ."""
+        if record.kind != MANIFEST:
+            return None
+        now, before = differing(record.text, base.text)
+        return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
+
+    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
+        """Changesets by their names, with their history."""
+        from smartserver.vcs.hg.reading import read  # Not before: a client answers nothing.
+
+        return read(stored, selector, question)
+
+    def ref_problem(self, name: bytes) -> str:
+        """What Mercurial says of the names of branches: no colon, no control character, no space around it."""
+        if b":" in name:
+            return "Mercurial allows no ':' in the name of a branch"
+        if name != name.strip():
+            return "Mercurial allows no space before or after the name of a branch"
+        return super().ref_problem(name)
+
+
+def _present(meta: bytes) -> tuple[bytes, ...]:
+    return tuple([parent for parent in parents_of(meta) if parent != NULL])
+
+
+register(HgSystem())

@@ -1,0 +1,157 @@
+"""Two sides that do the same with stock hg: one against a served repository, one against Mercurial's own in a folder.
+
+A script is sh. `a commit f` is user a, in repository a and with a cache of their own, making a changeset of a file.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from git_sides import TIMEOUT, Done, Served, Side, environment, readdress
+from hg_histories import open_repository
+
+from netem.counter import Counts
+from smartserver.records.model import RefValue
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+PRELUDE = r"""
+set -e
+hg() { "$HG" "$@"; }
+user() (
+    XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME
+    cd "$SIDE/$1"; shift
+    "$@"
+)
+a() { user a "$@"; }
+b() { user b "$@"; }
+c() { user c "$@"; }
+as() ( XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME; shift; cd "$SIDE"; "$@" )
+commit() { printf '%s\n' "$1" > "$1"; hg add -q "$1"; hg commit -q -m "$1"; }
+forget() { rm -rf "$SIDE/.cache/$1"; }
+"""
+"""`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
+
+SETTINGS = """[ui]
+username = A <a@example.org>
+merge = internal:merge
+[devel]
+default-date = 0 0
+[extensions]
+hpss = {loader}
+"""
+
+LOADER = """
+from smartserver.plugins.mercurial import extension
+
+
+def uisetup(ui):
+    extension.uisetup(ui)
+"""
+
+
+@dataclass(frozen=True)
+class HgPair:
+    """Ours and Mercurial's own."""
+
+    ours: HgSide
+    hgs: HgSide
+
+    def run(self, script: str) -> tuple[Done, Done]:
+        return self.ours.run(script), self.hgs.run(script)
+
+    def prepare(self, script: str) -> None:
+        for side in (self.ours, self.hgs):
+            done = side.run(script)
+            assert done.status == 0, done.said
+
+
+class HgSide(Side):
+    """Some users' repositories in a folder, and a URL they share."""
+
+    def __init__(self, folder: Path, url: str, served: Served | None = None) -> None:
+        super().__init__(folder, url, served)
+        loader = folder / "loader.py"
+        loader.write_text(LOADER)
+        (folder / ".hgrc").write_text(SETTINGS.format(loader=loader))
+
+    def run(self, script: str, **variables: str) -> Done:
+        """Run a script, counting what goes over the link."""
+        if self.served is not None:
+            self.served.proxy.take()
+        hg = str(Path(sys.executable).parent / "hg")
+        env = {
+            **environment(self.folder),
+            "URL": self.url,
+            "HG": hg,
+            "HGRCPATH": str(self.folder / ".hgrc"),
+            "HGENCODING": "utf-8",
+            **variables,
+        }
+        done = subprocess.run(
+            ["sh", "-c", PRELUDE + script],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        counts = self.served.proxy.take() if self.served is not None else Counts()
+        return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
+
+    def has(self) -> dict[str, list[str]]:
+        """What each user's repository has, the order of its changesets left out."""
+        found = {}
+        for name in ("a", "b", "c"):
+            if (self.folder / name / ".hg").exists():
+                repository = open_repository(self.folder / name)
+                every = [repository[rev] for rev in repository]
+                rows = [(each.hex(), each.phasestr(), each.branch(), *each.bookmarks()) for each in every]
+                found[name] = sorted(str(row) for row in rows)
+        return found
+
+
+def server_heads(served: Served, path: str) -> dict[str, list[str]]:
+    """The heads of the branches of a served repository."""
+    refs = _refs(served, path)
+    return {name.decode(): sorted(tip.id.hex() for tip in value) for name, value in refs.items()}
+
+
+def _refs(served: Served, path: str) -> dict[bytes, RefValue]:
+    transaction = PackRepository(LocalTransport(served.root / path)).begin(b"", "test")
+    return dict(transaction.refs()) if transaction.exists else {}
+
+
+def server_bookmarks(served: Served, path: str) -> dict[str, str]:
+    """The bookmarks of a served repository."""
+    transaction = PackRepository(LocalTransport(served.root / path)).begin(b"", "test")
+    return {name.decode(): node.hex() for name, node in transaction.map("bookmarks").items()}
+
+
+def peer_heads(side: HgSide) -> dict[str, list[str]]:
+    """The heads of the branches of the peer in a folder."""
+    branches = open_repository(side.folder / "peer").branchmap()
+    return {name.decode(): sorted(node.hex() for node in branches.branchheads(name, closed=True)) for name in branches}
+
+
+def peer_bookmarks(side: HgSide) -> dict[str, str]:
+    """The bookmarks of the peer in a folder."""
+    return {name.decode(): node.hex() for name, node in open_repository(side.folder / "peer")._bookmarks.items()}
+
+
+def copy_hg_side(template: HgSide, folder: Path, url: str) -> HgSide:
+    """A side as another was left, under another URL; what its users know of the remote comes along."""
+    shutil.copytree(template.folder, folder, symlinks=True)
+    side = HgSide(folder, url, template.served)
+    for config in folder.glob("*/.hg/hgrc"):
+        text = config.read_text()
+        config.write_text(text.replace(template.url, url).replace(str(template.folder), str(folder)))
+    if template.served is not None:
+        for remotes in folder.glob(".cache/*/smartserver/remotes"):
+            readdress(remotes, template.url, url)
+    return side

@@ -1,0 +1,132 @@
+"""vcs.hg.plan, vcs.hg.export, vcs.hg.insert, vcs.hg.compat, vcs.hg.repository: what Mercurial keeps comes out of a
+repository of ours as it went in: random parts of random histories, pulled in random increments."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hg_histories import RandomHistory, Served, new_repository, open_repository, verify
+
+from smartserver.vcs.hg import export as hg_export
+from smartserver.vcs.hg import insert as hg_insert
+from smartserver.vcs.hg import plan as hg_plan
+from smartserver.vcs.hg.format import changeset_manifest
+from smartserver.vcs.hg.kinds import NULL
+
+pytestmark = pytest.mark.interop
+
+SIZE = 180
+TRIALS = 40
+VERIFIED = 6
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> RandomHistory:
+    return RandomHistory(new_repository(tmp_path_factory.mktemp("hg") / "source"), 11, SIZE)
+
+
+@pytest.fixture(scope="module")
+def served(history: RandomHistory) -> Served:
+    """All of it, pushed in some increments."""
+    made = Served()
+    order = list(history.parents)
+    pushed: list[bytes] = []
+    for at in (1, 30, 31, 32, 120, len(order)):
+        heads = order[len(pushed) : at]
+        made.push(history.repository, heads, pushed)
+        pushed += heads
+    return made
+
+
+def check_equal(history: RandomHistory, target: Any, nodes: set[bytes]) -> None:
+    """`target` has these changesets and nothing else, as `history` has them."""
+    one, other = history.repository.unfiltered(), target.unfiltered()
+    found = {other.changelog.node(rev) for rev in other.changelog}
+    assert found == nodes
+    for node in nodes:
+        assert other.changelog.rawdata(node) == one.changelog.rawdata(node)
+        assert other.changelog.parents(node) == one.changelog.parents(node)
+        mine, theirs = one[node], other[node]
+        assert theirs.manifestnode() == mine.manifestnode()
+        for path in set(mine.files()) & set(theirs.manifest()):
+            assert theirs[path].data() == mine[path].data()
+            assert theirs[path].renamed() == mine[path].renamed()
+            assert theirs[path].flags() == mine[path].flags()
+
+
+def test_the_history_has_all_there_is(history: RandomHistory) -> None:
+    """Else the tests here would prove less than they say."""
+    repository = history.repository
+    every = [repository[node] for node in history.parents]
+    assert sum(len(each.parents()) > 1 for each in every) > 5
+    assert sum(not each.files() for each in every) > 5
+    assert any(each.closesbranch() for each in every)
+    assert any(b"x" in each.extra() for each in every)
+    assert len({each.branch() for each in every}) > 2
+    flags = {each.manifest().flags(path) for each in every for path in each.manifest()}
+    assert flags == {b"", b"x", b"l"}
+    assert any(each[path].renamed() for each in every for path in each.files() if path in each)
+    # Versions of files that another changeset than the one that Mercurial links them to made, too.
+    shared = 0
+    for each in every:
+        for path in set(each.files()) & set(each.manifest()):
+            store = repository.file(path)
+            shared += store.linkrev(store.rev(each.filenode(path))) != each.rev()
+    assert shared > 5
+
+
+def test_any_part_in_any_increments(
+    history: RandomHistory, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(5)
+    order = list(history.parents)
+    for trial in range(TRIALS):
+        monkeypatch.setattr(hg_insert, "CACHE", chance.choice((3_000, 64 << 20)))
+        heads = chance.sample(order, chance.choice((1, 1, 2, 4)))
+        nodes = history.ancestors(*heads)
+        wanted = [node for node in order if node in nodes]
+        path = tmp_path / f"part{trial}"
+        target = new_repository(path)
+        step = chance.choice((len(wanted), len(wanted) // 2 + 1, len(wanted) // 7 + 1))
+        for at in range(0, len(wanted), step):
+            part = wanted[at : at + step]
+            assert served.pull(target, part) == len(part)
+            target = open_repository(path)
+        check_equal(history, target, nodes)
+        if trial < VERIFIED:
+            assert verify(path) == (0, "")
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+def test_the_ways_of_a_push_make_no_difference(
+    history: RandomHistory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(hg_plan, "FEW", few)
+    monkeypatch.setattr(hg_export, "_CACHE", 5_000)
+    monkeypatch.setattr(hg_export, "_MANIFESTS", 5_000)
+    monkeypatch.setattr(hg_export, "_STORES", 3)
+    served, order = Served(), list(history.parents)
+    assert served.push(history.repository, order) == len(order)
+    target = new_repository(tmp_path / "whole")
+    assert served.pull(target, order) == len(order)
+    check_equal(history, open_repository(tmp_path / "whole"), set(order))
+    assert verify(tmp_path / "whole") == (0, "")
+
+
+def test_an_empty_tree(tmp_path: Path) -> None:
+    """A changeset without a manifest, and one whose manifest has no line."""
+    from hg_histories import commit
+
+    source = new_repository(tmp_path / "source")
+    first = commit(source, (NULL, NULL), {}, b"nothing", {}, 1)
+    second = commit(source, (first, NULL), {b"a": (b"a\n", b"", None)}, b"a file", {}, 2)
+    third = commit(source, (second, NULL), {b"a": None}, b"nothing again", {}, 3)
+    assert changeset_manifest(source.changelog.rawdata(first)) == NULL
+    served = Served()
+    served.push(source, [third])
+    target = new_repository(tmp_path / "target")
+    assert served.pull(target, [third]) == 3
+    assert verify(tmp_path / "target") == (0, "")

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smartserver.vcs.hg.format import all_entries, changeset_manifest, copied_from, differing, entries, keys, lines_of
+from smartserver.vcs.hg.kinds import NULL
+
+A, B = b"\xaa" * 20, b"\xbb" * 20
+
+
+def line(path: bytes, node: bytes = A, flag: bytes = b"") -> bytes:
+    return path + b"\0" + node.hex().encode() + flag + b"\n"
+
+
+def manifest(*lines: bytes) -> bytes:
+    return b"".join(sorted(lines))
+
+
+CHANGESET = A.hex().encode() + b"\nJo <jo@example.org>\n12 -3600 branch:b\nf1\nf2\n\nthe message\n\nmore"
+
+
+def test_a_changeset_names_its_manifest() -> None:
+    assert changeset_manifest(CHANGESET) == A
+    assert changeset_manifest(bytes(40).replace(b"\0", b"0") + b"\nJo\n0 0\n\n") == NULL
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        CHANGESET[1:],
+        CHANGESET.replace(b"\n\n", b"\n"),
+        b"z" + CHANGESET[1:],
+        A.hex().encode() + b"\nJo\n\nmessage",
+    ],
+)
+def test_what_is_no_changeset(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"changeset|hexadecimal"):
+        changeset_manifest(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"no metadata", None),
+        (b"\1\n\1\ntext", None),
+        (b"\1\ncopy: d/a b\ncopyrev: " + B.hex().encode() + b"\n\1\ntext\1\n", (b"d/a b", B)),
+        (b"\1\nother: x\n\1\ncopy: a\n", None),
+    ],
+)
+def test_what_a_file_was_copied_from(text: bytes, found: tuple[bytes, bytes] | None) -> None:
+    assert copied_from(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"\1\ncopy: a\n", "no end"),
+        (b"\1\ncopy\n\1\n", "cannot be read"),
+        (b"\1\ncopy: a\n\1\n", "0 hex digits"),
+        (b"\1\ncopy: a\ncopyrev: 12\n\1\n", "2 hex digits"),
+    ],
+)
+def test_metadata_that_cannot_be_read(text: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        copied_from(text)
+
+
+def test_a_manifest_names_files() -> None:
+    text = line(b"a") + line(b"a/b", B, b"x") + line(b"a1", A, b"l")
+    assert all_entries(text) == {b"a": A, b"a/b": B, b"a1": A}
+    assert keys({b"a": A, b"b": NULL}) == [b"a\0" + A]
+    assert lines_of(b"") == []
+    assert entries([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (line(b"b") + line(b"a"), "not sorted"),
+        (line(b"a") + line(b"a", B), "twice"),
+        (line(b"a")[:-1], "no end"),
+        (line(b"a", A, b"t"), "cannot be read"),
+        (line(b""), "cannot be read"),
+        (line(b"a", A[:-1]), "cannot be read"),
+    ],
+)
+def test_what_is_no_manifest(text: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        all_entries(text)
+    with pytest.raises(ValueError, match=why):
+        differing(text, line(b"0"))
+
+
+def test_a_path_twice_beside_lines_that_are_the_same() -> None:
+    old = manifest(*[line(b"f%02d" % n) for n in range(20)])
+    new = manifest(*[line(b"f%02d" % n) for n in range(20)], line(b"f07", B))
+    with pytest.raises(ValueError, match="twice"):
+        differing(new, old)
+
+
+def test_a_line_out_of_order_beside_lines_that_are_the_same() -> None:
+    old = manifest(*[line(b"f%02d" % n) for n in range(20)])
+    at = len(line(b"f00")) * 7
+    with pytest.raises(ValueError, match="not sorted"):
+        differing(old[:at] + line(b"f19x") + old[at:], old)
+
+
+@given(st.data())
+def test_what_differs(data: st.DataObject) -> None:
+    """Whatever lines are between, it is the difference of the two as tables, lines with another flag besides."""
+    path = st.text("ab/", min_size=1, max_size=3).map(str.encode)
+    rows = st.dictionaries(
+        path, st.tuples(st.sampled_from([A, B, A[:-1] + b"\0"]), st.sampled_from([b"", b"x"])), max_size=8
+    )
+    old, new = data.draw(rows), data.draw(rows)
+    for name, row in data.draw(rows).items():  # Most of a manifest is as it was.
+        old[name] = new[name] = row
+    texts = [manifest(*[line(name, *row) for name, row in each.items()]) for each in (new, old)]
+    now, before = differing(*texts)
+    assert now == {name: row[0] for name, row in new.items() if old.get(name) != row}
+    assert before == {name: row[0] for name, row in old.items() if texts[1] and new.get(name) != row}

@@ -1,0 +1,84 @@
+"""Parents and references of Mercurial's records."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartserver.records.model import Record
+from smartserver.records.system import system_of
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL
+from smartserver.vcs.hg.system import HG, HgSystem
+
+RULES = HgSystem()
+
+A, B, C = (bytes([n]) * 20 for n in (0xA1, 0xB2, 0xC3))
+
+
+def line(path: bytes, node: bytes) -> bytes:
+    return path + b"\0" + node.hex().encode() + b"\n"
+
+
+def changeset(manifest: bytes) -> bytes:
+    return manifest.hex().encode() + b"\nJo\n0 0\nf\n\nmessage"
+
+
+def needs(kind: int, key: bytes, meta: bytes, text: bytes) -> dict[int, list[bytes]]:
+    return {wanted: list(found) for wanted, meta, found in RULES.references(kind, key, meta, text) if found}
+
+
+def test_it_is_registered() -> None:
+    assert type(system_of(HG)) is HgSystem
+    assert not RULES.ghosts
+    assert RULES.content_keys == {CHANGESET, MANIFEST, FILE}
+    assert all(RULES.may_refer(kind, b"") for kind in RULES.content_keys)
+    assert [RULES.is_list(kind, b"") for kind in (CHANGESET, MANIFEST, FILE)] == [True, True, False]
+
+
+@pytest.mark.parametrize(("meta", "parents"), [(b"", ()), (A, (A,)), (A + B, (A, B)), (NULL + B, (B,))])
+def test_parents(meta: bytes, parents: tuple[bytes, ...]) -> None:
+    assert RULES.own_parents(C, meta, changeset(A)) == parents
+
+
+def test_a_changeset_needs_its_manifest() -> None:
+    assert needs(CHANGESET, C, A, changeset(B)) == {MANIFEST: [B]}
+    assert needs(CHANGESET, C, A, changeset(NULL)) == {}
+
+
+def test_a_manifest_needs_its_files_and_parents() -> None:
+    text = line(b"a", A) + line(b"b/c", B)
+    assert needs(MANIFEST, C, A + B, text) == {FILE: [b"a\0" + A, b"b/c\0" + B], MANIFEST: [A, B]}
+    assert needs(MANIFEST, C, b"", b"") == {}
+
+
+def test_a_file_needs_its_parents_or_what_it_was_copied_from() -> None:
+    copied = b"\1\ncopy: other\ncopyrev: %b\n\1\ntext" % C.hex().encode()
+    assert needs(FILE, b"d/f\0" + C, A + B, b"text") == {FILE: [b"d/f\0" + A, b"d/f\0" + B]}
+    assert needs(FILE, b"d/f\0" + C, NULL + B, copied) == {FILE: [b"d/f\0" + B, b"other\0" + C]}
+    assert needs(FILE, b"d/f\0" + C, A, copied) == {FILE: [b"d/f\0" + A]}
+    assert needs(FILE, b"d/f\0" + C, b"", b"text") == {}
+
+
+def test_what_a_manifest_changes() -> None:
+    old = line(b"a", A) + line(b"b", B) + line(b"c", C)
+    new = line(b"a", A) + line(b"b", C) + line(b"d", A)
+    changes = RULES.changes(Record(MANIFEST, C, A, new), Record(MANIFEST, A, b"", old))
+    assert changes == (
+        ((FILE, None, [b"b\0" + C, b"d\0" + A]), (MANIFEST, None, (A,))),
+        ((FILE, None, [b"b\0" + B, b"c\0" + C]),),
+    )
+    assert RULES.changes(Record(FILE, b"a\0" + C, A, b""), Record(FILE, b"a\0" + A, b"", b"")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        (b"default", True),
+        ("\u00fc b".encode(), True),
+        (b"a:b", False),
+        (b" a", False),
+        (b"a\n", False),
+        (b"a\rb", False),
+    ],
+)
+def test_names_of_branches(name: bytes, fine: bool) -> None:
+    assert (RULES.ref_problem(name) == "") is fine
