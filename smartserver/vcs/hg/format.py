@@ -133,17 +133,24 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
     return found, entries(theirs)
 
 
-def _between(new: bytes, old: bytes) -> tuple[int, int, int]:
-    """Where whole lines begin in which two manifests differ, and where those end in each: a line more on both sides."""
+def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:
+    """Where whole lines begin in which two texts differ, and where those end in each."""
     ahead = common_start(new, old)
     behind = common_end(new, old, min(len(new), len(old)) - ahead)
-    start = new.rfind(b"\n", 0, max(0, new.rfind(b"\n", 0, ahead))) + 1
+    start = new.rfind(b"\n", 0, ahead) + 1
     end = len(new) - behind
     # The first line that is all of what they end with in common, and no part of a longer one in either.
     if not all(at == 0 or text[at - 1 : at] == b"\n" for text, at in ((new, end), (old, len(old) - behind))):
         end = new.find(b"\n", end) + 1 or len(new)
-    end = new.find(b"\n", end) + 1 or len(new)
     return start, end, len(old) - (len(new) - end)
+
+
+def _between(new: bytes, old: bytes) -> tuple[int, int, int]:
+    """The same of two manifests, with a line more on both sides."""
+    start, end, old_end = differing_lines(new, old)
+    start = new.rfind(b"\n", 0, max(0, start - 1)) + 1
+    more = (new.find(b"\n", end) + 1 or len(new)) - end
+    return start, end + more, old_end + more
 
 
 def keys(found: dict[bytes, Node]) -> list[bytes]:

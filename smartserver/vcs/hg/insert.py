@@ -22,7 +22,8 @@ from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
 from smartserver.vcs.collector import rare_collections
-from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, delta, insert_changegroup  # noqa: A004
+from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, insert_changegroup  # noqa: A004
+from smartserver.vcs.hg.delta import delta
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
 
