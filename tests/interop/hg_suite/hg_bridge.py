@@ -33,8 +33,8 @@ Original = Callable[..., Any]
 DUMMY = b"user@dummy"
 """The host of the tests' own stand-in for ssh: it looks for repositories in TESTTMP."""
 
-FROM_REMOTE = frozenset((b"confirm", b"bundle"))
-"""Options of `hg pull` and `hg incoming`, whose revisions are those of the remote."""
+FROM_REMOTE = frozenset((b"confirm", b"bundle", b"noupdate"))
+"""Options of `hg pull`, `incoming` and `clone`, whose revisions are those of the remote."""
 
 _copying = False
 """Whether the bridge opens a repository: that one is not bridged."""
@@ -201,23 +201,11 @@ def without_numbers(folder: bytes, names: Sequence[bytes]) -> list[bytes]:
     return [repository[int(name)].hex() if name.isdigit() and int(name) in repository else name for name in names]
 
 
-def _clone(
-    original: Original,
-    ui: Any,
-    options: Any,
-    source: Any,
-    *rest: Any,
-    pull: bool = False,
-    revs: Any = None,
-    **named: Any,
-) -> Any:
+def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
     global _by_copy
-    found = folder_of(source, os.environb[b"TESTTMP"]) if isinstance(source, bytes) else None
-    if revs and found is not None:
-        revs = without_numbers(found[0], revs)
     before, _by_copy = _by_copy, not pull and not revs
     try:
-        return original(ui, options, source, *rest, pull=pull, revs=revs, **named)
+        return original(*arguments, pull=pull, revs=revs, **named)
     finally:
         _by_copy = before
 
