@@ -5,8 +5,8 @@ The copy has the changesets, phases, bookmarks and markers that the folder shows
 server is copied back into the folder before the push reports on it, so that the test may look into the folder before
 and after, and the folder says what it received.
 
-Not served: a clone by copying files, a folder that a command creates, and repositories behind hgweb. Numbers of
-revisions are replaced by ids, because a server refuses numbers.
+Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, and repositories
+behind hgweb. Numbers of revisions are replaced by ids, because a server refuses numbers.
 """
 
 from __future__ import annotations
@@ -58,10 +58,8 @@ class Bridge:
         """Make the copy on the server."""
         quiet = _quiet()
         with tempfile.TemporaryDirectory() as temporary, _alone():
-            # A push changes phases where it comes from.
             shutil.copytree(Path(os.fsdecode(self._folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
             local = FACTORY.repository(quiet, os.fsencode(temporary))
-            local.ui.setconfig(b"phases", b"publish", self._publishes(), b"bridge")
             peer = FACTORY.peer(quiet, {}, self.url, create=True)
             names = list(local._bookmarks)
             exchange.push(local, peer, force=True, newbranch=True, bookmarks=names)
@@ -123,6 +121,7 @@ def uisetup(ui: Any) -> None:
     """Put the bridge around what opens a remote repository, and around a clone that may do without."""
     extensions.wrapfunction(FACTORY, "peer", _peer)
     extensions.wrapfunction(cloning, "clone", _clone)
+    extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
 
 
 def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
@@ -141,7 +140,7 @@ def _peer(
     original: Original, source: Any, options: Any, path: Any, create: bool = False, *rest: Any, **named: Any
 ) -> Any:
     found = None if create or _copying else folder_of(path, os.environb[b"TESTTMP"])
-    if found is None or (_by_copy and not found[1]):
+    if found is None or (not found[1] and (_by_copy or uses_working_copy(options))):
         return original(source, options, path, create, *rest, **named)
     with open(os.environ["HPSS_BRIDGE_LOG"], "a") as log:
         log.write(f"{os.environ['TESTNAME']}\n")
@@ -193,12 +192,23 @@ def _push_bundle(original: Original, operation: Any) -> Any:
         remote.push, operation.ui.status = push, status
 
 
+def uses_working_copy(options: Any) -> bool:
+    """Whether a command looks into the working copy of a repository in a folder: `identify`, and `clone -u .`."""
+    return b"num" in options or options.get(b"updaterev") == b"."
+
+
 def without_numbers(folder: bytes, names: Sequence[bytes]) -> list[bytes]:
     """The names of revisions of a repository, those that are numbers as ids: a server refuses numbers."""
     if not any(name.isdigit() for name in names):
         return list(names)
     repository = FACTORY.repository(_quiet(), folder)
     return [repository[int(name)].hex() if name.isdigit() and int(name) in repository else name for name in names]
+
+
+def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:
+    """Leave the phases of a repository that the bridge pushes from: they may lie in a store that is shared."""
+    if not _copying:
+        original(*arguments, **named)
 
 
 def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
