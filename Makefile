@@ -10,9 +10,13 @@
 #   make compare git, hg, brz, svn and ours side by side, in 20 minutes; writes doc/performance.md (Peers) and
 #                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
 #                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
+#   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
+#                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
+#   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
+#                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
 #                repository or bundle). Breezy is this environment's, or that of make compare
@@ -31,6 +35,7 @@ PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 PEERS := $(CACHE)/smartserver/peers
+MERCURIALS := $(CACHE)/smartserver/mercurials
 
 # The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -38,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo soak test computing breezy interop faulty waiting check lint docs bench compare ratchet git-suite brz-suite
-.PHONY: clean
+.PHONY: hg-suite hg-versions hg-6.3 hg-6.9 clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -49,7 +54,7 @@ demo: $(INSTALLED)
 # and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
 STORES := tests/interop/test_stores.py
-INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py))
+INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py tests/interop/hg_suite/test_*.py))
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 
@@ -92,8 +97,30 @@ GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 git-suite: $(INSTALLED)
 	@PYTHONPATH=$(CURDIR)/tests:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run_git_suite.py $(ARGS)
 
+HG_SUITE := $(CURDIR)/tests/interop/hg_suite
+
+hg-suite: $(TOOLS)
+	@PYTHONPATH=$(HG_SUITE) $(BIN)/python $(HG_SUITE)/run_hg_suite.py $(ARGS)
+
 brz-suite: $(TOOLS) $(SUITE)/installed
 	PYTHONPATH=$(CURDIR)/$(SUITE) $(BIN)/python tests/interop/brz_suite/suite_main.py $(ARGS)
+
+# The tests of a plain `make test` run the release that the extra installs.
+hg-versions: hg-6.3 hg-6.9
+
+hg-6.3 hg-6.9: hg-%: $(TOOLS)
+	@$(MAKE) --no-print-directory $(MERCURIALS)/$*/bin/hg || { echo "Mercurial $* is left out: it cannot be had here" >&2; exit 0; }; \
+	TEST_HG=$(MERCURIALS)/$*/bin $(BIN)/python -m pytest $(or $(ARGS),$(wildcard tests/interop/test_hg_*.py))
+
+$(MERCURIALS)/6.3/bin/hg:
+	@$$(command -pv hg) version --quiet | grep --quiet 'version 6\.3\.' # Debian 12's
+	@mkdir -p $(@D)
+	@ln -sf "$$(command -pv hg)" $@
+
+$(MERCURIALS)/6.9/bin/hg:
+	@mkdir -p $(MERCURIALS)
+	$(PYTHON) -m venv --clear $(MERCURIALS)/6.9
+	$(MERCURIALS)/6.9/bin/python -m pip install $(PIP_OPTIONS) 'mercurial==6.9.*'
 
 soak: $(TOOLS)
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/sockets/soak.py $(or $(ARGS),10) $$(mktemp -d)

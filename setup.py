@@ -48,6 +48,7 @@ setup(
     # Neither netem, which is a distribution of its own and would own the same files, nor a folder `breezy`, which would
     # be a namespace package where Breezy is not installed: `smartserver setup brz` makes the plugin known.
     packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*"]),
+    py_modules=["hgext3rd.hpss"],  # Without an __init__: the package is Mercurial's.
     package_data={"smartserver": ["py.typed", "agent/thin.c"], "transports": ["py.typed"]},
     zip_safe=False,
     install_requires=[

@@ -30,6 +30,9 @@ REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 BANS = "SMARTSERVER_DEBUG"
 """Where `smartserver.pytest_plugin` says what is banned, for commands too: from the first test's first fixture on."""
 
+TEST_HG = os.environ.get("TEST_HG")
+"""The folder of another release of hg than that of this environment (`make hg-versions`)."""
+
 os.environ.pop(BANS, None)  # The user's.
 
 # No test may fail for being slow on a busy machine, so nothing here has a deadline.
@@ -56,6 +59,8 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+        if TEST_HG:
+            patch.setenv("PATH", TEST_HG, prepend=os.pathsep)
         patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         patch.setenv("LC_ALL", "C.UTF-8")
         patch.setenv("CC", "false")  # So that no test replaces the programs of this environment.

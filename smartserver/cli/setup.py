@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from smartserver.agent import compiled
+from smartserver.cli import hgrc
 from smartserver.cli.errors import CommandError
 from smartserver.client.places import SCHEMES
 
@@ -97,16 +98,72 @@ def brz() -> None:
     if configuration is None:
         raise CommandError("brz version does not say where Breezy's configuration is")
     folder = Path(configuration[1].strip()) / "plugins" / PLUGIN
-    modules = [importlib.util.find_spec(name) for name in ("smartserver", "msgspec", "zstandard")]
-    places = [os.path.dirname(os.path.dirname(found.origin)) for found in modules if found and found.origin]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "__init__.py").write_text(LOADER.format(folders=list(dict.fromkeys(places))), encoding="utf-8")
+        (folder / "__init__.py").write_text(LOADER.format(folders=_places()), encoding="utf-8")
     except OSError as wrong:
         raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
     if not _location():
         raise CommandError(f"brz does not load {folder}: run `brz plugins` to see why")
     click.echo(f"brz has the plugin: {folder}")
+
+
+@command.command()
+def hg() -> None:
+    """Let hg find the extension: an item of `[extensions]` in the user's configuration.
+
+    \b
+    smartserver setup hg
+    hg clone hpss://example.org/project
+    """
+    if shutil.which("hg") is None:
+        raise CommandError("hg is not on PATH: install Mercurial first (pip install 'smartserver[hg]')")
+    said = _hg().stdout
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < (6, 3):
+        raise CommandError(f"this is {said.strip() or 'no Mercurial'}: the extension needs Mercurial 6.3 or newer")
+    loader = Path(__file__).parents[2] / "hgext3rd" / "hpss.py"
+    folders = os.pathsep.join(place for place in _places() if place != str(loader.parents[1]))
+    with_path = {"extensions.hpss": str(loader)} | ({"hpss.path": folders} if folders else {})
+    for items in ({"extensions.hpss": ""}, with_path):
+        problem = _hg(*[word for name, value in items.items() for word in ("--config", f"{name}={value}")]).stderr
+        if "hpss" not in problem:
+            break
+    else:
+        raise CommandError(f"hg does not load the extension: {problem.strip()}")
+    file = hgrc.location(os.environ)
+    try:
+        before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
+        after = before
+        for name, value in items.items():
+            section, _, item = name.partition(".")
+            after = hgrc.with_item(after, section, item, value)
+        if after != before:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(after, encoding="utf-8", errors="surrogateescape")
+    except OSError as wrong:
+        raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
+    for name, value in items.items():
+        section, _, item = name.partition(".")
+        click.echo(f"{file}: [{section}] {item} = {value}".rstrip())
+
+
+def _hg(*words: str) -> subprocess.CompletedProcess[str]:
+    """What hg says of its version; on its standard error is what it says of an extension that it does not load."""
+    environment = {**os.environ, "HGPLAIN": "1"}
+    words = ("hg", "version", "--quiet", *words)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise CommandError(f"hg version: {lines[-1]}")
+    return done
+
+
+def _places() -> list[str]:
+    """The folders of our modules and of the libraries that an adapter needs."""
+    modules = [importlib.util.find_spec(name) for name in ("smartserver", "msgspec", "zstandard")]
+    places = [os.path.dirname(os.path.dirname(found.origin)) for found in modules if found and found.origin]
+    return list(dict.fromkeys(places))
 
 
 def _brz(*words: str) -> str:

@@ -102,7 +102,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the rest, built likewise."""
     place = tmp_path_factory.mktemp("whole")
-    for name in ("smartserver", "transports", "netem"):
+    for name in ("hgext3rd", "smartserver", "transports", "netem"):
         shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
     for name in ("setup.py", "pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, place)
@@ -158,12 +158,13 @@ def test_it_says_what_it_is(wheel: Path) -> None:
 
 def test_no_other_distribution_owns_its_files(whole: Path) -> None:
     """Nor its command or its plugin: removing one distribution would break the other. A folder `breezy` would be a
-    package where Breezy is not installed."""
+    package where Breezy is not installed. In `hgext3rd`, a package of Mercurial's, is our extension alone."""
     with ZipFile(whole) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
         (points,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
         offered = archive.read(points).decode()
-    assert {name.partition("/")[0] for name in names} == {"smartserver", "transports"}
+    assert {name.partition("/")[0] for name in names} == {"hgext3rd", "smartserver", "transports"}
+    assert [name for name in names if name.startswith("hgext3rd/")] == ["hgext3rd/hpss.py"]
     assert "smartserver/plugins/breezy_shim/__init__.py" in names
     assert "netem" not in offered
     assert SETTINGS["project"]["requires-python"] == importlib.metadata.metadata("smartserver")["Requires-Python"]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from git_sides import TIMEOUT, Done, Served, Side, environment, readdress
 from hg_histories import open_repository
+from mercurials import HGRC, LIBRARIES, LOADER
 
 from netem.counter import Counts
 from smartserver.records.model import RefValue
@@ -21,7 +21,6 @@ from transports.local import LocalTransport
 
 PRELUDE = r"""
 set -e
-hg() { "$HG" "$@"; }
 user() (
     XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME
     cd "$SIDE/$1"; shift
@@ -36,22 +35,15 @@ forget() { rm -rf "$SIDE/.cache/$1"; }
 """
 """`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
 
-SETTINGS = """[ui]
-username = A <a@example.org>
+SETTINGS = (
+    HGRC
+    + """
+[ui]
 merge = internal:merge
 [devel]
 default-date = 0 0
-[extensions]
-hpss = {loader}
 """
-
-LOADER = """
-from smartserver.plugins.mercurial import extension
-
-
-def uisetup(ui):
-    extension.uisetup(ui)
-"""
+)
 
 
 @dataclass(frozen=True)
@@ -75,19 +67,15 @@ class HgSide(Side):
 
     def __init__(self, folder: Path, url: str, served: Served | None = None) -> None:
         super().__init__(folder, url, served)
-        loader = folder / "loader.py"
-        loader.write_text(LOADER)
-        (folder / ".hgrc").write_text(SETTINGS.format(loader=loader))
+        (folder / ".hgrc").write_text(SETTINGS.format(loader=LOADER, libraries=LIBRARIES))
 
     def run(self, script: str, **variables: str) -> Done:
         """Run a script, counting what goes over the link."""
         if self.served is not None:
             self.served.proxy.take()
-        hg = str(Path(sys.executable).parent / "hg")
         env = {
             **environment(self.folder),
             "URL": self.url,
-            "HG": hg,
             "HGRCPATH": str(self.folder / ".hgrc"),
             "HGENCODING": "utf-8",
             **variables,

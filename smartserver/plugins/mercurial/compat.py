@@ -14,18 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mercurial import bundle2, error, hg
+from mercurial import changegroup, error, hg
 from mercurial.i18n import _
 
 try:
     from mercurial.repo import factory as _factory  # Since 7.2.
 except ImportError:
     _factory = hg
-
-try:
-    from mercurial.exchanges import bundle_caps as _bundle_caps  # Since 7.2.
-except ImportError:
-    _bundle_caps = None
 
 FACTORY: Any = _factory
 """The module whose `peer` makes each peer: `hg.peer` calls it."""
@@ -44,18 +39,11 @@ def location(path: Any) -> bytes:
     return url
 
 
-def bundle_capabilities(repository: Any, role: bytes) -> Any:
-    """What a repository understands in a bundle, for `bundle2.encodecaps`. The role is b"client" or b"server"."""
-    if _bundle_caps is not None:
-        return _bundle_caps.get_repo_caps(repository, role=role)
-    return bundle2.getrepocaps(repository, role=role)
-
-
-def revlog_of(storage: Any) -> Any:
-    """The revlog inside the storage of a file or of the manifests; a revlog is its own."""
-    if hasattr(storage, "get_revlog"):  # Since 6.9.
-        return storage.get_revlog()
-    return getattr(storage, "_revlog", storage)
+def allow_changegroup_3(repository: Any) -> None:
+    """Let a repository take changegroups of version 03 for `hg incoming`: before 6.9 it does so in pulls alone."""
+    if b"03" not in changegroup.supportedincomingversions(repository):
+        for ui in (repository.ui, repository.baseui):
+            ui.setconfig(b"experimental", b"changegroup3", b"yes", b"hpss")
 
 
 class BranchMap(dict[bytes, list[bytes]]):

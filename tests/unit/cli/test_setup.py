@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
+from sources import ROOT
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
@@ -165,3 +167,97 @@ def test_without_brz(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(group, ["setup", "brz"])
     assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith("brz is not on PATH")
+
+
+# -- hg
+
+
+@pytest.fixture
+def hg_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which Mercurial has no configuration."""
+    for name in ("HGRCPATH", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def extensions_of_hg() -> str:
+    """What hg says of its extensions."""
+    done = subprocess.run(["hg", "version", "--verbose"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.partition("Enabled extensions:")[2]
+
+
+def test_hg_finds_the_extension(hg_home: Path) -> None:
+    file = hg_home / ".hgrc"
+    file.write_text("# mine\n[ui]\nusername = A\n")
+    for _ in range(2):
+        result = CliRunner().invoke(group, ["setup", "hg"])
+        assert result.exit_code == 0, result.output
+        assert result.output.startswith(f"{file}: [extensions] hpss =")
+    text = file.read_text()
+    assert text.startswith("# mine\n[ui]\nusername = A\n\n[extensions]\nhpss =")
+    assert text.count("hpss =") == 1
+    assert "hpss" in extensions_of_hg()
+
+
+def test_hg_reads_another_file(hg_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HGRCPATH", str(hg_home / "deep/own.rc"))
+    result = CliRunner().invoke(group, ["setup", "hg"])
+    assert result.exit_code == 0, result.output
+    assert (hg_home / "deep/own.rc").is_file()
+    assert not (hg_home / ".hgrc").exists()
+    assert "hpss" in extensions_of_hg()
+
+
+def test_hg_elsewhere_needs_the_path(hg_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This hg finds no extension by its name alone."""
+    named = '*" extensions.hpss= "*) echo "*** failed to import extension hpss" >&2;;'
+    stand_in(hg_home, monkeypatch, f"case \" $* \" in {named} esac; echo 'Mercurial (version 6.3.2)'")
+    result = CliRunner().invoke(group, ["setup", "hg"])
+    assert result.exit_code == 0, result.output
+    folders = [each for each in result.output.splitlines() if "[hpss] path = " in each]
+    assert result.output.startswith(f"{hg_home}/.hgrc: [extensions] hpss = {ROOT}/hgext3rd/hpss.py\n")
+    assert folders == [f"{hg_home}/.hgrc: [hpss] path = {Path(msgspec.__file__).parents[1]}"]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'Mercurial Distributed SCM (version 5.6.1)'",
+            "this is Mercurial Distributed SCM (version 5.6.1): the extension needs Mercurial 6.3 or newer",
+        ),
+        ("echo broken >&2; exit 3", "hg version: broken"),
+        (
+            "echo 'Mercurial Distributed SCM (version 6.9)'; echo 'hpss is off: it needs Python 3.11' >&2",
+            "hg does not load the extension: hpss is off: it needs Python 3.11",
+        ),
+    ],
+)
+def test_a_hg_that_will_not_do(hg_home: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
+    stand_in(hg_home, monkeypatch, script)
+    result = CliRunner().invoke(group, ["setup", "hg"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == said
+    assert not (hg_home / ".hgrc").exists()
+
+
+def test_a_configuration_that_cannot_be_written(hg_home: Path) -> None:
+    (hg_home / ".hgrc").mkdir()
+    result = CliRunner().invoke(group, ["setup", "hg"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception) == f"{hg_home}/.hgrc: Is a directory"
+
+
+def test_without_hg(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    result = CliRunner().invoke(group, ["setup", "hg"])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).startswith("hg is not on PATH")
+
+
+def stand_in(home: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let hg be a script."""
+    (home / "hg").write_text(f"#!/bin/sh\n{script}\n")
+    (home / "hg").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")

@@ -6,8 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from mercurial import error, hg, localrepo, revlog, ui
-from mercurial.bundle2 import encodecaps
+from mercurial import changegroup, error, hg, localrepo, ui
 
 from smartserver.plugins.mercurial import compat
 
@@ -79,12 +78,11 @@ def test_the_heads_of_branches() -> None:
     assert heads.branchheads(b"default", closed=True) == [b"1" * 20]
 
 
-def test_what_a_repository_understands(repository: localrepo.localrepository) -> None:
-    assert b"changegroup=" in encodecaps(compat.bundle_capabilities(repository, role=b"client"))
-
-
-def test_revlogs(repository: localrepo.localrepository) -> None:
-    changes = repository.unfiltered().changelog
-    assert compat.revlog_of(changes) is changes
-    for storage in (repository.file(b"a"), repository.manifestlog.getstorage(b"")):
-        assert isinstance(compat.revlog_of(storage), revlog.revlog)
+def test_a_repository_takes_changegroups_of_version_3(
+    repository: localrepo.localrepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compat.allow_changegroup_3(repository)
+    assert repository.baseui.configsource(b"experimental", b"changegroup3") != b"hpss"
+    monkeypatch.setattr(changegroup, "supportedincomingversions", lambda _: {b"01", b"02"})  # As 6.3 has it.
+    compat.allow_changegroup_3(repository)
+    assert repository.baseui.configsource(b"experimental", b"changegroup3") == b"hpss"

@@ -1,0 +1,238 @@
+"""The extension of the hg suite: a repository of a test is served over hpss for the length of one hg command.
+
+A command that opens a repository in a folder as its remote opens a copy of it on a server, through the extension hpss.
+The copy has the changesets, phases, bookmarks and markers that the folder shows to others. What a push changed on the
+server is copied back into the folder before the push reports on it, so that the test may look into the folder before
+and after, and the folder says what it received.
+
+Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, and repositories
+behind hgweb. Numbers of revisions are replaced by ids, because a server refuses numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from mercurial import exchange, extensions, phases
+from mercurial import ui as mercurial_ui
+from mercurial.cmd_impls import clone as cloning
+from mercurial.utils import urlutil
+
+from smartserver.plugins.mercurial.compat import FACTORY, location
+
+Original = Callable[..., Any]
+
+DUMMY = b"user@dummy"
+"""The host of the tests' own stand-in for ssh: it looks for repositories in TESTTMP."""
+
+FROM_REMOTE = frozenset((b"confirm", b"bundle", b"noupdate"))
+"""Options of `hg pull`, `incoming` and `clone`, whose revisions are those of the remote."""
+
+_copying = False
+"""Whether the bridge opens a repository: that one is not bridged."""
+
+_by_copy = False
+"""Whether a clone may copy files."""
+
+
+class Bridge:
+    """A repository of a test and its copy on the server."""
+
+    def __init__(self, ui: Any, folder: bytes, *, is_ssh: bool) -> None:
+        self._ui = ui
+        self._folder = folder
+        self._is_ssh = is_ssh
+        """Whether what the folder prints has a prefix, and its hooks are those of a server."""
+        self.shown = b"file:" + folder
+        self.url = os.fsencode(f"{os.environ['HPSS_BRIDGE']}/{uuid4().hex}")
+
+    def copy_in(self) -> None:
+        """Make the copy on the server."""
+        quiet = _quiet()
+        with tempfile.TemporaryDirectory() as temporary, _alone():
+            shutil.copytree(Path(os.fsdecode(self._folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
+            local = FACTORY.repository(quiet, os.fsencode(temporary))
+            peer = FACTORY.peer(quiet, {}, self.url, create=True)
+            names = list(local._bookmarks)
+            exchange.push(local, peer, force=True, newbranch=True, bookmarks=names)
+
+    def copy_out(self, operation: Any) -> None:
+        """Bring into the folder what a push changed on the server."""
+        with _alone():
+            folder = FACTORY.repository(self._ui, self._folder)
+            peer = FACTORY.peer(folder, {}, self.url)
+            new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
+            with self._prefixed(folder.ui), folder.wlock(), folder.lock():
+                if new:
+                    bundle = peer.getbundle(b"push", heads=peer.heads())
+                    words = (b"serve", b"remote:ssh:127.0.0.1") if self._is_ssh else (b"push", self.shown)
+                    exchange.unbundle(folder, bundle, [b"force"], *words)
+                with folder.transaction(b"bridge") as transaction:
+                    self._copy_phases(folder, peer, transaction, operation)
+                    self._copy_bookmarks(folder, peer, transaction)
+
+    def _copy_phases(self, folder: Any, peer: Any, transaction: Any, operation: Any) -> None:
+        """A publishing repository makes what was pushed public; another has the phases of the server."""
+        unfiltered = folder.unfiltered()
+        has = unfiltered.changelog.hasnode
+        if self._publishes():
+            public = [node for node in operation.futureheads if has(node)]
+        else:
+            roots = [bytes.fromhex(key.decode()) for key, value in peer.listkeys(b"phases").items() if value == b"1"]
+            there = [node for node in roots if has(node)]
+            heads = [node for node in peer.heads() if has(node)]
+            revisions = unfiltered.revs(b"heads(::%ln - %ln::)", heads, there)
+            public = [unfiltered[revision].node() for revision in revisions]
+        phases.advanceboundary(unfiltered, transaction, phases.public, public)
+
+    def _copy_bookmarks(self, folder: Any, peer: Any, transaction: Any) -> None:
+        there = {name: bytes.fromhex(node.decode()) for name, node in peer.listkeys(b"bookmarks").items()}
+        here = dict(folder._bookmarks.items())
+        changes: list[tuple[bytes, bytes | None]] = [
+            (name, node) for name, node in there.items() if here.get(name) != node
+        ]
+        changes += [(name, None) for name in here if name not in there]
+        folder._bookmarks.applychanges(folder, transaction, changes)
+
+    def _publishes(self) -> bool:
+        folder = FACTORY.repository(_quiet(), self._folder)
+        return bool(folder.ui.configbool(b"phases", b"publish"))
+
+    @contextmanager
+    def _prefixed(self, ui: Any) -> Iterator[None]:
+        """Print what is printed within as the client prints what the remote says."""
+        ui.pushbuffer(error=True, subproc=True)
+        try:
+            yield
+        finally:
+            for line in ui.popbuffer().splitlines(keepends=True):
+                self._ui.write(b"remote: " + line if self._is_ssh else line)
+
+
+def uisetup(ui: Any) -> None:
+    """Put the bridge around what opens a remote repository, and around a clone that may do without."""
+    extensions.wrapfunction(FACTORY, "peer", _peer)
+    extensions.wrapfunction(cloning, "clone", _clone)
+    extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
+
+
+def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
+    """The folder of a repository a path names, and whether ssh leads there; None if there is none."""
+    url = urlutil.url(location(path))
+    if url.scheme in (None, b"file"):
+        folder, is_ssh = url.localpath(), False
+    elif url.scheme == b"ssh" and b"%s@%s" % (url.user or b"", url.host or b"") == DUMMY:
+        folder, is_ssh = os.path.join(top, url.path or b""), True
+    else:
+        return None
+    return (os.path.abspath(folder), is_ssh) if os.path.isdir(os.path.join(folder, b".hg")) else None
+
+
+def _peer(
+    original: Original, source: Any, options: Any, path: Any, create: bool = False, *rest: Any, **named: Any
+) -> Any:
+    found = None if create or _copying else folder_of(path, os.environb[b"TESTTMP"])
+    if found is None or (not found[1] and (_by_copy or uses_working_copy(options))):
+        return original(source, options, path, create, *rest, **named)
+    with open(os.environ["HPSS_BRIDGE_LOG"], "a") as log:
+        log.write(f"{os.environ['TESTNAME']}\n")
+    folder, is_ssh = found
+    bridge = Bridge(FACTORY._remoteui(source, options), folder, is_ssh=is_ssh)
+    if is_ssh:
+        bridge.shown = location(path)
+    bridge.copy_in()  # It loads the extension hpss, which is around this function from then on.
+    _wrap_pushes()
+    branch = getattr(path, "branch", None)
+    url = bridge.url + (b"#" + branch if branch else b"")
+    if options.get(b"rev") and not FROM_REMOTE.isdisjoint(options):
+        options[b"rev"][:] = without_numbers(folder, options[b"rev"])
+    with _alone():
+        peer = FACTORY.peer(source, options, path.copy(url) if hasattr(path, "copy") else url, create, *rest, **named)
+    peer.url = lambda: bridge.shown
+    peer.bridge = bridge
+    return peer
+
+
+@functools.cache
+def _wrap_pushes() -> None:
+    """Put the bridge around a push of the extension hpss."""
+    extensions.wrapfunction(exchange, "_pushbundle2", _push_bundle)
+
+
+def _push_bundle(original: Original, operation: Any) -> Any:
+    """Copy back what the server has accepted, before the push says what became of bookmarks."""
+    bridge = getattr(operation.remote, "bridge", None)
+    if bridge is None:
+        return original(operation)
+    remote = operation.remote.remote.repository
+    push, status = remote.push, operation.ui.status
+
+    def pushed(request: Any) -> Any:
+        done = push(request)
+        if done.error() is None:
+            bridge.copy_out(operation)
+        return done
+
+    def said(*words: bytes, **options: bytes) -> None:
+        if not words[0].startswith(b"remote: added "):  # The folder says that.
+            status(*words, **options)
+
+    remote.push, operation.ui.status = pushed, said
+    try:
+        return original(operation)
+    finally:
+        remote.push, operation.ui.status = push, status
+
+
+def uses_working_copy(options: Any) -> bool:
+    """Whether a command looks into the working copy of a repository in a folder: `identify`, and `clone -u .`."""
+    return b"num" in options or options.get(b"updaterev") == b"."
+
+
+def without_numbers(folder: bytes, names: Sequence[bytes]) -> list[bytes]:
+    """The names of revisions of a repository, those that are numbers as ids: a server refuses numbers."""
+    if not any(name.isdigit() for name in names):
+        return list(names)
+    repository = FACTORY.repository(_quiet(), folder)
+    return [repository[int(name)].hex() if name.isdigit() and int(name) in repository else name for name in names]
+
+
+def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:
+    """Leave the phases of a repository that the bridge pushes from: they may lie in a store that is shared."""
+    if not _copying:
+        original(*arguments, **named)
+
+
+def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
+    global _by_copy
+    before, _by_copy = _by_copy, not pull and not revs
+    try:
+        return original(*arguments, pull=pull, revs=revs, **named)
+    finally:
+        _by_copy = before
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Open repositories as they are."""
+    global _copying
+    before, _copying = _copying, True
+    try:
+        yield
+    finally:
+        _copying = before
+
+
+def _quiet() -> Any:
+    """A user without settings, who prints nothing."""
+    ui = mercurial_ui.ui.load()
+    ui.setconfig(b"ui", b"quiet", b"yes", b"bridge")
+    return ui

@@ -1,0 +1,251 @@
+"""Run Mercurial's own tests over hpss: `make hg-suite`.
+
+Its test files about exchange run with an hg whose remote repositories on this machine are served over hpss
+(hg_bridge.py). Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason
+fails, and where one with a reason passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from typing import NamedTuple
+
+from hg_cases import Cases, bridged, outcome
+from hg_source import CannotRun, installed, tests_of
+
+HERE = Path(__file__).resolve().parent
+REASONS = HERE / "reasons.toml"
+LOADER = HERE.parents[2] / "hgext3rd" / "hpss.py"
+HG = Path(sys.executable).with_name("hg")
+
+
+class Reasons(NamedTuple):
+    """What reasons.toml says."""
+
+    release: str
+    """The Mercurial whose cases it names."""
+    words: Mapping[str, str]
+    """The closed list of reasons."""
+    files: Sequence[str]
+    """Those to run."""
+    cases: Mapping[tuple[str, int], str]
+    """The reason of each case that fails, by test and line."""
+
+
+def read_reasons(text: str) -> Reasons:
+    """The content of reasons.toml.
+
+    Raises:
+        ValueError: a case has a reason that is not in the list, or two.
+    """
+    content = tomllib.loads(text)
+    cases: dict[tuple[str, int], str] = {}
+    for test, by_reason in content["tests"].items():
+        for reason, lines in by_reason.items():
+            if reason not in content["reasons"]:
+                raise ValueError(f"{test}: {reason} is not in the list of reasons")
+            for line in lines:
+                if (test, line) in cases:
+                    raise ValueError(f"{test}:{line} has two reasons")
+                cases[test, line] = reason
+    files = dict.fromkeys(test.partition("#")[0] for test in content["tests"])
+    return Reasons(content["mercurial"], content["reasons"], list(files), cases)
+
+
+@dataclass
+class Suite:
+    """The tests of one release of Mercurial, and a server for them."""
+
+    tests: Path
+    work: Path
+    jobs: int
+    timeout: int
+    _url: str = ""
+
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """A server for the repositories of the tests."""
+        root = self.work / "served"
+        rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
+        command += ["--listen", "127.0.0.1:0", "--anonymous", "write"]
+        log = self.work / "server.log"
+        with open(log, "wb") as file:
+            server = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            while not (found := re.search(r"hpss://127\.0\.0\.1:\d+", log.read_text())):
+                if server.poll() is not None:
+                    raise CannotRun(f"the server ended: {log.read_text().strip()}")
+                with suppress(subprocess.TimeoutExpired):
+                    server.wait(0.05)
+            self._url = found[0]
+            yield
+        finally:
+            server.terminate()
+            server.wait()
+
+    def run(self, files: Sequence[str], *, over_hpss: bool) -> dict[str, Cases]:
+        """Run test files, over hpss or with Mercurial alone; what became of each test."""
+        results = self.work / ("hpss" if over_hpss else "plain")
+        rmtree(results, ignore_errors=True)
+        (results / "tmp").mkdir(parents=True)
+        environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"TMPDIR": str(results / "tmp")}
+        command = [sys.executable, "run-tests.py", f"--with-hg={HG}", f"--outputdir={results}", "--json", "--nodiff"]
+        command += [f"--jobs={self.jobs}", f"--timeout={self.timeout}"]
+        if over_hpss:
+            environment |= {
+                "HPSS_BRIDGE": self._url,
+                "HPSS_BRIDGE_LOG": str(results / "bridged"),
+                "SMARTSERVER_AGENT": "0",
+            }
+            for option in (f"extensions.hpss={LOADER}", f"extensions.hpss_bridge={HERE / 'hg_bridge.py'}"):
+                command += ["--extra-config-opt", option]
+        process = subprocess.Popen(
+            [*command, *files], cwd=self.tests, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        report = results / "report.json"
+        if not report.exists():
+            raise CannotRun(f"run-tests.py ended with status {process.returncode} and no report")
+        # The file assigns its JSON to a variable.
+        said = json.loads(report.read_text().partition("=")[2])
+        rmtree(results / "tmp", ignore_errors=True)
+        return {name: outcome(self.tests, results, name, each["result"]) for name, each in sorted(said.items())}
+
+    def operations(self) -> dict[str, int]:
+        """How many operations of each test went over hpss."""
+        return bridged(self.work / "hpss" / "bridged")
+
+
+@dataclass
+class Report:
+    """What became of the tests."""
+
+    reasons: Reasons
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Cases by reason, and those that passed."""
+    skipped: list[str] = field(default_factory=list)
+    """Tests that need something this machine lacks."""
+    remote: int = 0
+    """Operations over hpss."""
+    faulty: int = 0
+    """Cases that fail with Mercurial alone, too: they are left out."""
+
+    def doubtful(self, outcomes: Mapping[str, Cases]) -> list[str]:
+        """The files with a failure that has no reason, or with no end."""
+        return sorted(
+            {
+                name.partition("#")[0]
+                for name, cases in outcomes.items()
+                if (cases.problem and cases.problem != "skip")
+                or any(self._reason(name, n) is None for n in cases.failed)
+            }
+        )
+
+    def add(self, outcomes: Mapping[str, Cases], plain: Mapping[str, Cases], operations: Mapping[str, int]) -> None:
+        """Count the cases of a run; `plain` has what Mercurial alone does with the doubtful files."""
+        for name, cases in outcomes.items():
+            if cases.problem == "skip":
+                self.skipped.append(name)
+                continue
+            alone = plain.get(name, Cases())
+            self.remote += operations.get(name, 0)
+            self.counts["passed"] += len(cases.passed)
+            for line, command in sorted(cases.failed.items()):
+                reason = self._reason(name, line)
+                if reason is not None:
+                    self.counts[reason] += 1
+                elif line in alone.passed:
+                    self.counts["without a reason"] += 1
+                    self.wrong.append(f"{name}:{line} fails: {command}")
+                else:
+                    self.faulty += 1
+            known = {line for test, line in self.reasons.cases if test == name.replace(".t", "", 1)}
+            self.wrong += [
+                f"{name}:{line} passes now; remove it from reasons.toml" for line in sorted(known & cases.passed)
+            ]
+            if cases.problem and not alone.problem:
+                self.wrong.append(f"{name}: {cases.problem}")
+
+    def lines(self) -> Iterator[str]:
+        """What is printed in the end."""
+        passed, run = self.counts.pop("passed", 0), self.counts.total()
+        yield f"{run + passed} cases, {passed} passed, {self.remote} operations over hpss"
+        for reason, count in self.counts.most_common():
+            yield f"{count:5} {self.reasons.words.get(reason, reason)}"
+        if self.faulty:
+            yield f"{self.faulty} more fail with Mercurial alone, too"
+        if self.skipped:
+            yield f"{len(self.skipped)} tests are skipped on this machine: {' '.join(self.skipped)}"
+        yield from self.wrong
+
+    def _reason(self, name: str, line: int) -> str | None:
+        return self.reasons.cases.get((name.replace(".t", "", 1), line))
+
+
+def main() -> int:
+    """Run what the command line says; the exit status."""
+    parser = argparse.ArgumentParser(prog="make hg-suite ARGS=...", description=__doc__.split("\n\n")[0])
+    parser.add_argument("files", nargs="*", help="test files, as test-push (default: all of reasons.toml)")
+    parser.add_argument("--plain", action="store_true", help="with Mercurial alone: what fails on this machine anyway")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smartserver" / "hg-suite"
+    parser.add_argument("--work", type=Path, default=cache, help="folder for the source and the results (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="files at a time (%(default)s)")
+    parser.add_argument("--timeout", type=int, default=600, help="seconds for one file (%(default)s)")
+    options = parser.parse_args()
+    reasons = read_reasons(REASONS.read_text())
+    work = options.work.resolve()
+    report = Report(reasons)
+    try:
+        release = installed(HG)
+        if release != reasons.release:
+            print(
+                f"this is Mercurial {release}: the lines in {REASONS.name} are those of {reasons.release}",
+                file=sys.stderr,
+            )
+        suite = Suite(tests_of(release, work), work, options.jobs, options.timeout)
+        files = [f"{name.removesuffix('.t')}.t" for name in options.files or reasons.files]
+        if options.plain:
+            outcomes = suite.run(files, over_hpss=False)
+            report.reasons = reasons._replace(cases={})
+            report.add(outcomes, {name: Cases(passed=set(cases.failed)) for name, cases in outcomes.items()}, {})
+        else:
+            with suite.served():
+                outcomes = suite.run(files, over_hpss=True)
+            doubtful = report.doubtful(outcomes)
+            plain = suite.run(doubtful, over_hpss=False) if doubtful else {}
+            report.add(outcomes, plain, suite.operations())
+    except CannotRun as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    print("\n".join(["", *report.lines()]))
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
