@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.plugins.mercurial.compat import FACTORY, peer_schemes
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
-from smartserver.plugins.mercurial.remote import Level
+from smartserver.plugins.mercurial.remote import Level, Remote
 from smartserver.vcs.hg.kinds import NULL
 
 Original = Callable[..., Any]
@@ -28,6 +29,8 @@ def uisetup(ui: Any) -> None:
     extensions.wrapfunction(exchange, "pull", _pull)
     extensions.wrapfunction(exchange, "push", _push)
     extensions.wrapfunction(exchange, "_pushbundle2", _push_bundle)
+    mapping = exchange.pushdiscoverymapping
+    mapping[b"bookmarks"] = functools.partial(_discover_bookmarks, mapping[b"bookmarks"])
     extensions.wrapfunction(bundlerepo, "getremotechanges", _get_remote_changes)
 
 
@@ -56,15 +59,24 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
         if not peer.is_pulled_from:
             remote.wanted = None  # Those of `outgoing` are this repository's.
         remote.ask(Level.HISTORY if peer.is_pulled_from else Level.GRAPH)
+    of = named.get("ancestorsof")
+    matters = of is None or list(of) != [NULL]  # That of a bookmark to be removed.
+    if matters and _is_unrelated(remote, local) and peer.is_pushed_to:
+        remote.ask_whether_there(Level.GRAPH)  # Of what was seen last only the heads are known.
     heads = remote.heads()
     common = remote.common()
     has = local.changelog.hasnode
-    if heads and not common and len(local.changelog) and not peer.is_pushed_to:
+    if matters and _is_unrelated(remote, local):
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
         ui.warn(_(b"warning: repository is unrelated\n"))
     visible = [node for node in common if has(node)]
     return visible or [NULL], any(not has(head) for head in heads), heads or [NULL]
+
+
+def _is_unrelated(remote: Remote, local: Any) -> bool:
+    """Whether both have changesets, and none in common, as far as known."""
+    return bool(len(local.changelog) and remote.heads()) and not remote.common()
 
 
 def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
@@ -86,6 +98,22 @@ def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
         peer.remote.bind(repository)
         peer.is_pushed_to = True
     return original(repository, peer, *arguments, **named)
+
+
+def _discover_bookmarks(original: Original, operation: Any) -> Any:
+    """What is said of a bookmark that is nowhere must be so now: where it was seen last, the server is asked."""
+    if not isinstance(operation.remote, HpssPeer) or operation.remote.remote.level:
+        return original(operation)
+    operation.ui.pushbuffer(error=True)
+    try:
+        original(operation)
+    finally:
+        said = operation.ui.popbuffer()
+    if said:
+        operation.remote.remote.ask_whether_there()
+        operation.outbookmarks, operation.bkresult = [], None
+        original(operation)
+    return None
 
 
 def _push_bundle(original: Original, operation: Any) -> Any:

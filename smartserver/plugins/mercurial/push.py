@@ -13,13 +13,13 @@ from mercurial import discovery, error, exchange, node, phases, scmutil
 from mercurial.i18n import _
 
 from smartserver.client.body import EmptyBody
-from smartserver.client.push import PushRequest
+from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
-from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, WrongVcs
+from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
 from smartserver.plugins.mercurial.remote import BOOKMARKS, Level, Remote
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
-from smartserver.vcs.hg.kinds import KINDS, NULL
+from smartserver.vcs.hg.kinds import KINDS
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
@@ -68,42 +68,99 @@ def push_bundle(operation: Any) -> None:
     if not operation.outgoing.missing and not operation.outbookmarks and not remote.level:
         # Nothing to send, as far as was seen: only the server knows.
         remote.ask_whether_there()
-        operation.outbookmarks = []
-        exchange._pushdiscovery(operation)
-    doubt = None
-    operation.ui.pushbuffer(error=True)
+        _discover(operation)
+    was_guessed = not remote.level
+    done = _send(operation)
+    if done is not None and was_guessed and isinstance(done.error(), OF_GUESSES):
+        _discover(operation)
+        done = _send(operation)
+    if done is None:
+        return
+    wrong = done.error()
+    if isinstance(wrong, StaleEntry):
+        raise error.Abort(_(b"remote repository changed while pushing - please try again"))
+    if wrong is not None:
+        with remote.words():
+            raise wrong
+    if operation.outgoing.missing:
+        _report_changesets(operation, done)
+    _report(operation, done)
+    if was_guessed:
+        _push_rest(operation)
+
+
+OF_GUESSES = (NewHeads, NoSuchBranch, StaleEntry)
+"""What a push is refused for that was planned on what was seen last. The answer says what is there: it is planned
+again, and what Mercurial's checks refuse then is refused."""
+
+
+def _discover(operation: Any) -> None:
+    """Find again what is to be sent, now that the remote is known."""
+    operation.ui.pushbuffer(error=True)  # It was said before.
     try:
-        has_news = exchange._pushcheckoutgoing(operation)
-    except error.StateError as wrong:
-        has_news, doubt = True, wrong
+        operation.outbookmarks, operation.bkresult = [], None
+        exchange._pushdiscovery(operation)
     finally:
-        said = operation.ui.popbuffer()
-    if doubt is None or remote.level:
-        operation.ui.status(said)  # Else it is said again, if the server refuses.
-    if doubt is not None and remote.level:
-        raise doubt
+        operation.ui.popbuffer()
+
+
+def _send(operation: Any) -> PushOutcome | None:
+    """Check, and send in one request; None where there is nothing to send."""
+    remote: Remote = operation.remote.remote
+    has_news = _check(operation)
     if has_news:
         operation.repo.prepushoutgoinghooks(operation)
     for name, _old, new in operation.outbookmarks:
         if new and operation.repo[new].phase() == phases.secret:
             raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
     if not has_news and not operation.outbookmarks:
-        return
+        return None
     local = HgRepository(operation.repo)
     updates = _updates(operation, local) if has_news else []
-    request = PushRequest(updates, Source(local) if updates else EmptyBody(), NEW, _maps(operation.outbookmarks))
+    source = Source(local) if updates else EmptyBody()
+    maps = _maps(operation.outbookmarks, strict=True)
+
+    def replan() -> Changes:
+        """What is to be changed of a remote that is another than it was taken for."""
+        remote.level = max(remote.level, Level.REFS)
+        _discover(operation)
+        return _updates(operation, local) if _check(operation) else updates, _maps(operation.outbookmarks, strict=True)
+
     with remote.words():
-        done = remote.repository.push(request)
-    was_asked, remote.level = bool(remote.level), Level.REFS
-    _check(operation, done, doubt)
-    if has_news and not done.revisions and all(each.outcome is Outcome.UNCHANGED for each in done.refs):
-        scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
-    elif has_news:
+        done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
+    remote.level = max(remote.level, Level.REFS)
+    return done
+
+
+def _check(operation: Any) -> bool:
+    """Whether there are changesets to be sent, as Mercurial's own checks say.
+
+    What they refuse on what was seen last is sent all the same.
+    """
+    is_guessed = not operation.remote.remote.level
+    operation.ui.pushbuffer(error=True)
+    try:
+        found = bool(exchange._pushcheckoutgoing(operation))
+    except error.StateError:
+        if is_guessed:
+            operation.ui.popbuffer()
+            return True
+        operation.ui.status(operation.ui.popbuffer())
+        raise
+    except BaseException:
+        operation.ui.popbuffer()
+        raise
+    operation.ui.status(operation.ui.popbuffer())
+    return found
+
+
+def _report_changesets(operation: Any, done: PushOutcome) -> None:
+    """Say how many changesets came there."""
+    if done.revisions or any(each.outcome is not Outcome.UNCHANGED for each in done.refs):
         operation.cgresult = 1
         operation.ui.status(_(b"remote: added %d changesets\n") % done.revisions)
-    _report(operation, done)
-    if not was_asked:
-        _push_rest(operation)
+    else:
+        scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
 
 
 def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
@@ -132,25 +189,9 @@ def _bookmarked(operation: Any) -> set[bytes]:
     return found
 
 
-def _maps(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
+def _maps(bookmarks: Sequence[Bookmark], *, strict: bool = False) -> list[MapUpdateRequest]:
     entries = [EntryChange(name, new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
-    return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries)] if entries else []
-
-
-def _check(operation: Any, done: PushOutcome, doubt: Exception | None) -> None:
-    """Raise what the server refused, in Mercurial's words."""
-    wrong = done.error()
-    if wrong is None:
-        return
-    remote: Remote = operation.remote.remote
-    if not isinstance(wrong, NewHeads | NoSuchBranch):
-        with remote.words():
-            raise wrong
-    operation.remoteheads = remote.heads() or [NULL]
-    discovery.checkheads(operation)
-    if doubt is not None:
-        raise doubt
-    raise error.StateError(str(wrong).encode())
+    return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=strict)] if entries else []
 
 
 def _report(operation: Any, done: PushOutcome) -> None:

@@ -116,10 +116,10 @@ class Remote:
             self._check_vcs()
             self._receive(body, count)
 
-    def ask_whether_there(self) -> None:
-        """Learn the refs and bookmarks. Where there is no repository, there are none."""
+    def ask_whether_there(self, level: Level = Level.REFS) -> None:
+        """Ask for so much. Where there is no repository, there is nothing."""
         try:
-            self.ask(Level.REFS)
+            self.ask(level)
         except error.RepoError as wrong:
             if not isinstance(wrong.__cause__, NoSuchRepository):
                 raise

@@ -82,7 +82,10 @@ class _Finder:
         whole = _whole(name)
         if whole is not None and stored.ordinal(whole) is not None:
             return whole
-        found = stored.map(BOOKMARKS).get(name) or self.tags().get(name) or self._branch(name) or self._prefix(name)
+        found = stored.map(BOOKMARKS).get(name)
+        if found == NULL:
+            return NULL  # A bookmark before the first changeset.
+        found = found or self.tags().get(name) or self._branch(name) or self._prefix(name)
         if found is None or stored.ordinal(found) is None:
             raise NoSuchPart(f"unknown revision '{shown(name)}'")
         return found

@@ -1,0 +1,203 @@
+"""Two users' random commands of hg on a server, compared with the same on a folder.
+
+`python tests/interop/hg_two_users.py SEED STEPS` runs more of them than the test does. Each user has a command server
+of Mercurial's (`hg serve --cmdserver`), which must keep nothing of one command for the next.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from git_sides import Served, environment
+from hg_histories import verify
+from hg_sides import HgPair, HgSide, peer_bookmarks, peer_heads, server_bookmarks, server_heads
+
+USERS = ("a", "b")
+
+
+class CommandServer:
+    """An `hg` that one user runs all commands in."""
+
+    def __init__(self, side: HgSide, user: str) -> None:
+        variables = {"HGRCPATH": str(side.folder / ".hgrc"), "XDG_CACHE_HOME": str(side.folder / ".cache" / user)}
+        self.folder = side.folder / user
+        self._process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "hg"), "serve", "--cmdserver", "pipe"],
+            cwd=side.folder,
+            env={**environment(side.folder), **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._read()
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Run a command in the user's repository: its status and what it said."""
+        assert self._process.stdin is not None
+        given = "\0".join(["-R", str(self.folder), *words] if words[0] != "init" else words).encode()
+        self._process.stdin.write(b"runcommand\n" + struct.pack(">I", len(given)) + given)
+        self._process.stdin.flush()
+        said = b""
+        while True:
+            channel, content = self._read()
+            if channel == b"r":
+                return struct.unpack(">i", content)[0], said.decode("utf-8", "replace")
+            said += content
+
+    def _read(self) -> tuple[bytes, bytes]:
+        assert self._process.stdout is not None
+        head = self._process.stdout.read(5)
+        channel, length = head[:1], struct.unpack(">I", head[1:])[0]
+        return channel, self._process.stdout.read(length) if channel.islower() or channel in b"oer" else b""
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+        self._process.wait(30)
+
+
+class TwoUsers:
+    """Both users on both sides."""
+
+    def __init__(self, folder: Path, served: Served, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.served = served
+        self.path = f"hg-two-{seed}"
+        ours = HgSide(folder / "ours", served.url(self.path), served)
+        hgs = HgSide(folder / "hgs", f"{folder}/hgs/peer")
+        self.both = HgPair(ours, hgs)
+        self.servers = {(side, user): CommandServer(side, user) for side in (ours, hgs) for user in USERS}
+        for server in self.servers.values():
+            assert server.run("init", str(server.folder))[0] == 0
+        ours.prepare('hg init "$URL"')
+        hgs.prepare("hg init peer")
+        self.log: list[str] = []
+        self._count = 0
+        if self.random.random() < 0.8:  # Else they begin apart, and what they have is unrelated.
+            self.commit("a")
+            self.run("a", "push", "URL")
+            self.run("b", "pull", "-u", "URL")
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
+
+    def run(self, user: str, *words: str) -> int:
+        """The same command on both sides, which must end the same way."""
+        done = []
+        for side in (self.both.ours, self.both.hgs):
+            done.append(self.servers[side, user].run(*[side.url if word == "URL" else word for word in words]))
+        (status, said), (expected, hg_said) = done
+        self.log.append(f"{user}: hg {' '.join(words)} -> {status}")
+        assert status == expected, self.report(f"--- ours: {status}\n{said}--- hg's: {expected}\n{hg_said}")
+        return status
+
+    def report(self, more: object = "") -> str:
+        return "\n".join([*self.log[-30:], str(more)])
+
+    def step(self) -> None:
+        """One random thing that a user does."""
+        chance = self.random
+        user = chance.choice(USERS)
+        often = [*[self.commit] * 5, *[self.push] * 5, *[self.pull] * 4, *[self.merge] * 2]
+        rarely = [self.bookmark, self.branch, self.ask, self.strip]
+        chance.choice([*often, *rarely])(user)
+        if chance.random() < 0.01:
+            self.make_again()
+
+    def commit(self, user: str) -> None:
+        self._count += 1
+        name = self.random.choice(["f1", "f2", f"n{self._count}"])
+        for side in (self.both.ours, self.both.hgs):
+            (side.folder / user / name).write_text(f"{self._count}\n")
+        self.run(user, "commit", "-q", "-A", "-m", f"change {self._count}")
+
+    def push(self, user: str) -> None:
+        new = "--new-branch"
+        options = self.random.choice([[], [], [], [new], ["-f", new], ["-r", "."], ["-B", "mark"]])
+        self.run(user, "push", *options, "URL")
+
+    def pull(self, user: str) -> None:
+        options = self.random.choice([[], [], ["-u"], ["-r", "default"], ["-b", "default"], ["-B", "mark"]])
+        self.run(user, "pull", *options, "URL")
+
+    def merge(self, user: str) -> None:
+        if self.run(user, "merge", "-q", "--tool", ":local") == 0:
+            self.run(user, "commit", "-q", "-m", "a merge")
+        else:
+            self.run(user, "update", "-q", "-C", self.random.choice(["default", "tip", "."]))
+
+    def bookmark(self, user: str) -> None:
+        where, name = self.random.choice(["tip", "default"]), self.random.choice(["mark", "other"])
+        self.run(user, "bookmark", "-f", "-r", where, name)
+
+    def branch(self, user: str) -> None:
+        self._count += 1
+        if self.random.random() < 0.3:
+            self.run(user, "commit", "-q", "--close-branch", "-m", f"close {self._count}")
+            return
+        self.run(user, "branch", "-q", self.random.choice(["one", "two"]), "-f")
+        self.commit(user)
+
+    def strip(self, user: str) -> None:
+        self.run(user, "--config", "extensions.strip=", "strip", "-q", "--no-backup", "-r", "tip")
+
+    def make_again(self) -> None:
+        """Somebody deletes the repository and makes an empty one."""
+        self.log.append("made again")
+        self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL" && hg init "$URL"')
+        self.both.hgs.prepare("rm -rf peer; hg init peer")
+
+    def ask(self, user: str) -> None:
+        words = [["incoming"], ["outgoing"], ["identify", "-r", "tip"], ["incoming", "-B"], ["outgoing", "-B"]]
+        self.run(user, *self.random.choice(words), "URL")
+
+    def check(self) -> None:
+        """Both sides have the same."""
+        ours, hgs = self.both.ours, self.both.hgs
+        assert ours.has() == hgs.has(), self.report()
+        if (self.served.root / self.path).exists():
+            assert server_heads(self.served, self.path) == peer_heads(hgs), self.report()
+            assert server_bookmarks(self.served, self.path) == peer_bookmarks(hgs), self.report()
+
+    def check_sound(self) -> None:
+        for user in USERS:
+            assert verify(self.both.ours.folder / user)[0] == 0
+
+
+def run(folder: Path, served: Served, seed: int, steps: int) -> int:
+    """Run so many steps; how many pushes changed something on the server."""
+    users = TwoUsers(folder, served, seed)
+    try:
+        for _ in range(steps):
+            users.step()
+            users.check()
+        users.check_sound()
+        return sum(" push " in line and line.endswith("-> 0") for line in users.log)
+    finally:
+        users.close()
+
+
+def main() -> None:
+    seed, steps = int(sys.argv[1]), int(sys.argv[2])
+    folder = Path(tempfile.mkdtemp())
+    served = Served(folder, "--anonymous", "write")
+    try:
+        pushes = run(folder, served, seed, steps)
+    finally:
+        served.close()
+    shutil.rmtree(folder)
+    sys.stdout.write(f"seed {seed}: {steps} steps, {pushes} pushes: no difference\n")
+
+
+if __name__ == "__main__":
+    main()

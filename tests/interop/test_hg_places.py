@@ -1,0 +1,68 @@
+"""What `smartserver` does with repositories of Mercurial: copies them whole, counts and checks them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from git_sides import Served, environment, fine
+from hg_sides import HgSide, server_bookmarks, server_heads
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+HISTORY = r"""
+hg init a
+a commit one; a commit two; a hg update -q 0; a commit other; a hg commit -q --close-branch -m closed
+a hg update -q 1; a hg branch -q topic; a commit topical; a hg update -q default
+a hg bookmark -r topic mark
+a hg push -q -f --new-branch "$URL"; a hg push -q -B mark "$URL" || true
+"""
+"""A branch with two heads, one of them closed, another branch, and a bookmark."""
+
+
+@pytest.fixture
+def side(served: Served, tmp_path: Path) -> HgSide:
+    made = HgSide(tmp_path / "ours", served.url(f"places-{tmp_path.name}"), served)
+    made.prepare(HISTORY)
+    return made
+
+
+def smartserver(side: HgSide, *words: str) -> str:
+    """What a command says that must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "smartserver.cli.main", *words],
+        env=environment(side.folder),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def path_of(place: str) -> str:
+    return place.rpartition("/")[2]
+
+
+def test_a_copy_has_all_heads_and_bookmarks(side: HgSide, served: Served) -> None:
+    there = str(served.root / path_of(side.url)) + "-copy"
+    assert smartserver(side, "pull", side.url, there).startswith("5 revisions")
+    assert server_heads(served, path_of(there)) == server_heads(served, path_of(side.url))
+    assert server_bookmarks(served, path_of(there)) == server_bookmarks(served, path_of(side.url)) != {}
+    fine(side.run('a hg pull "$URL-copy"'))
+    fine(side.run('as c hg clone -q "$URL-copy" c'))
+    has = side.has()
+    assert [row.replace("'mark'", "") for row in has["c"]] == [row.replace("'mark'", "") for row in has["a"]]
+    side.prepare('a hg update -q topic; a commit more; a hg push -q "$URL"')
+    smartserver(side, "pull", side.url, there)
+    assert server_heads(served, path_of(there)) == server_heads(served, path_of(side.url))
+
+
+def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
+    folder = str(served.root / path_of(side.url))
+    assert "hg sha1" in smartserver(side, "list", side.url)
+    assert "5 revisions" in smartserver(side, "stats", folder)
+    assert smartserver(side, "verify", folder).endswith("all well\n")
+    smartserver(side, "pack", folder)
+    fine(side.run('a hg pull "$URL"'))
