@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mercurial import exchange, extensions, phases
+from mercurial import exchange, extensions, logexchange, phases
 from mercurial import ui as mercurial_ui
 from mercurial.cmd_impls import clone as cloning
 from mercurial.utils import urlutil
@@ -61,7 +61,9 @@ class Bridge:
             shutil.copytree(Path(os.fsdecode(self._folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
             local = FACTORY.repository(quiet, os.fsencode(temporary))
             peer = FACTORY.peer(quiet, {}, self.url, create=True)
-            names = list(local._bookmarks)
+            names = [
+                name for name in local._bookmarks if b"@" not in name or name.endswith(b"@")
+            ]  # As peers list them.
             exchange.push(local, peer, force=True, newbranch=True, bookmarks=names)
 
     def copy_out(self, operation: Any) -> None:
@@ -70,17 +72,20 @@ class Bridge:
             folder = FACTORY.repository(self._ui, self._folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
-            with self._prefixed(folder.ui), folder.wlock(), folder.lock():
+            if not new and not self._public(folder, peer, operation) and not self._moved(folder, peer):
+                return
+            with self._prefixed(folder.ui), folder.wlock(), folder.lock(), folder.transaction(b"push") as transaction:
                 if new:
                     bundle = peer.getbundle(b"push", heads=peer.heads())
                     words = (b"serve", b"remote:ssh:127.0.0.1") if self._is_ssh else (b"push", self.shown)
                     exchange.unbundle(folder, bundle, [b"force"], *words)
-                with folder.transaction(b"bridge") as transaction:
-                    self._copy_phases(folder, peer, transaction, operation)
-                    self._copy_bookmarks(folder, peer, transaction)
+                public = self._public(folder, peer, operation)
+                phases.advanceboundary(folder.unfiltered(), transaction, phases.public, public)
+                folder._bookmarks.applychanges(folder, transaction, self._moved(folder, peer))
 
-    def _copy_phases(self, folder: Any, peer: Any, transaction: Any, operation: Any) -> None:
-        """A publishing repository makes what was pushed public; another has the phases of the server."""
+    def _public(self, folder: Any, peer: Any, operation: Any) -> list[bytes]:
+        """Drafts that a push made public: what was pushed, or in a repository that does not publish what is public on
+        the server."""
         unfiltered = folder.unfiltered()
         has = unfiltered.changelog.hasnode
         if self._publishes():
@@ -89,18 +94,18 @@ class Bridge:
             roots = [bytes.fromhex(key.decode()) for key, value in peer.listkeys(b"phases").items() if value == b"1"]
             there = [node for node in roots if has(node)]
             heads = [node for node in peer.heads() if has(node)]
-            revisions = unfiltered.revs(b"heads(::%ln - %ln::)", heads, there)
-            public = [unfiltered[revision].node() for revision in revisions]
-        phases.advanceboundary(unfiltered, transaction, phases.public, public)
+            public = [
+                unfiltered[revision].node() for revision in unfiltered.revs(b"heads(::%ln - %ln::)", heads, there)
+            ]
+        return [node for node in public if unfiltered[node].phase() != phases.public]
 
-    def _copy_bookmarks(self, folder: Any, peer: Any, transaction: Any) -> None:
+    def _moved(self, folder: Any, peer: Any) -> list[tuple[bytes, bytes | None]]:
+        """The bookmarks that differ on the server, with where they are there."""
         there = {name: bytes.fromhex(node.decode()) for name, node in peer.listkeys(b"bookmarks").items()}
-        here = dict(folder._bookmarks.items())
-        changes: list[tuple[bytes, bytes | None]] = [
-            (name, node) for name, node in there.items() if here.get(name) != node
-        ]
-        changes += [(name, None) for name in here if name not in there]
-        folder._bookmarks.applychanges(folder, transaction, changes)
+        changes: list[tuple[bytes, bytes | None]] = []
+        changes += [(name, node) for name, node in there.items() if folder._bookmarks.get(name) != node]
+        changes += [(name, None) for name in folder._bookmarks if name not in there and b"@" not in name]
+        return changes
 
     def _publishes(self) -> bool:
         folder = FACTORY.repository(_quiet(), self._folder)
@@ -122,6 +127,7 @@ def uisetup(ui: Any) -> None:
     extensions.wrapfunction(FACTORY, "peer", _peer)
     extensions.wrapfunction(cloning, "clone", _clone)
     extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
+    extensions.wrapfunction(logexchange, "activepath", _active_path)
 
 
 def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
@@ -209,6 +215,19 @@ def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:
     """Leave the phases of a repository that the bridge pushes from: they may lie in a store that is shared."""
     if not _copying:
         original(*arguments, **named)
+
+
+def _active_path(original: Original, repository: Any, peer: Any) -> Any:
+    """The name of a folder where Mercurial remembers remotes is its path."""
+    bridge = getattr(peer, "bridge", None)
+    if bridge is None:
+        return original(repository, peer)
+    shown = bridge.shown
+    bridge.shown = shown.removeprefix(b"file:")
+    try:
+        return original(repository, peer)
+    finally:
+        bridge.shown = shown
 
 
 def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
