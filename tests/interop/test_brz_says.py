@@ -71,7 +71,7 @@ def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
         check=False,
     )
     assert built.returncode == 0, built.stderr
-    assert sorted(path.name for path in place.iterdir()) == ["smartserver", "transports"]
+    assert sorted(path.name for path in place.iterdir()) == ["hgext3rd", "smartserver", "transports"]
     setup = "import sys; sys.argv = ['smartserver', 'setup', 'brz']; from smartserver.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", setup],

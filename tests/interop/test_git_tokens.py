@@ -180,7 +180,7 @@ def test_one_that_the_environment_has(user: User) -> None:
     said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=user.given("hpss_wrong"))
     assert "log in: the token is unknown; it is the one in SMARTSERVER_TOKEN\n" in said
     said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=f"example.org={token}")
-    assert "the server's access rules give anonymous nothing here; no token was given\n" in said
+    assert "give anonymous nothing here; SMARTSERVER_TOKEN has none for this server: set SMARTSERVER_TOKEN to " in said
 
 
 def test_one_that_is_revoked(user: User) -> None:

@@ -151,8 +151,9 @@ class Server:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        first = self._lines.get(timeout=PATIENCE)
-        found = re.search(r"hpss(?:\+tls)?://127\.0\.0\.1:(\d+)/", first or "")
+        found = None
+        while not found and (line := self._lines.get(timeout=PATIENCE)) is not None:  # A warning may come first.
+            found = re.search(r"hpss(?:\+tls)?://127\.0\.0\.1:(\d+)/", line)
         if not found:
             self.kill()
             raise AssertionError(f"the server did not start: {self.log}")

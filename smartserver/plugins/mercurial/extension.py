@@ -10,7 +10,7 @@ from mercurial import bundlerepo, error, exchange, extensions, setdiscovery
 from mercurial.i18n import _
 
 from smartserver.client.places import SCHEMES
-from smartserver.plugins.mercurial.compat import FACTORY, peer_schemes
+from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, peer_schemes
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
 from smartserver.plugins.mercurial.remote import Level, Remote
@@ -66,6 +66,9 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     heads = remote.heads()
     common = remote.common()
     has = local.changelog.hasnode
+    if len(local.changelog) and not peer.is_announced:
+        peer.is_announced = True
+        ui.status(_(b"searching for changes\n"))
     if matters and _is_unrelated(remote, local):
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
@@ -88,6 +91,7 @@ def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
     if isinstance(peer, HpssPeer):
+        allow_changegroup_3(repository)
         peer.remote.bind(repository)
         peer.is_pulled_from = True
     return original(ui, repository, peer, *arguments, **named)

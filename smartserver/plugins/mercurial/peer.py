@@ -36,6 +36,8 @@ class HpssPeer(Peer):
         self.is_pushed_to = False
         """Whether it is answered from what was seen last: the server decides on a push."""
         self.is_pulled_from = False
+        self.is_announced = False
+        """Whether the user was told that it is asked."""
         if create:
             from smartserver.plugins.mercurial.push import make
 

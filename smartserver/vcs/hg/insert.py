@@ -153,7 +153,7 @@ class Arrived:
             key = file_key(path, node)
             row = self._rows[FILE][key]
             link = next((each for each in row.introduced if each in wanted), None)
-            if link is None:
+            if link is None or self._is_here(key):  # Another changeset has the same version.
                 continue
             if not begun:
                 begun = True
@@ -161,6 +161,10 @@ class Arrived:
             yield from self._row(FILE, key, node, row, link, lambda parent: file_key(path, parent))
         if begun:
             yield _END
+
+    def _is_here(self, file: Key) -> bool:
+        store = self._store(FILE, file)
+        return store is not None and bool(store.hasnode(file[-len(NULL) :]))
 
     def _row(
         self, kind: int, key: Key, node: Node, row: _Row, link: Node, key_of: Callable[[Node], Key]
