@@ -218,7 +218,9 @@ class Remote:
             return []
         came = self.came
         known = {tip for tip in self.knowledge.tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()
-        known.update(parent for parents in came.values() for parent in parents if parent not in came)
+        graph = {**self._graph, **came}
+        known.update(parent for parents in graph.values() for parent in parents if parent not in graph)
+        known.update(self._found.values())
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
 
