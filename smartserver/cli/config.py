@@ -13,36 +13,44 @@ from transports.errors import CodedError
 
 HEAD = "HEAD"
 
+PUBLISHING = "publishing"
+
 
 @click.command()
 @click.argument("path")
-@click.argument("name", metavar="NAME", type=click.Choice(["head"], case_sensitive=False))
+@click.argument("name", metavar="NAME", type=click.Choice(["head", PUBLISHING], case_sensitive=False))
 @click.argument("value", metavar="[VALUE]", default="")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
     """Print the setting NAME of the repository at PATH, or set it to VALUE. PATH is a folder, or the URL of a server
     (hpss://) or of a store (sftp://, vfs://).
 
-    `head` is the only setting: the branch that `git clone` checks out. That branch cannot be deleted. Setting it needs
-    the permission to force.
+    `head`: the branch that `git clone` checks out. That branch cannot be deleted. `publishing`: whether changesets that
+    `hg` pushes become public, `yes` or `no`. Setting one needs the permission to force.
 
     \b
     smartserver config ~/repositories/project head
     smartserver config ~/repositories/project head trunk
     smartserver config hpss://example.org/project head refs/heads/trunk
+    smartserver config hpss://example.org/project publishing no
     """
     from smartserver.cli.copying import repository_at  # Loads the store and both ends of a connection: 100 ms.
 
+    key = HEAD if name == "head" else name
     with one_line(path), repository_at(path, flags) as remote:
         if value:
-            ref = os.fsencode(value if value.startswith("refs/") else f"refs/heads/{value}")
-            (result,) = remote.ask((repository_configure, ConfigureRequest({HEAD: ref}))).results
+            is_short = key == HEAD and not value.startswith("refs/")
+            new = os.fsencode(f"refs/heads/{value}" if is_short else value)
+            (result,) = remote.ask((repository_configure, ConfigureRequest({key: new}))).results
             if isinstance(result, CodedError):
                 raise result
         else:
             remote.learn_refs()
-    head = remote.knowledge.settings.get(HEAD)
-    if head is None:
+    found = remote.knowledge.settings.get(key)
+    if key == PUBLISHING:
+        click.echo(plain(os.fsdecode(found or b"yes")))
+        return
+    if found is None:
         raise CommandError(f"{path} has no {name.lower()}: set it to a branch")
-    missing = "" if head in remote.knowledge.refs() else "  (there is no such branch yet)"
-    click.echo(plain(os.fsdecode(head)) + missing)
+    missing = "" if found in remote.knowledge.refs() else "  (there is no such branch yet)"
+    click.echo(plain(os.fsdecode(found)) + missing)

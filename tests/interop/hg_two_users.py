@@ -80,12 +80,19 @@ class TwoUsers:
             assert server.run("init", str(server.folder))[0] == 0
         ours.prepare('hg init "$URL"')
         hgs.prepare("hg init peer")
+        self.is_publishing = self.random.random() < 0.5
+        self._configure()
         self.log: list[str] = []
         self._count = 0
         if self.random.random() < 0.8:  # Else they begin apart, and what they have is unrelated.
             self.commit("a")
             self.run("a", "push", "URL")
             self.run("b", "pull", "-u", "URL")
+
+    def _configure(self) -> None:
+        if not self.is_publishing:
+            self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no')
+            (self.both.hgs.folder / "peer" / ".hg" / "hgrc").write_text("[phases]\npublish = no\n")
 
     def close(self) -> None:
         for server in self.servers.values():
@@ -109,7 +116,7 @@ class TwoUsers:
         chance = self.random
         user = chance.choice(USERS)
         often = [*[self.commit] * 5, *[self.push] * 5, *[self.pull] * 4, *[self.merge] * 2]
-        rarely = [self.bookmark, self.branch, self.ask, self.strip]
+        rarely = [self.bookmark, self.branch, self.ask, self.strip, self.publish]
         chance.choice([*often, *rarely])(user)
         if chance.random() < 0.01:
             self.make_again()
@@ -148,6 +155,9 @@ class TwoUsers:
         self.run(user, "branch", "-q", self.random.choice(["one", "two"]), "-f")
         self.commit(user)
 
+    def publish(self, user: str) -> None:
+        self.run(user, "phase", "--public", "-r", self.random.choice(["last(all())", "default"]))
+
     def strip(self, user: str) -> None:
         self.run(user, "--config", "extensions.strip=", "strip", "-q", "--no-backup", "-r", "tip")
 
@@ -156,6 +166,7 @@ class TwoUsers:
         self.log.append("made again")
         self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL" && hg init "$URL"')
         self.both.hgs.prepare("rm -rf peer; hg init peer")
+        self._configure()
 
     def ask(self, user: str) -> None:
         words = [["incoming"], ["outgoing"], ["identify", "-r", "tip"], ["incoming", "-B"], ["outgoing", "-B"]]
@@ -164,7 +175,9 @@ class TwoUsers:
     def check(self) -> None:
         """Both sides have the same."""
         ours, hgs = self.both.ours, self.both.hgs
-        assert ours.has() == hgs.has(), self.report()
+        one, other = ours.has(), hgs.has()
+        different = {user: sorted({*one[user]} ^ {*other[user]}) for user in USERS}
+        assert not any(different.values()), self.report(different)
         if (self.served.root / self.path).exists():
             assert server_heads(self.served, self.path) == peer_heads(hgs), self.report()
             assert server_bookmarks(self.served, self.path) == peer_bookmarks(hgs), self.report()

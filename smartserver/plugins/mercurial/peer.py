@@ -109,7 +109,7 @@ class HpssPeer(Peer):
         if namespace == b"bookmarks":
             return {name: hexadecimal(node) for name, node in self._ask().bookmarks().items()}
         if namespace == b"phases":
-            return {b"publishing": b"True"}
+            return self._ask().phases()
         return {}
 
     def lookup(self, key: bytes) -> bytes:
@@ -146,9 +146,11 @@ class HpssPeer(Peer):
         return bundle2.getunbundler(self.ui, util.chunkbuffer(bundle.getchunks()))
 
     def pushkey(self, namespace: bytes, key: bytes, old: bytes, new: bytes) -> bool:
-        """Change a bookmark."""
-        from smartserver.plugins.mercurial.push import change_bookmark
+        """Change a bookmark or a phase."""
+        from smartserver.plugins.mercurial.push import change_bookmark, change_phase
 
+        if namespace == b"phases":
+            return new == b"0" and change_phase(self.remote, key)
         return namespace == b"bookmarks" and change_bookmark(self.remote, key, old, new)
 
     # ---- what commands do not ask of a peer that says what it can

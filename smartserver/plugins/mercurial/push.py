@@ -16,6 +16,7 @@ from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
+from smartserver.plugins.mercurial.phase import PUBLIC, is_publishing
 from smartserver.plugins.mercurial.remote import BOOKMARKS, Level, Remote
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
@@ -65,9 +66,10 @@ def push_bundle(operation: Any) -> None:
     """Stands for `exchange._pushbundle2`: sends all there is, in one request."""
     remote: Remote = operation.remote.remote
     operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
-    if not operation.outgoing.missing and not operation.outbookmarks and not remote.level:
+    if not operation.outgoing.missing and not _others(operation) and not remote.level:
         # Nothing to send, as far as was seen: only the server knows.
-        remote.ask_whether_there()
+        is_simple = is_publishing(remote.knowledge.settings)
+        remote.ask_whether_there(Level.REFS if is_simple else Level.GRAPH)
         _discover(operation)
     was_guessed = not remote.level
     done = _send(operation)
@@ -113,23 +115,61 @@ def _send(operation: Any) -> PushOutcome | None:
     for name, _old, new in operation.outbookmarks:
         if new and operation.repo[new].phase() == phases.secret:
             raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
-    if not has_news and not operation.outbookmarks:
+    maps = _others(operation)
+    if not has_news and not maps:
         return None
     local = HgRepository(operation.repo)
-    updates = _updates(operation, local) if has_news else []
+    updates = _updates(operation, local) if has_news else _unchanged(local, maps)
     source = Source(local) if updates else EmptyBody()
-    maps = _maps(operation.outbookmarks, strict=True)
 
     def replan() -> Changes:
         """What is to be changed of a remote that is another than it was taken for."""
         remote.level = max(remote.level, Level.REFS)
         _discover(operation)
-        return _updates(operation, local) if _check(operation) else updates, _maps(operation.outbookmarks, strict=True)
+        return _updates(operation, local) if _check(operation) else updates, _others(operation)
 
+    was_publishing = is_publishing(remote.knowledge.settings)
     with remote.words():
         done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
     remote.level = max(remote.level, Level.REFS)
+    if is_publishing(remote.knowledge.settings):
+        return done
+    if was_publishing:
+        # It was not known that it does not publish: what is public here is told it afterwards, by Mercurial.
+        operation.stepsdone.discard(b"phases")
+        exchange.pushdiscoverymapping[b"phase"](operation)
+    else:
+        operation.fallbackoutdatedphases = []
     return done
+
+
+def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
+    """Has the server see that what entries are about is there: else the repository was made again."""
+    found = []
+    for each in maps:
+        for entry in each.entries:
+            about = bytes.fromhex(entry.key.decode()) if each.map == PUBLIC else entry.value
+            if about is not None and local.has(about):
+                branch = local.changesets.branchinfo(local.changesets.rev(about))[0]
+                found.append(RefUpdate(branch, about, create=Create.NO, heads=(Tip(about),)))
+    return found
+
+
+def _others(operation: Any) -> list[MapUpdateRequest]:
+    """What is sent besides changesets and heads: bookmarks, and what becomes public."""
+    found = _maps(operation.outbookmarks, strict=True)
+    if is_publishing(operation.remote.remote.knowledge.settings):
+        return found
+    public = dict.fromkeys([each.node() for each in operation.outdatedphases])
+    if not operation.outgoing.missing:
+        public.update(dict.fromkeys([each.node() for each in operation.fallbackoutdatedphases]))
+    return [*found, *publish(list(public))]
+
+
+def publish(nodes: Sequence[bytes]) -> list[MapUpdateRequest]:
+    """What makes changesets public."""
+    entries = [EntryChange(each.hex().encode(), b"1", How.SET) for each in nodes]
+    return [MapUpdateRequest(PUBLIC, MapKind.OPAQUE, entries)] if entries else []
 
 
 def _check(operation: Any) -> bool:
@@ -196,7 +236,7 @@ def _maps(bookmarks: Sequence[Bookmark], *, strict: bool = False) -> list[MapUpd
 
 def _report(operation: Any, done: PushOutcome) -> None:
     """Say what became of the bookmarks."""
-    outcomes = [entry for each in done.maps for entry in each.entries]
+    outcomes = [entry for each in done.maps if each.update.map == BOOKMARKS for entry in each.entries]
     for (name, old, new), outcome in zip(operation.outbookmarks, outcomes, strict=False):
         action = b"update" if old and new else b"export" if new else b"delete"
         if outcome.verdict is Verdict.CONFLICT:
@@ -237,3 +277,13 @@ def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool
     if wrong is not None:
         raise refusal(str(wrong))
     return all(entry.verdict is not Verdict.CONFLICT for each in done.maps for entry in each.entries)
+
+
+def change_phase(remote: Remote, name: bytes) -> bool:
+    """Make one changeset public."""
+    if not is_publishing(remote.knowledge.settings):
+        with remote.words():
+            wrong = remote.repository.push(PushRequest([], maps=publish([node.bin(name)]))).error()
+            if wrong is not None:
+                raise wrong
+    return True

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.node import hex as hexadecimal
 
+from smartserver.client.exchange import Content
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import NoSuchRepository, WrongVcs
+from smartserver.plugins.mercurial.phase import DRAFT, PUBLIC, draft_roots, is_publishing
 from smartserver.plugins.mercurial.server import environment_of, server_of
 from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
@@ -27,6 +29,7 @@ from smartserver.vcs.hg.kinds import KINDS, NULL
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HG
+from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 if TYPE_CHECKING:
@@ -104,7 +107,7 @@ class Remote:
             if level is Level.GRAPH:
                 content = self.repository.read(GRAPH, refs=None, haves=haves)
                 self._check_vcs()
-                self._graph = {each.revision: tuple([parent.id for parent in each.parents]) for each in content.parts}
+                self._learn_graph(content)
                 return
             if self.wanted is None:
                 pulled = self.repository.pull(haves, bulk=True)
@@ -115,6 +118,10 @@ class Remote:
                 body, count = content.segments, content.result.segments
             self._check_vcs()
             self._receive(body, count)
+
+    def _learn_graph(self, content: Content) -> None:
+        for each in content.parts:
+            self._graph[each.revision] = tuple([parent.id for parent in each.parents])
 
     def ask_whether_there(self, level: Level = Level.REFS) -> None:
         """Ask for so much. Where there is no repository, there is nothing."""
@@ -173,6 +180,31 @@ class Remote:
         """The bookmarks."""
         return self.knowledge.map(BOOKMARKS)
 
+    def phases(self) -> dict[bytes, bytes]:
+        """The table of phases as Mercurial's own servers have it: the roots of what is draft."""
+        if is_publishing(self.knowledge.settings):
+            return {b"publishing": b"True"}
+        if self.level:
+            self._learn_phases()
+        graph = {**self._graph, **self.came}
+        roots = draft_roots(self.local, graph, self.common(), self._public())
+        return {hexadecimal(root): DRAFT for root in roots}
+
+    def _public(self) -> list[bytes]:
+        return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
+
+    def _learn_phases(self) -> None:
+        """Ask for the graph where something is public that is not here: what is below it is public, too."""
+        local = self.local
+        if local is None:
+            return
+        seen = {*self.came, *self._graph}
+        lacking = [node for node in self._public() if not local.has(node) and node not in seen]
+        if lacking:
+            with self.words():
+                haves = local.complete_haves(self.knowledge.tips(), MAX_HAVES)
+                self._learn_graph(self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=haves))
+
     def has(self, node: bytes) -> bool:
         """Whether a changeset is there, as far as known."""
         if node in self.came:
@@ -186,7 +218,9 @@ class Remote:
             return []
         came = self.came
         known = {tip for tip in self.knowledge.tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()
-        known.update(parent for parents in came.values() for parent in parents if parent not in came)
+        graph = {**self._graph, **came}
+        known.update(parent for parents in graph.values() for parent in parents if parent not in graph)
+        known.update(self._found.values())
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 HG: Final = "hg sha1"
 
+PUBLISHING: Final = "publishing"
+"""The setting that says whether what is pushed becomes public: `yes`, as without it, or `no`."""
+
 
 class HgSystem(System):
     """Mercurial with nodes of SHA-1 and one manifest for the whole tree."""
@@ -75,6 +78,10 @@ class HgSystem(System):
             return None
         now, before = differing(record.text, base.text)
         return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
+
+    def setting_problem(self, name: str, value: bytes) -> str:
+        """Whether a repository publishes is yes or no."""
+        return "" if name != PUBLISHING or value in (b"yes", b"no") else "it is yes or no"
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """Changesets by their names, with their history."""

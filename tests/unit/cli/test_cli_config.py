@@ -62,3 +62,13 @@ def test_no_repository(named: tuple[Path, Callable[[str], str]]) -> None:
     for value in ([], ["main"]):
         assert "no repository at" in why(config(place("absent"), "head", *value))
     assert not (folder / "absent").exists()
+
+
+def test_publishing_is_read_and_set(named: tuple[Path, Callable[[str], str]]) -> None:
+    folder, place = named
+    stored(folder / "publishes", 2)
+    for value in ("", "no", "", "yes"):
+        done = config(place("publishes"), "publishing", *([value] if value else []))
+        assert done.exit_code == 0, done.exception
+    assert done.stdout == "yes\n"
+    assert config(place("publishes"), "publishing").stdout == "yes\n"

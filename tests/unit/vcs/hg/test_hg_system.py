@@ -7,7 +7,7 @@ import pytest
 from smartserver.records.model import Record
 from smartserver.records.system import system_of
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL
-from smartserver.vcs.hg.system import HG, HgSystem
+from smartserver.vcs.hg.system import HG, PUBLISHING, HgSystem
 
 RULES = HgSystem()
 
@@ -56,6 +56,12 @@ def test_a_file_needs_its_parents_or_what_it_was_copied_from() -> None:
     assert needs(FILE, b"d/f\0" + C, NULL + B, copied) == {FILE: [b"d/f\0" + B, b"other\0" + C]}
     assert needs(FILE, b"d/f\0" + C, A, copied) == {FILE: [b"d/f\0" + A]}
     assert needs(FILE, b"d/f\0" + C, b"", b"text") == {}
+
+
+def test_whether_a_repository_publishes() -> None:
+    assert [RULES.setting_problem(PUBLISHING, value) for value in (b"yes", b"no")] == ["", ""]
+    assert RULES.setting_problem(PUBLISHING, b"maybe") == "it is yes or no"
+    assert RULES.setting_problem("other", b"maybe") == ""
 
 
 def test_what_a_manifest_changes() -> None:

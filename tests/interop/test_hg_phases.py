@@ -1,0 +1,60 @@
+"""plugins.mercurial.phase: phases of a repository that does not publish."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from git_sides import Served, fine
+from hg_sides import HgSide
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+START = f"""
+hg init "$URL"
+"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null
+hg init a
+a commit one; a commit two; a commit three
+a hg phase --public -r 0
+a hg push -q "$URL"
+as b hg clone -q "$URL" b
+"""
+
+
+@pytest.fixture
+def side(served: Served, tmp_path: Path) -> HgSide:
+    made = HgSide(tmp_path / "ours", served.url(f"phases-{tmp_path.name}"), served)
+    made.prepare(START)
+    return made
+
+
+def phases(side: HgSide, user: str) -> list[str]:
+    return fine(side.run(f"{user} hg log -T '{{phase}} '"), 0).out.split()
+
+
+def test_drafts_stay_drafts(side: HgSide) -> None:
+    assert phases(side, "a") == phases(side, "b") == ["draft", "draft", "public"]
+
+
+def test_a_phase_alone(side: HgSide) -> None:
+    side.prepare("a hg phase --public -r 1")
+    done = side.run('a hg push "$URL"')
+    assert (done.status, done.counts.rounds) == (1, 2), done
+    fine(side.run('b hg pull "$URL"'))
+    assert phases(side, "b") == ["draft", "public", "public"]
+
+
+def test_what_another_published_is_learnt_by_a_push(side: HgSide) -> None:
+    side.prepare('b commit four; b hg phase --public -r tip; b hg push -q "$URL"')
+    side.prepare("a hg update -q 0; a commit other")
+    fine(side.run('a hg push -f "$URL"'), 3)
+    assert phases(side, "a") == ["draft", "public", "public", "public"]
+
+
+def test_push_publish(side: HgSide) -> None:
+    done = side.run('a hg push --publish --config ui.interactive=no "$URL"')
+    assert done.counts.rounds == 2, done
+    assert phases(side, "a") == ["public"] * 3
+    fine(side.run('b hg pull "$URL"'))
+    assert phases(side, "b") == ["public"] * 3
