@@ -64,6 +64,8 @@ ROWS = [
     Row("clone -r", 'as c hg clone -r v1 "$URL" c'),
     Row("clone -b", 'as c hg clone -b topic "$URL" c'),
     Row("clone URL#branch", 'as c hg clone "$URL#topic" c', rounds=2),
+    Row("clone URL#tag", 'as c hg clone "$URL#v1" c', rounds=2),
+    Row("pull URL#id", 'b hg pull "$URL#$(a hg log -r tip -T "{node}")"', before=A_HAS_MORE, rounds=2),
     # -- pull
     Row("pull nothing", 'b hg pull "$URL"', says="no changes found", most_down=400),
     Row("pull one", 'b hg pull "$URL"', before=A_HAS_MORE, says="added 1 changesets", most_down=1000),
@@ -101,6 +103,11 @@ ROWS = [
         before="a hg branch -q new; a commit new",
         status=255,
         says="push creates new remote branches: new",
+    ),
+    Row(
+        "push -f of a new branch",
+        'a hg push -f "$URL"',
+        before="a hg branch -q other; a commit four",
     ),
     Row(
         "push of a new branch",

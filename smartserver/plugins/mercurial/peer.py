@@ -16,7 +16,7 @@ from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
 from smartserver.plugins.mercurial.remote import Level, Remote
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.hg.selector import BRANCH, Names
+from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, Names
 
 _UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\npushkey"
 """What of bundles is said to be understood: enough for a command to use them."""
@@ -71,12 +71,11 @@ class HpssPeer(Peer):
         bookmarks = list(options.get(b"bookmark") or [])
         branches = [*(options.get(b"branch") or []), *(options.get(b"only_branch") or [])]
         own = getattr(self.path, "branch", None)
-        if own:
-            branches.append(own)
         if all(isinstance(each, bytes) for each in (*revisions, *bookmarks, *branches)):
             if hasattr(source, "dirstate"):
                 branches = [source.dirstate.branch() if each == b"." else each for each in branches]
             wanted = [*revisions, *bookmarks, *[BRANCH + branch for branch in branches]]
+            wanted += [FRAGMENT + own] if own else []
             self.remote.wanted = Names(wanted) if wanted else None
 
     def _ask(self, level: Level = Level.REFS) -> Remote:

@@ -218,7 +218,7 @@ def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
         known = there.get(branch, [])
         new = {head for head in heads if head not in known}
         growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
-        create = Create.YES if operation.newbranch else Create.NO
+        create = Create.YES if operation.newbranch or operation.force else Create.NO
         updates.append(RefUpdate(branch, heads[0], create=create, heads=tips, growth=growth))
     return updates
 

@@ -16,7 +16,7 @@ from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import RefValue
 from smartserver.vcs.hg.format import changeset_manifest
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NODE_BYTES, NULL, Node, file_key
-from smartserver.vcs.hg.selector import BRANCH, GRAPH, decode, encode_found
+from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, decode, encode_found
 
 BOOKMARKS: Final = "bookmarks"
 
@@ -41,14 +41,15 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     found: list[Node] = []
     heads: list[Node] = []
     for name in asked.names:
-        if name.startswith(BRANCH):
-            value = stored.refs().get(name[len(BRANCH) :])
-            if value is None:
-                raise NoSuchPart(f"unknown branch '{shown(name[len(BRANCH) :])}'")
+        plain = name.removeprefix(BRANCH).removeprefix(FRAGMENT)
+        value = None if plain == name else stored.refs().get(plain)
+        if value is not None:
             heads += [tip.id for tip in value]
             found.append(NULL)
+        elif name.startswith(BRANCH):
+            raise NoSuchPart(f"unknown branch '{shown(plain)}'")
         else:
-            found.append(finder.find(name))
+            found.append(finder.find(plain))
             heads.append(found[-1])
     heads = [head for head in dict.fromkeys(heads) if head != NULL]
     return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)

@@ -24,6 +24,10 @@ BRANCH: Final = b"branch:"
 """Begins a name that stands for all heads of a branch. No name of Mercurial's has a colon."""
 
 
+FRAGMENT: Final = b"fragment:"
+"""Begins a name that is a branch if there is one, else any name: that after the # of a URL."""
+
+
 class Names(NamedTuple):
     """What is asked; `is_all`: with their history, `BRANCH` names included."""
 
@@ -57,4 +61,5 @@ def encode_found(found: Sequence[Node]) -> bytes:
 def decode_found(names: Names, said: bytes) -> dict[bytes, Node]:
     """What each name is; branches are left out."""
     nodes = [said[at : at + NODE_BYTES] for at in range(0, len(said), NODE_BYTES)]
-    return {name: node for name, node in zip(names.names, nodes, strict=False) if node != NULL}
+    of_names = zip(names.names, nodes, strict=False)
+    return {name.removeprefix(FRAGMENT): node for name, node in of_names if node != NULL}

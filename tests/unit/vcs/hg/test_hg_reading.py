@@ -11,7 +11,7 @@ from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.reading import newest_open, read
-from smartserver.vcs.hg.selector import BRANCH, GRAPH, Names, decode_found, encode
+from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
@@ -130,6 +130,12 @@ def test_history_of_names_and_branches() -> None:
     plan = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip"])), ReadScope())
     assert plan.heads == [SECOND, FOURTH]
     assert plan.said == SECOND + NULL + FOURTH
+
+
+def test_what_comes_after_a_url_is_a_branch_or_another_name() -> None:
+    plan = read(Stored(), encode(Names([FRAGMENT + b"old", FRAGMENT + b"mark"])), ReadScope())
+    assert plan.said == NULL + SECOND
+    assert find(Stored(), FRAGMENT + b"mark") == {b"mark": SECOND}
 
 
 def test_a_graph() -> None:
