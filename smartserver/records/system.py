@@ -86,6 +86,11 @@ class System:
         del name, value
         return ""
 
+    def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
+        """Why an entry of a map cannot have this key or value; empty where it can."""
+        del table, key, value
+        return ""
+
     def tip_meta(self, ref: bytes) -> bytes | None:
         """The meta that the own record of this ref's tip must have; None: any."""
         del ref

@@ -167,6 +167,35 @@ ROWS = [
         status=1,
         says="deleting remote bookmark mark",
     ),
+    Row(
+        "push with a bookmark on a secret changeset",
+        'a hg push "$URL"',
+        before='a hg bookmark mark; a hg push -q -B mark "$URL" || true; a commit four; a hg phase -q -s -f .;'
+        " a hg update -q 4; a commit five",
+        status=255,
+        says="cannot push bookmark mark as it points to a secret changeset",
+        rounds=0,
+    ),
+    Row(
+        "push that a hook refuses",
+        'a hg push --config hooks.preoutgoing=false "$URL"',
+        before="a commit four",
+        status=255,
+        says="preoutgoing hook exited with status 1",
+        rounds=0,
+    ),
+    Row(
+        "push with a hook after it",
+        'a hg push --config hooks.outgoing="echo sent \\$HG_NODE \\$HG_SOURCE" "$URL"',
+        before="a commit four",
+        says="sent ",
+    ),
+    Row(
+        "push of names in another encoding",
+        'HGENCODING=utf-8 a hg push --new-branch -B bü "$URL"',
+        before="a hg branch -q é; a commit four; a hg bookmark bü",
+        says="exporting bookmark b",
+    ),
     # -- what is asked
     Row("incoming", 'b hg incoming "$URL"', before=A_HAS_MORE, says="four"),
     Row("incoming, nothing", 'b hg incoming "$URL"', status=1, says="no changes found"),

@@ -13,7 +13,7 @@ from mercurial.node import hex as hexadecimal
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
 from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
-from smartserver.plugins.mercurial.remote import Level, Remote
+from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, Names
@@ -74,8 +74,9 @@ class HpssPeer(Peer):
         if all(isinstance(each, bytes) for each in (*revisions, *bookmarks, *branches)):
             if hasattr(source, "dirstate"):
                 branches = [source.dirstate.branch() if each == b"." else each for each in branches]
-            wanted = [*revisions, *bookmarks, *[BRANCH + branch for branch in branches]]
-            wanted += [FRAGMENT + own] if own else []
+            wanted = [in_utf8(each) for each in (*revisions, *bookmarks)]
+            wanted += [BRANCH + in_utf8(branch) for branch in branches]
+            wanted += [FRAGMENT + in_utf8(own)] if own else []
             self.remote.wanted = Names(wanted) if wanted else None
 
     def _ask(self, level: Level = Level.REFS) -> Remote:

@@ -17,10 +17,10 @@ from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
 from smartserver.plugins.mercurial.phase import PUBLIC, is_publishing
-from smartserver.plugins.mercurial.remote import BOOKMARKS, Level, Remote
+from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
-from smartserver.vcs.hg.kinds import KINDS
+from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
@@ -72,6 +72,9 @@ def push_bundle(operation: Any) -> None:
         remote.ask_whether_there(Level.REFS if is_simple else Level.GRAPH)
         _discover(operation)
     was_guessed = not remote.level
+    missing = operation.outgoing.missing
+    if missing:
+        operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
     done = _send(operation)
     if done is not None and was_guessed and isinstance(done.error(), OF_GUESSES):
         _discover(operation)
@@ -84,7 +87,8 @@ def push_bundle(operation: Any) -> None:
     if wrong is not None:
         with remote.words():
             raise wrong
-    if operation.outgoing.missing:
+    if missing:
+        operation.repo.hook(b"outgoing", node=node.hex(missing[0]), source=b"push")
         _report_changesets(operation, done)
     _report(operation, done)
     if was_guessed:
@@ -112,9 +116,6 @@ def _send(operation: Any) -> PushOutcome | None:
     has_news = _check(operation)
     if has_news:
         operation.repo.prepushoutgoinghooks(operation)
-    for name, _old, new in operation.outbookmarks:
-        if new and operation.repo[new].phase() == phases.secret:
-            raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
     maps = _others(operation)
     if not has_news and not maps:
         return None
@@ -151,12 +152,13 @@ def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[Re
             about = bytes.fromhex(entry.key.decode()) if each.map == PUBLIC else entry.value
             if about is not None and local.has(about):
                 branch = local.changesets.branchinfo(local.changesets.rev(about))[0]
-                found.append(RefUpdate(branch, about, create=Create.NO, heads=(Tip(about),)))
+                found.append(RefUpdate(in_utf8(branch), about, create=Create.NO, heads=(Tip(about),)))
     return found
 
 
 def _others(operation: Any) -> list[MapUpdateRequest]:
     """What is sent besides changesets and heads: bookmarks, and what becomes public."""
+    _check_none_is_secret(operation)
     found = _maps(operation.outbookmarks, strict=True)
     if is_publishing(operation.remote.remote.knowledge.settings):
         return found
@@ -164,6 +166,12 @@ def _others(operation: Any) -> list[MapUpdateRequest]:
     if not operation.outgoing.missing:
         public.update(dict.fromkeys([each.node() for each in operation.fallbackoutdatedphases]))
     return [*found, *publish(list(public))]
+
+
+def _check_none_is_secret(operation: Any) -> None:
+    for name, _old, new in operation.outbookmarks:
+        if new and operation.repo[new].phase() == phases.secret:
+            raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
 
 
 def publish(nodes: Sequence[bytes]) -> list[MapUpdateRequest]:
@@ -219,7 +227,7 @@ def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
         new = {head for head in heads if head not in known}
         growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
         create = Create.YES if operation.newbranch or operation.force else Create.NO
-        updates.append(RefUpdate(branch, heads[0], create=create, heads=tips, growth=growth))
+        updates.append(RefUpdate(in_utf8(branch), heads[0], create=create, heads=tips, growth=growth))
     return updates
 
 
@@ -230,7 +238,7 @@ def _bookmarked(operation: Any) -> set[bytes]:
 
 
 def _maps(bookmarks: Sequence[Bookmark], *, strict: bool = False) -> list[MapUpdateRequest]:
-    entries = [EntryChange(name, new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
+    entries = [EntryChange(in_utf8(name), new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
     return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=strict)] if entries else []
 
 
@@ -256,6 +264,7 @@ def _push_rest(operation: Any) -> None:
     operation.bookmarks = given
     operation.outbookmarks = [each for each in operation.outbookmarks if each[0] not in sent]
     if operation.outbookmarks:
+        _check_none_is_secret(operation)
         with remote.words():
             done = remote.repository.push(PushRequest([], maps=_maps(operation.outbookmarks)))
             wrong = done.error()

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error
+from mercurial import encoding, error
 from mercurial.node import hex as hexadecimal
 
 from smartserver.client.exchange import Content
@@ -25,7 +25,7 @@ from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.segment import SegmentStream
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import KINDS, NULL
+from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, NULL
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HG
@@ -37,8 +37,16 @@ if TYPE_CHECKING:
 
 _ID = re.compile(rb"[0-9a-f]{40}")
 
-BOOKMARKS = "bookmarks"
-"""The map of bookmarks: their names and the changesets they are on."""
+
+def in_utf8(name: bytes) -> bytes:
+    """A name as it is sent: hg has names in the encoding of its user."""
+    return bytes(encoding.fromlocal(name))
+
+
+def shown_here(name: bytes) -> bytes:
+    """A name that came, in the encoding of the user; it remembers what it was."""
+    found: bytes = encoding.tolocal(name)
+    return found
 
 
 class Level(enum.IntEnum):
@@ -163,7 +171,7 @@ class Remote:
         """The heads of each branch."""
         if self.knowledge.vcs not in ("", HG):
             return {}
-        return {name: [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
+        return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def heads(self) -> list[bytes]:
         """The heads of all branches that no other of them is known to descend from."""
@@ -178,7 +186,7 @@ class Remote:
 
     def bookmarks(self) -> dict[bytes, bytes]:
         """The bookmarks."""
-        return self.knowledge.map(BOOKMARKS)
+        return {shown_here(name): value for name, value in self.knowledge.map(BOOKMARKS).items()}
 
     def phases(self) -> dict[bytes, bytes]:
         """The table of phases as Mercurial's own servers have it: the roots of what is draft."""
@@ -232,6 +240,7 @@ class Remote:
         """
         if len(name) == len(NULL) and (b"\0" in name or self.has(name)):
             name = hexadecimal(name)  # A node as it is, which a name of that length might be.
+        name = in_utf8(name)
         if name not in self._found and self.wanted is not None and name in self.wanted.names:
             self.ask(Level.HISTORY)
         if _ID.fullmatch(name) and self.level and self.has(bytes.fromhex(name.decode())):

@@ -13,8 +13,18 @@ from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.hg.kinds import NULL, Node, file_key
 from smartserver.vcs.patterns import compile_pattern
 
-_LINE: Final = compile_pattern(rb"([^\0\n]++)\0([0-9a-f]{40})[xl]?")
+_LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})[xl]?")
+_OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
+"""What no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
+
+_EXTRA: Final = rb"(?:[^\0\n:]*:[^\0\n]*)?"
+_DATE: Final = compile_pattern(rb"-?\d+(?:\.\d+)? -?\d+(?: %b(?:\0%b)*)?" % (_EXTRA, _EXTRA))
+"""Seconds, the offset of the time zone, and the extras, each with a colon."""
+
 _HEX: Final = 40
+
+CENSORED: Final = b"\1\ncensored:"
+"""How the text of a version begins that was taken away: Mercurial reads none that begins so."""
 
 _MARK: Final = b"\1\n"
 """What the metadata of a file's version lie between; a text that begins so has some, if only none."""
@@ -27,8 +37,8 @@ def changeset_manifest(text: bytes) -> Node:
         ValueError: it cannot be read.
     """
     head, blank, _ = text.partition(b"\n\n")
-    # The manifest, the user, the date, the files.
-    if not blank or head.count(b"\n") < 2 or text[_HEX : _HEX + 1] != b"\n":
+    lines = head.split(b"\n", 3)  # The manifest, the user, the date, the files.
+    if not blank or len(lines) < 3 or len(lines[0]) != _HEX or not _DATE.fullmatch(lines[2]):
         raise ValueError("it cannot be read as a changeset")
     return _node(text[:_HEX])
 
@@ -74,6 +84,8 @@ def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
+        if _OUTSIDE.search(b"/%b/" % match[1]):
+            raise ValueError("a path in the manifest cannot be checked out")
         found[match[1]] = bytes.fromhex(match[2].decode())
     return found
 

@@ -24,6 +24,9 @@ KINDS: Final = (
     Kind("file", FILE_CHECK, True),
 )
 
+BOOKMARKS: Final = "bookmarks"
+"""The map of bookmarks: their names in UTF-8 and the changesets they are on."""
+
 NODE_BYTES: Final = 20
 
 NULL: Final = bytes(NODE_BYTES)
@@ -81,7 +84,7 @@ def path_of(key: Key) -> bytes:
         ValueError: it is no such key.
     """
     path = key[: -NODE_BYTES - 1]
-    if not path or key[len(path)] or b"\0" in path or b"\n" in path:
+    if not path or key[len(path)] or b"\0" in path or b"\n" in path or b"\r" in path:
         raise ValueError("its key is not a path, a NUL and a node")
     return path
 

@@ -15,10 +15,8 @@ from smartserver.errors import NoSuchPart, shown
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import RefValue
 from smartserver.vcs.hg.format import changeset_manifest
-from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NODE_BYTES, NULL, Node, file_key
+from smartserver.vcs.hg.kinds import BOOKMARKS, CHANGESET, FILE, MANIFEST, NODE_BYTES, NULL, Node, file_key
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, decode, encode_found
-
-BOOKMARKS: Final = "bookmarks"
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
 _TAG: Final = re.compile(rb"([0-9a-f]{40}) (.+)")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
-from smartserver.vcs.hg.format import all_entries, changeset_manifest, copied_from, differing, keys
+from smartserver.vcs.hg.format import CENSORED, all_entries, changeset_manifest, copied_from, differing, keys
 from smartserver.vcs.hg.kinds import (
+    BOOKMARKS,
     CHANGESET,
     FILE,
     FILE_CHECK,
@@ -65,6 +66,8 @@ class HgSystem(System):
         if kind == MANIFEST:
             return ((FILE, None, keys(all_entries(text))), (MANIFEST, None, parents))
         path = path_of(key)
+        if text.startswith(CENSORED):
+            raise ValueError("it is a version that was taken away (censored)")
         found = [file_key(path, parent) for parent in parents]
         # With a first parent Mercurial does not look at what the text says.
         source = copied_from(text) if parents_of(meta)[0] == NULL else None
@@ -96,6 +99,18 @@ class HgSystem(System):
         if name != name.strip():
             return "Mercurial allows no space before or after the name of a branch"
         return super().ref_problem(name)
+
+    def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
+        """Why a bookmark cannot have this name or be there."""
+        if table != BOOKMARKS:
+            return ""
+        try:
+            key.decode()
+        except UnicodeDecodeError:
+            return "a bookmark's name is not UTF-8"
+        if len(value) != len(NULL):
+            return f"a bookmark is on {len(value)} bytes, expected the {len(NULL)} of a changeset"
+        return self.ref_problem(key)
 
 
 def _present(meta: bytes) -> tuple[bytes, ...]:

@@ -34,6 +34,9 @@ def test_a_changeset_names_its_manifest() -> None:
         CHANGESET.replace(b"\n\n", b"\n"),
         b"z" + CHANGESET[1:],
         A.hex().encode() + b"\nJo\n\nmessage",
+        *[CHANGESET.replace(b"12 -3600", date) for date in (b"", b"0", b"nan 0", b"inf 0", b"not a date")],
+        CHANGESET.replace(b"12 -3600 branch:b", b"0 0 x"),
+        CHANGESET.replace(b"branch:b", b"branch:b\0no colon"),
     ],
 )
 def test_what_is_no_changeset(text: bytes) -> None:
@@ -94,6 +97,27 @@ def test_what_is_no_manifest(text: bytes, why: str) -> None:
         differing(text, line(b"0"))
 
 
+@pytest.mark.parametrize("extras", [b"", b" branch:a", b" a:b:c\0\0close:1\0", b" a:%s" % (b":" * 5_000)])
+@pytest.mark.parametrize("date", [b"0 0", b"-1 -3600", b"1.5 7200"])
+def test_dates_that_mercurial_reads(date: bytes, extras: bytes) -> None:
+    assert changeset_manifest(CHANGESET.replace(b"12 -3600 branch:b", date + extras)) == A
+
+
+@pytest.mark.parametrize(
+    "path", [b"..", b"a/../b", b"/abs", b"a//b", b"a/", b"./a", b".hg/hgrc", b".HG/x", b".hg./x", b"a\rb"]
+)
+def test_paths_that_no_checkout_can_have(path: bytes) -> None:
+    with pytest.raises(ValueError, match=r"cannot be checked out|cannot be read"):
+        all_entries(line(path))
+    with pytest.raises(ValueError, match=r"cannot be checked out|cannot be read"):
+        differing(manifest(line(b"a"), line(path)), manifest(line(b"a")))
+
+
+def test_paths_that_look_like_those() -> None:
+    fine = [b".hgtags", b"...", b"a/.hg/b", b"..a/b..", b"a.", b".a"]
+    assert set(all_entries(manifest(*map(line, fine)))) == set(fine)
+
+
 def test_a_path_twice_beside_lines_that_are_the_same() -> None:
     old = manifest(*[line(b"f%02d" % n) for n in range(20)])
     new = manifest(*[line(b"f%02d" % n) for n in range(20)], line(b"f07", B))
@@ -111,7 +135,7 @@ def test_a_line_out_of_order_beside_lines_that_are_the_same() -> None:
 @given(st.data())
 def test_what_differs(data: st.DataObject) -> None:
     """Whatever lines are between, it is the difference of the two as tables, lines with another flag besides."""
-    path = st.text("ab/", min_size=1, max_size=3).map(str.encode)
+    path = st.text("ab.", min_size=3, max_size=3).map(str.encode)
     rows = st.dictionaries(
         path, st.tuples(st.sampled_from([A, B, A[:-1] + b"\0"]), st.sampled_from([b"", b"x"])), max_size=8
     )

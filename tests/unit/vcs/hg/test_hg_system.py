@@ -58,6 +58,29 @@ def test_a_file_needs_its_parents_or_what_it_was_copied_from() -> None:
     assert needs(FILE, b"d/f\0" + C, b"", b"text") == {}
 
 
+def test_a_version_that_was_taken_away() -> None:
+    """Every pull would end with it."""
+    for text in (b"\1\ncensored: x\n\1\n", b"\1\ncensored: x\n\1\nmore"):
+        with pytest.raises(ValueError, match="taken away"):
+            needs(FILE, b"f\0" + A, b"", text)
+    assert needs(FILE, b"f\0" + A, b"", b"\1\nx: censored: \n\1\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        (b"mark", A, ""), ("bü".encode(), NULL, ""), (b"x\ny", A, "control character"), (b"x\ty", A, "control char"),
+        (b"a:b", A, "':'"), (b"b\xfc", A, "not UTF-8"), (b"x", A[1:], "on 19 bytes, expected the 20"),
+        (b"x", b"", "on 0"), (b"x", A.hex().encode(), "on 40"),
+    ],
+)  # fmt: skip
+def test_bookmarks_that_would_end_every_pull(key: bytes, value: bytes, why: str) -> None:
+    said = RULES.entry_problem("bookmarks", key, value)
+    assert why in said
+    assert bool(said) is bool(why)
+    assert RULES.entry_problem("public", key, value) == ""
+
+
 def test_whether_a_repository_publishes() -> None:
     assert [RULES.setting_problem(PUBLISHING, value) for value in (b"yes", b"no")] == ["", ""]
     assert RULES.setting_problem(PUBLISHING, b"maybe") == "it is yes or no"
