@@ -46,7 +46,7 @@ def refuses(port: int) -> bool:
     """Whether a server takes no more connections."""
     try:
         socket.create_connection(("127.0.0.1", port), PATIENCE).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # The latter as it stops to listen.
         return True
     return False
 
