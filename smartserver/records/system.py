@@ -115,7 +115,7 @@ class System:
         return False
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """Whether such a record is mainly a list of what it refers to: those are limited in size."""
+        """Whether the record is mainly a list of references. The size of such records is limited."""
         return self.may_refer(kind, meta)
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:

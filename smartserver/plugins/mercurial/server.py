@@ -9,7 +9,6 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import smartserver
@@ -18,7 +17,7 @@ from smartserver.client.call import Client
 from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
 from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
-from smartserver.client.places import behind, connect, served_by
+from smartserver.client.places import behind, connect, login_of, served_by
 from smartserver.client.plain import plain
 from smartserver.client.url import Location
 from smartserver.plugins.mercurial.words import refusal
@@ -44,7 +43,7 @@ class Server:
         environment = environment_of(ui)
         debug = os.fsdecode(ui.config(b"hpss", b"debug", b"")) or environment.get(flags.VARIABLE, "")
         fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0") and isinstance(location, Location)
-        login = _login(ui, location, environment)
+        login = login_of(location, environment, functools.partial(_ssh, ui))
         holder = holder_for(location, login, environment)
 
         def connected() -> Medium:
@@ -70,19 +69,11 @@ def _source(ui: Any) -> Any:
     return source_of(ui)
 
 
-def _login(ui: Any, location: Place, environment: Mapping[str, str]) -> Any:
-    """The words of the command that logs in at a place, or what TLS trusts there."""
-    if isinstance(location, Location):
-        return ()
-    from smartserver.client.tls_url import TlsLocation
-
-    if isinstance(location, TlsLocation):
-        from smartserver.client.trust import trust_of
-
-        return trust_of(location, environment)
+def _ssh(ui: Any) -> list[str]:
+    """The words of the command that logs in at other machines for hg."""
     from smartserver.client.ssh_url import of_shell
 
-    return of_shell(environment.get("SMARTSERVER_SSH") or os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))
+    return of_shell(os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))
 
 
 _servers: dict[str, Server] = {}

@@ -163,6 +163,8 @@ class Arrived:
             yield _END
 
     def _is_here(self, file: Key) -> bool:
+        if self._repository is None or not len(self._repository.changesets):
+            return False  # A clone opens no file's store here: Mercurial does.
         store = self._store(FILE, file)
         return store is not None and bool(store.hasnode(file[-len(NULL) :]))
 
