@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from agents import children
 from git_histories import Builder, RandomHistory, environment
 
 from smartserver.records.model import Plan
@@ -115,6 +117,18 @@ def test_settings(env: dict[str, str], builder: Builder) -> None:
         assert repository.number("remote.A.b.url", default=7) == 7
         assert repository.config("remote.A.b.url") == b"two"
         assert repository.settings()["remote.A.b.url"] == [b"one", b"two"]
+
+
+def test_what_gets_ready_is_the_same_and_is_ended(env: dict[str, str], builder: Builder) -> None:
+    with GitRepository(builder.path, env) as repository:
+        repository.prepare(objects=True)
+        assert repository.config("core.bare") == b"true"
+        assert repository.find(b"HEAD") is None
+    before = children(os.getpid())
+    with GitRepository(builder.path, env) as repository:
+        repository.prepare(objects=True)
+        assert len(children(os.getpid())) == len(before) + 2
+    assert children(os.getpid()) == before
 
 
 def test_a_failed_command_says_why(env: dict[str, str], builder: Builder) -> None:

@@ -82,9 +82,7 @@ class GitRemote:
         """
         try:
             if self._hint.command and not self._hint.refs_only and (local := self._local()) is not None:
-                local.prepare()
-                if self._hint.command == "push":
-                    local.objects.open()
+                local.prepare(objects=self._hint.command == "push")
             while line := self._line():
                 self._command(line)
         finally:

@@ -155,11 +155,14 @@ class GitRepository:
 
     # ---- configuration
 
-    def prepare(self) -> None:
-        """Start to read the configuration, which gets ready while the caller does something else."""
+    def prepare(self, *, objects: bool = False) -> None:
+        """Start to read the configuration, and with `objects` what reads these: they get ready while the caller does
+        something else."""
         if self._config is None and self._config_process is None:
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             self._config_process = self.start("config", "-z", "--list", **pipes)
+        if objects:
+            self.objects.open()
 
     def settings(self) -> Mapping[str, list[bytes]]:
         """The whole configuration, read once: section and name in lower case, all values in order."""

@@ -37,6 +37,9 @@ class FakeLocal:
     def vcs(self) -> str:
         return f"git {self.object_format}"
 
+    def prepare(self, *, objects: bool) -> None:
+        """It is ready."""
+
     def refs(self) -> dict[bytes, RevisionId]:
         return self.tips
 
