@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from smartserver.vcs.hg.kinds import NO, PUBLISHING
 from smartserver.vcs.hg.repository import HgRepository
-from smartserver.vcs.hg.system import PUBLISHING
-
-PUBLIC = "public"
-"""The map of public changesets, by their ids in hex; what is below one is public, too."""
 
 DRAFT = b"1"
 """A phase, as Mercurial's own tables have it."""
@@ -19,7 +16,7 @@ DRAFT = b"1"
 
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
     """Whether everything that is pushed becomes public."""
-    return settings.get(PUBLISHING) != b"no"
+    return settings.get(PUBLISHING) != NO
 
 
 def draft_roots(

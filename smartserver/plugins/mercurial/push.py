@@ -16,11 +16,13 @@ from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
-from smartserver.plugins.mercurial.phase import PUBLIC, is_publishing
+from smartserver.plugins.mercurial.evolution import remember_sent, replaced_heads, report_markers, unsent
+from smartserver.plugins.mercurial.markers import updates
+from smartserver.plugins.mercurial.phase import is_publishing
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
-from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS
+from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
@@ -72,6 +74,8 @@ def push_bundle(operation: Any) -> None:
         remote.ask_whether_there(Level.REFS if is_simple else Level.GRAPH)
         _discover(operation)
     was_guessed = not remote.level
+    evolved = remote.evolves
+    root, heads = remote.root, remote.heads()
     missing = operation.outgoing.missing
     if missing:
         operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
@@ -90,7 +94,11 @@ def push_bundle(operation: Any) -> None:
     if missing:
         operation.repo.hook(b"outgoing", node=node.hex(missing[0]), source=b"push")
         _report_changesets(operation, done)
+    report_markers(operation, done, heads)
     _report(operation, done)
+    if remote.evolves and not evolved:
+        _push_markers(operation)
+    remember_sent(operation, root)
     if was_guessed:
         _push_rest(operation)
 
@@ -117,21 +125,24 @@ def _send(operation: Any) -> PushOutcome | None:
     if has_news:
         operation.repo.prepushoutgoinghooks(operation)
     maps = _others(operation)
-    if not has_news and not maps:
-        return None
     local = HgRepository(operation.repo)
-    updates = _updates(operation, local) if has_news else _unchanged(local, maps)
-    source = Source(local) if updates else EmptyBody()
+    moved = _updates(operation, local, has_news=has_news)
+    if not moved and not maps:
+        return None
+    moved = moved or _unchanged(local, maps)
+    source = Source(local) if moved else EmptyBody()
 
     def replan() -> Changes:
         """What is to be changed of a remote that is another than it was taken for."""
         remote.level = max(remote.level, Level.REFS)
         _discover(operation)
-        return _updates(operation, local) if _check(operation) else updates, _others(operation)
+        has_news = _check(operation)
+        return _updates(operation, local, has_news=has_news) or moved, _others(operation)
 
     was_publishing = is_publishing(remote.knowledge.settings)
+    request = PushRequest(moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan)
     with remote.words():
-        done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
+        done = remote.repository.push(request)
     remote.level = max(remote.level, Level.REFS)
     if is_publishing(remote.knowledge.settings):
         return done
@@ -159,7 +170,7 @@ def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[Re
 def _others(operation: Any) -> list[MapUpdateRequest]:
     """What is sent besides changesets and heads: bookmarks, and what becomes public."""
     _check_none_is_secret(operation)
-    found = _maps(operation.outbookmarks, strict=True)
+    found = [*updates(unsent(operation)), *_maps(operation.outbookmarks, strict=True)]
     if is_publishing(operation.remote.remote.knowledge.settings):
         return found
     public = dict.fromkeys([each.node() for each in operation.outdatedphases])
@@ -211,24 +222,26 @@ def _report_changesets(operation: Any, done: PushOutcome) -> None:
         scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
 
 
-def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
-    """The heads of each branch that has something new."""
+def _updates(operation: Any, local: HgRepository, *, has_news: bool) -> list[RefUpdate]:
+    """The heads of each branch that has something new, or where markers make a head obsolete."""
+    replaced = replaced_heads(operation, local)
     log = local.changesets
-    by_branch: dict[bytes, list[bytes]] = {}
-    for revision in operation.outgoing.missing:
+    by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in replaced}
+    for revision in operation.outgoing.missing if has_news else ():
         by_branch.setdefault(log.branchinfo(log.rev(revision))[0], []).append(revision)
-    free = _bookmarked(operation)
+    free = _bookmarked(operation) if has_news else set()
     there = operation.remote.remote.branches()
-    updates = []
+    found = []
     for branch, nodes in sorted(by_branch.items()):
-        heads = local.heads_of(nodes)
+        news = local.heads_of(nodes)
+        heads = list(dict.fromkeys([*news, *replaced.get(branch, ())]))
         tips = [Tip(head, closed=bool(log.branchinfo(log.rev(head))[1])) for head in heads]
         known = there.get(branch, [])
-        new = {head for head in heads if head not in known}
+        new = {head for head in news if head not in known}
         growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
         create = Create.YES if operation.newbranch or operation.force else Create.NO
-        updates.append(RefUpdate(in_utf8(branch), heads[0], create=create, heads=tips, growth=growth))
-    return updates
+        found.append(RefUpdate(in_utf8(branch), heads[0], create=create, heads=tips, growth=growth))
+    return found
 
 
 def _bookmarked(operation: Any) -> set[bytes]:
@@ -252,6 +265,22 @@ def _report(operation: Any, done: PushOutcome) -> None:
             operation.bkresult = 1
         else:
             operation.ui.status(exchange.bookmsgmap[action][0] % name)
+
+
+def _push_markers(operation: Any) -> None:
+    """Send markers to a server that is only now known to take them."""
+    remote: Remote = operation.remote.remote
+    exchange.pushdiscoverymapping[b"obsmarker"](operation)
+    maps = updates(unsent(operation))
+    if maps:
+        local = HgRepository(operation.repo)
+        moved = _updates(operation, local, has_news=False)
+        with remote.words():
+            done = remote.repository.push(PushRequest(moved, Source(local), maps=maps, maps_first=True))
+            wrong = done.error()
+            if wrong is not None:
+                raise wrong
+        report_markers(operation, done, ())
 
 
 def _push_rest(operation: Any) -> None:

@@ -42,6 +42,12 @@ class Stored:
     def map(self, name: str) -> Mapping[bytes, bytes]:
         return {b"mark": SECOND, b"lost": MISSING} if name == "bookmarks" else {}
 
+    def changed(self, name: str, known: tuple[bytes, int, int]) -> Sequence[bytes] | None:
+        return self.news if known == KNOWN else None
+
+    def setting(self, name: str) -> bytes | None:
+        return b"yes" if name == "evolution" else None
+
     def ordinal(self, revision: bytes) -> int | None:
         return self.order.index(revision) if revision in self.order else None
 

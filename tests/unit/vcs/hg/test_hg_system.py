@@ -6,8 +6,8 @@ import pytest
 
 from smartserver.records.model import Record
 from smartserver.records.system import system_of
-from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL
-from smartserver.vcs.hg.system import HG, PUBLISHING, HgSystem
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, PUBLISHING
+from smartserver.vcs.hg.system import HG, HgSystem
 
 RULES = HgSystem()
 
