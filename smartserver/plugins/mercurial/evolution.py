@@ -53,13 +53,9 @@ def report_markers(operation: Any, done: PushOutcome, heads: Collection[bytes]) 
         operation.ui.status(_(b"remote: obsoleted %i changesets\n") % count)
 
 
-def replaced_heads(operation: Any, local: HgRepository) -> dict[bytes, list[bytes]]:
-    """Of each branch with a head there that markers make obsolete: what becomes a head in its place.
-
-    That is the nearest of its ancestors on the branch that are not obsolete. The server drops the obsolete heads by
-    itself, but it knows no branch of a changeset that is not a head. Where no ancestor is left, the obsolete head
-    itself is named: then the server removes the branch.
-    """
+def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, bytes]:
+    """The heads that the server drops because markers make them obsolete, with their branches: those that it has, and
+    those that are pushed by force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or not remote.evolves or is_publishing(remote.knowledge.settings):
         return {}
@@ -67,13 +63,31 @@ def replaced_heads(operation: Any, local: HgRepository) -> dict[bytes, list[byte
     dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
     replaced = {marker[0] for marker in operation.outobsmarkers}
     shown = {**remote.bookmarks(), **{name: new for name, _old, new in operation.outbookmarks}}.values()
+    heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
+    heads.update((tip, log.branchinfo(log.rev(tip))[0]) for tip in local.heads_of(operation.outgoing.missing))
+    return {
+        tip: branch for tip, branch in heads.items() if tip in replaced and log.rev(tip) in dead and tip not in shown
+    }
+
+
+def replacing_heads(operation: Any, local: HgRepository) -> dict[bytes, list[bytes]]:
+    """Of each branch with a head that the server drops: what becomes a head in its place.
+
+    That is the nearest of its ancestors on the branch that are not obsolete: a server knows the branch of heads alone.
+    Where no such ancestor is left, the head itself is named: then the server removes the branch.
+    """
+    log = local.changesets
+    dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
     found: dict[bytes, list[bytes]] = {}
-    new = local.heads_of(operation.outgoing.missing)
-    heads = [(branch, tip) for branch, tips in remote.branches().items() for tip in tips if local.has(tip)]
-    for branch, tip in [*heads, *[(log.branchinfo(log.rev(tip))[0], tip) for tip in new]]:
-        if tip in replaced and log.rev(tip) in dead and tip not in shown:
-            found.setdefault(branch, []).extend(_alive_below(log, branch, log.rev(tip), dead) or [tip])
+    for tip, branch in dropped_heads(operation, local).items():
+        found.setdefault(branch, []).extend(_alive_below(log, branch, log.rev(tip), dead) or [tip])
     return found
+
+
+def ignored_heads(operation: Any, local: HgRepository, branch: bytes) -> set[bytes]:
+    """The heads of a branch that Mercurial's check does not count, as they are obsolete here, and that stay there."""
+    discarded = (operation.pushbranchmap or {}).get(branch, (None, (), (), ()))[3]
+    return set(discarded).difference(dropped_heads(operation, local))
 
 
 def _alive_below(log: Any, branch: bytes, head: int, dead: Collection[int]) -> list[bytes]:

@@ -67,7 +67,7 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     if peer.is_pushed_to and remote.evolves and remote.has_unknown_heads():
         remote.ask_whether_there(Level.GRAPH)  # A head may have taken the place of one that is here.
     heads = remote.heads()
-    common = remote.common()
+    visible = remote.visible_below(local, remote.common())
     has = local.changelog.hasnode
     if len(local.changelog) and not peer.is_announced:
         peer.is_announced = True
@@ -76,14 +76,12 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
         ui.warn(_(b"warning: repository is unrelated\n"))
-    hidden = [node for node in common if not has(node)]
-    visible = remote.visible_below(local, common) if hidden else common
     return visible or [NULL], any(not has(head) for head in heads), heads or [NULL]
 
 
 def _is_unrelated(remote: Remote, local: Any) -> bool:
     """Whether both have changesets, and none in common, as far as known."""
-    return bool(len(local.changelog) and remote.heads()) and not remote.common()
+    return bool(len(local.changelog) and remote.heads()) and not remote.visible_below(local, remote.common())
 
 
 def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:

@@ -16,7 +16,13 @@ from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
-from smartserver.plugins.mercurial.evolution import remember_sent, replaced_heads, report_markers, unsent
+from smartserver.plugins.mercurial.evolution import (
+    ignored_heads,
+    remember_sent,
+    replacing_heads,
+    report_markers,
+    unsent,
+)
 from smartserver.plugins.mercurial.markers import updates
 from smartserver.plugins.mercurial.phase import is_publishing
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
@@ -134,16 +140,22 @@ def _send(operation: Any) -> PushOutcome | None:
 
     def replan() -> Changes:
         """What is to be changed of a remote that is another than it was taken for."""
+        nonlocal planned_for
+        planned_for = remote.root
         remote.level = max(remote.level, Level.REFS)
         _discover(operation)
         has_news = _check(operation)
         return _updates(operation, local, has_news=has_news) or moved, _others(operation)
 
+    planned_for = remote.root
     was_publishing = is_publishing(remote.knowledge.settings)
     request = PushRequest(moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan)
     with remote.words():
         done = remote.repository.push(request)
     remote.level = max(remote.level, Level.REFS)
+    if done.error() is None and planned_for and remote.root and planned_for[0] != remote.root[0]:
+        _discover(operation)  # What was sent fits into a repository that was recreated, but is not all.
+        return _send(operation) or done
     if is_publishing(remote.knowledge.settings):
         return done
     if was_publishing:
@@ -198,9 +210,11 @@ def _check(operation: Any) -> bool:
     """
     is_guessed = not operation.remote.remote.level
     operation.ui.pushbuffer(error=True)
+    operation.pushbranchmap = None
     try:
         found = bool(exchange._pushcheckoutgoing(operation))
     except error.StateError:
+        operation.pushbranchmap = None
         if is_guessed:
             operation.ui.popbuffer()
             return True
@@ -224,7 +238,7 @@ def _report_changesets(operation: Any, done: PushOutcome) -> None:
 
 def _updates(operation: Any, local: HgRepository, *, has_news: bool) -> list[RefUpdate]:
     """The heads of each branch that has something new, or where markers make a head obsolete."""
-    replaced = replaced_heads(operation, local)
+    replaced = replacing_heads(operation, local)
     log = local.changesets
     by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in replaced}
     for revision in operation.outgoing.missing if has_news else ():
@@ -238,7 +252,8 @@ def _updates(operation: Any, local: HgRepository, *, has_news: bool) -> list[Ref
         tips = [Tip(head, closed=bool(log.branchinfo(log.rev(head))[1])) for head in heads]
         known = there.get(branch, [])
         new = {head for head in news if head not in known}
-        growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
+        is_free = operation.force or (known and new <= free) or ignored_heads(operation, local, branch)
+        growth = Growth.ANY if is_free else Growth.NONE
         create = Create.YES if operation.newbranch or operation.force else Create.NO
         found.append(RefUpdate(in_utf8(branch), heads[0], create=create, heads=tips, growth=growth))
     return found

@@ -282,9 +282,10 @@ class Remote:
 
     def visible_below(self, local: Any, nodes: Collection[bytes]) -> list[bytes]:
         """The heads of those of `nodes` and their ancestors that the user's view of the repository shows."""
-        assert self.local is not None
-        log = self.local.changesets
         hidden = local.changelog.filteredrevs
+        if self.local is None or not hidden:
+            return list(nodes)
+        log = self.local.changesets
         found: list[bytes] = []
         todo = [log.rev(node) for node in nodes]
         seen = set(todo)

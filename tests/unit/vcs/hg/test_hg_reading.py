@@ -16,12 +16,17 @@ from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
 MISSING = b"\xee" * 20
+KNOWN = (bytes(range(16)), 7, 9)
 
 
 class Stored:
     """Four changesets in a row but for the last, which is on another branch and has the first as parent."""
 
-    def __init__(self, hgtags: Mapping[bytes, bytes] = {}) -> None:
+    def __init__(self, hgtags: Mapping[bytes, bytes] = {}, markers: Sequence[bytes] = ()) -> None:
+        self.markers = {key_of(each): each for each in markers}
+        self.news: Sequence[bytes] = ()
+        """Keys of markers that came after KNOWN."""
+        self.evolution = b"yes"
         self.order = [FIRST, SECOND, THIRD, FOURTH]
         self.above: dict[int, Sequence[int]] = {0: (), 1: (0,), 2: (1,), 3: (0,)}
         self.records: dict[tuple[int, Key], Record] = {}
@@ -40,13 +45,13 @@ class Stored:
         return {b"default": (Tip(THIRD),), b"old": (Tip(FOURTH, closed=True), Tip(SECOND)), b"12": (Tip(FIRST),)}
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        return {b"mark": SECOND, b"lost": MISSING} if name == "bookmarks" else {}
+        return {"bookmarks": {b"mark": SECOND, b"lost": MISSING}, "obsolete": self.markers}.get(name, {})
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Sequence[bytes] | None:
         return self.news if known == KNOWN else None
 
     def setting(self, name: str) -> bytes | None:
-        return b"yes" if name == "evolution" else None
+        return self.evolution if name == "evolution" else None
 
     def ordinal(self, revision: bytes) -> int | None:
         return self.order.index(revision) if revision in self.order else None
