@@ -73,14 +73,17 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, bytes]:
 def replacing_heads(operation: Any, local: HgRepository) -> dict[bytes, list[bytes]]:
     """Of each branch with a head that the server drops: what becomes a head in its place.
 
-    That is the nearest of its ancestors on the branch that are not obsolete: a server knows the branch of heads alone.
-    Where no such ancestor is left, the head itself is named: then the server removes the branch.
+    That is the nearest of its ancestors on the branch that are not obsolete there: a server knows the branch of heads
+    alone. Where no such ancestor is left, the head itself is named: then the server removes the branch.
     """
-    log = local.changesets
+    dropped = dropped_heads(operation, local)
+    if not dropped:
+        return {}
+    replaced = {marker[0] for marker in operation.outobsmarkers}
     dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
     found: dict[bytes, list[bytes]] = {}
-    for tip, branch in dropped_heads(operation, local).items():
-        found.setdefault(branch, []).extend(_alive_below(log, branch, log.rev(tip), dead) or [tip])
+    for tip, branch in dropped.items():
+        found.setdefault(branch, []).extend(_alive_below(local.changesets, branch, tip, dead, replaced) or [tip])
     return found
 
 
@@ -90,16 +93,21 @@ def ignored_heads(operation: Any, local: HgRepository, branch: bytes) -> set[byt
     return set(discarded).difference(dropped_heads(operation, local))
 
 
-def _alive_below(log: Any, branch: bytes, head: int, dead: Collection[int]) -> list[bytes]:
-    todo, found = [head], dict[bytes, None]()
-    seen = {head}
+def _alive_below(
+    log: Any, branch: bytes, tip: bytes, dead: Collection[int], replaced: Collection[bytes]
+) -> list[bytes]:
+    """The nearest ancestors on a branch that are not obsolete there; more than these, where that is not sure."""
+    todo, found = [log.rev(tip)], list[bytes]()
+    seen = set(todo)
     while todo:
         for parent in log.parentrevs(todo.pop()):
-            if parent < 0 or parent in seen or log.branchinfo(parent)[0] != branch:
+            if parent < 0 or parent in seen:
                 continue
             seen.add(parent)
-            if parent in dead:
+            node = log.node(parent)
+            is_here = log.branchinfo(parent)[0] == branch
+            if is_here and (parent not in dead or node not in replaced):
+                found.append(node)
+            if not is_here or parent in dead:
                 todo.append(parent)
-            else:
-                found[log.node(parent)] = None
-    return list(found)
+    return found

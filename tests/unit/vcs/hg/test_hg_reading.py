@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+from mercurial import obsolete
 
 from smartserver.errors import NoSuchPart
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
+from smartserver.vcs.hg.markers import WHOLE, decode_entries, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HgSystem
@@ -159,3 +161,45 @@ def test_the_newest_open_head() -> None:
     stored = Stored()
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST), Tip(SECOND))) == SECOND
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST, closed=True))) == FOURTH
+
+
+def marker(predecessor: bytes, *successors: bytes) -> bytes:
+    made = (predecessor, successors, 0, ((b"user", b"u"),), (0.0, 0), None)
+    return b"".join(obsolete.encodemarkers([made], False, 1))
+
+
+ONE, TWO, OTHER = marker(MISSING, SECOND), marker(b"\xdd" * 20, MISSING), marker(b"\xcc" * 20, FOURTH)
+"""The second matters to what the first matters to."""
+
+
+@pytest.mark.parametrize(
+    ("known", "news", "names", "expected"),
+    [
+        (None, [], [], {ONE, TWO, OTHER}),
+        (None, [], [b"old"], {ONE, TWO, OTHER}),
+        (None, [], [b"12"], set()),
+        (None, [], [b"mark"], {ONE, TWO}),
+        (KNOWN, [], [], set()),
+        (KNOWN, [TWO, OTHER], [], {TWO, OTHER}),
+        (KNOWN, [TWO, OTHER], [b"mark"], {TWO}),
+    ],
+)
+def test_markers_that_matter(
+    known: tuple[bytes, int, int] | None, news: list[bytes], names: list[bytes], expected: set[bytes]
+) -> None:
+    stored = Stored(markers=[ONE, TWO, OTHER])
+    stored.news = [key_of(each) for each in news]
+    asked = encode(Names([BRANCH + name if name == b"old" else name for name in names])) if names else b""
+    every = [tip.id for value in stored.refs().values() for tip in value]
+    found = HgSystem().read(stored, encode_selector(known, asked), ReadScope(wants=[] if names else every))
+    said = found.said[20 * len(names) :]
+    assert {each for each in (ONE, TWO, OTHER) if each in said} == expected
+    assert len(said) == sum(map(len, expected))
+    assert found.heads == every or names
+    stored.evolution = b"no"
+    assert len(HgSystem().read(stored, encode_selector(known, asked), ReadScope()).said) == 20 * len(names)
+
+
+def test_all_markers() -> None:
+    stored = Stored(markers=[ONE, TWO])
+    assert decode_entries(read(stored, WHOLE, ReadScope()).said) == stored.markers
