@@ -134,9 +134,14 @@ def peer_markers(side: HgSide) -> set[bytes]:
 
 
 def peer_heads(side: HgSide) -> dict[str, list[str]]:
-    """The heads of the branches of the peer in a folder."""
-    branches = open_repository(side.folder / "peer").filtered(b"served").branchmap()
-    return {name.decode(): sorted(node.hex() for node in branches.branchheads(name, closed=True)) for name in branches}
+    """The heads of the branches of the peer in a folder, and obsolete ones that a bookmark shows."""
+    served = open_repository(side.folder / "peer").filtered(b"served")
+    branches = served.branchmap()
+    found = {name: set(branches.branchheads(name, closed=True)) for name in branches}
+    for node in served.heads():
+        if served[node].obsolete():
+            found.setdefault(served[node].branch(), set()).add(node)
+    return {name.decode(): sorted(node.hex() for node in nodes) for name, nodes in found.items()}
 
 
 def peer_bookmarks(side: HgSide) -> dict[str, str]:

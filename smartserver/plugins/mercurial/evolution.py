@@ -63,11 +63,11 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, bytes]:
     dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
     replaced = {marker[0] for marker in operation.outobsmarkers}
     shown = {**remote.bookmarks(), **{name: new for name, _old, new in operation.outbookmarks}}.values()
+    public = [node for node in remote.public() if local.has(node)]
     heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
     heads.update((tip, log.branchinfo(log.rev(tip))[0]) for tip in local.heads_of(operation.outgoing.missing))
-    return {
-        tip: branch for tip, branch in heads.items() if tip in replaced and log.rev(tip) in dead and tip not in shown
-    }
+    obsolete_heads = [tip for tip in heads if tip in replaced and log.rev(tip) in dead and tip not in shown]
+    return {tip: heads[tip] for tip in obsolete_heads if not local.is_below(tip, public)}
 
 
 def replacing_heads(operation: Any, local: HgRepository) -> dict[bytes, list[bytes]]:

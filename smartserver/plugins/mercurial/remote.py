@@ -243,10 +243,11 @@ class Remote:
         if self.level:
             self._learn_phases()
         graph = {**self._graph, **self.came}
-        roots = draft_roots(self.local, graph, self.common(), self._public())
+        roots = draft_roots(self.local, graph, self.common(), self.public())
         return {hexadecimal(root): DRAFT for root in roots}
 
-    def _public(self) -> list[bytes]:
+    def public(self) -> list[bytes]:
+        """Heads of what is public there, where not all is."""
         return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
 
     def _learn_phases(self) -> None:
@@ -255,7 +256,7 @@ class Remote:
         if local is None:
             return
         seen = {*self.came, *self._graph}
-        lacking = [node for node in self._public() if not local.has(node) and node not in seen]
+        lacking = [node for node in self.public() if not local.has(node) and node not in seen]
         if lacking:
             with self.words():
                 haves = local.complete_haves(self.knowledge.tips(), MAX_HAVES)

@@ -127,12 +127,13 @@ class Bridge:
     @contextmanager
     def _prefixed(self, ui: Any) -> Iterator[None]:
         """Print what is printed within as the client prints what the remote says."""
+        is_captured = ui.configbool(b"experimental", b"bundle2-output-capture")
         ui.pushbuffer(error=True, subproc=True)
         try:
             yield
         finally:
             for line in ui.popbuffer().splitlines(keepends=True):
-                self._ui.write(b"remote: " + line if self._is_ssh else line)
+                self._ui.write(b"remote: " + line if self._is_ssh or is_captured else line)
 
 
 def _markers(peer: Any) -> list[Any]:
@@ -212,9 +213,12 @@ def _push_bundle(original: Original, operation: Any) -> Any:
 
     remote.push, operation.ui.status = pushed, said
     try:
-        return original(operation)
+        done = original(operation)
     finally:
         remote.push, operation.ui.status = push, status
+    if not operation.outgoing.missing:
+        bridge.copy_out(operation)  # What the folder publishes may be a draft in it.
+    return done
 
 
 def uses_working_copy(options: Any) -> bool:
