@@ -99,12 +99,12 @@ def push_bundle(operation: Any) -> None:
             raise wrong
     if missing:
         operation.repo.hook(b"outgoing", node=node.hex(missing[0]), source=b"push")
-        _report_changesets(operation, done)
+        _report_changesets(operation, done, was_guessed=was_guessed)
     report_markers(operation, done, heads)
     _report(operation, done)
+    remember_sent(operation, root)
     if remote.evolves and not evolved:
         _push_markers(operation)
-    remember_sent(operation, root)
     if was_guessed:
         _push_rest(operation)
 
@@ -137,6 +137,7 @@ def _send(operation: Any) -> PushOutcome | None:
         return None
     moved = moved or _unchanged(local, maps)
     source = Source(local) if moved else EmptyBody()
+    planned_for = remote.root
 
     def replan() -> Changes:
         """What is to be changed of a remote that is another than it was taken for."""
@@ -147,7 +148,6 @@ def _send(operation: Any) -> PushOutcome | None:
         has_news = _check(operation)
         return _updates(operation, local, has_news=has_news) or moved, _others(operation)
 
-    planned_for = remote.root
     was_publishing = is_publishing(remote.knowledge.settings)
     request = PushRequest(moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan)
     with remote.words():
@@ -156,6 +156,8 @@ def _send(operation: Any) -> PushOutcome | None:
     if done.error() is None and planned_for and remote.root and planned_for[0] != remote.root[0]:
         _discover(operation)  # What was sent fits into a repository that was recreated, but is not all.
         return _send(operation) or done
+    if done.error() is None:
+        remote.pushed = local.heads_of(operation.outgoing.missing)
     if is_publishing(remote.knowledge.settings):
         return done
     if was_publishing:
@@ -227,9 +229,9 @@ def _check(operation: Any) -> bool:
     return found
 
 
-def _report_changesets(operation: Any, done: PushOutcome) -> None:
-    """Say how many changesets came there."""
-    if done.revisions or any(each.outcome is not Outcome.UNCHANGED for each in done.refs):
+def _report_changesets(operation: Any, done: PushOutcome, *, was_guessed: bool) -> None:
+    """Say how many changesets came there. One that was not there and changes nothing is hidden there."""
+    if done.revisions or not was_guessed or any(each.outcome is not Outcome.UNCHANGED for each in done.refs):
         operation.cgresult = 1
         operation.ui.status(_(b"remote: added %d changesets\n") % done.revisions)
     else:
@@ -285,6 +287,7 @@ def _report(operation: Any, done: PushOutcome) -> None:
 def _push_markers(operation: Any) -> None:
     """Send markers to a server that is only now known to take them."""
     remote: Remote = operation.remote.remote
+    root = remote.root
     exchange.pushdiscoverymapping[b"obsmarker"](operation)
     maps = updates(unsent(operation))
     if maps:
@@ -296,6 +299,7 @@ def _push_markers(operation: Any) -> None:
             if wrong is not None:
                 raise wrong
         report_markers(operation, done, ())
+        remember_sent(operation, root)
 
 
 def _push_rest(operation: Any) -> None:

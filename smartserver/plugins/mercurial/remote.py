@@ -81,6 +81,8 @@ class Remote:
         """Whether a pull asks for obsolescence markers."""
         self.markers = b""
         """Those that came, encoded."""
+        self.pushed: list[bytes] = []
+        """Heads of what a push sent, which may be hidden there."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._wrong: Exception | None = None
@@ -243,7 +245,7 @@ class Remote:
         if self.level:
             self._learn_phases()
         graph = {**self._graph, **self.came}
-        roots = draft_roots(self.local, graph, self.common(), self.public())
+        roots = draft_roots(self.local, graph, [*self.common(), *self.pushed], self.public())
         return {hexadecimal(root): DRAFT for root in roots}
 
     def public(self) -> list[bytes]:

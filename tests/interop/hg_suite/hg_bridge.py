@@ -74,7 +74,10 @@ class Bridge:
         folder = FACTORY.repository(_quiet(), self._folder)
         publishes = folder.ui.configbool(b"phases", b"publish")
         evolves = obsolete.isenabled(folder, obsolete.exchangeopt)
-        settings = {"publishing": b"yes" if publishes else b"no", "evolution": b"yes" if evolves else b"no"}
+        settings: dict[str, bytes | None] = {
+            "publishing": b"yes" if publishes else b"no",
+            "evolution": b"yes" if evolves else b"no",
+        }
         peer.remote.repository.ask((repository_configure, ConfigureRequest(settings)))
 
     def copy_out(self, operation: Any) -> None:
