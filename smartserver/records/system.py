@@ -71,8 +71,9 @@ class System:
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
 
-    untold: frozenset[str] = frozenset()
-    """Maps that are not told with the refs, because they are long and few clients need them. `read` gives parts."""
+    untold: Mapping[str, bytes] = {}
+    """Maps that are not told with the refs, because they are long and few clients need all of one. With the selector
+    that gives all entries, as a msgpack map."""
 
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""

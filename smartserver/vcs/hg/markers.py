@@ -23,7 +23,7 @@ MARKERS: Final = b"o"
 """Begins the selector of a history with its markers."""
 
 WHOLE: Final = b"O"
-"""The selector of all entries: key, length in four bytes, value."""
+"""The selector of all entries of the map."""
 
 VERSION: Final = b"\x01"
 """Begins a stream of markers in Mercurial's encoding of version 1."""
@@ -33,8 +33,6 @@ _KNOWN: Final = struct.Struct(">16sQH")
 
 _HEAD: Final = struct.Struct(">IdhHBBB")
 """Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
-
-_LENGTH: Final = struct.Struct(">I")
 
 _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
@@ -135,26 +133,3 @@ def decode_selector(selector: bytes) -> tuple[KnownRoot, bytes]:
         raise Unsupported("a selector of another release", "markers")
     incarnation, version, mark = _KNOWN.unpack_from(selector, 1)
     return (incarnation, version, mark), selector[1 + _KNOWN.size :]
-
-
-def encode_entries(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """All entries of the map, for `WHOLE`."""
-    return b"".join([key + _LENGTH.pack(len(value)) + value for key, value in entries])
-
-
-def decode_entries(said: bytes) -> dict[bytes, bytes]:
-    """The entries.
-
-    Raises:
-        ValueError: they end too early.
-    """
-    found: dict[bytes, bytes] = {}
-    at = 0
-    while at < len(said):
-        key, at = said[at : at + KEY_DIGITS], at + KEY_DIGITS
-        (length,) = _LENGTH.unpack(said[at : at + 4].rjust(4, b"\xff"))
-        found[key] = said[at + 4 : at + 4 + length]
-        at += 4 + length
-        if at > len(said):
-            raise ValueError("entries that end too early")
-    return found

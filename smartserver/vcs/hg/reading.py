@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from smartserver.errors import NoSuchPart, shown
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import RefValue
@@ -48,7 +50,7 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
         return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
     if selector == markers.WHOLE:
-        return ReadPlan(markers.encode_entries(stored.map(OBSOLETE).items()))
+        return ReadPlan(msgspec.msgpack.encode(dict(stored.map(OBSOLETE).items())))
     if selector.startswith(markers.MARKERS):
         known, names = markers.decode_selector(selector)
         plan = read(stored, names, question) if names else ReadPlan(heads=question.wants)

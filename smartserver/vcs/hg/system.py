@@ -33,7 +33,7 @@ from smartserver.vcs.hg.kinds import (
     parents_of,
     path_of,
 )
-from smartserver.vcs.hg.markers import key_of
+from smartserver.vcs.hg.markers import WHOLE, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class HgSystem(System):
     keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
     own_kind = CHANGESET
     ghosts = False
-    untold = frozenset((OBSOLETE,))
+    untold = {OBSOLETE: WHOLE}
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents of a changeset."""

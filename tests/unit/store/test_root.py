@@ -238,7 +238,7 @@ def test_maps_and_settings_that_changed() -> None:
 
 
 def test_a_map_that_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_of("git sha1"), "untold", frozenset(["long"]))
+    monkeypatch.setattr(system_of("git sha1"), "untold", {"long": b""})
     view = first()
     view = applied(view.transport, next_root(view, now=NOW, declare={"long": "opaque", "tags": "ids"}).finish())
     before = seen(view, view.root.version)

@@ -9,9 +9,7 @@ from smartserver.errors import Unsupported
 from smartserver.vcs.hg.markers import (
     KEY_DIGITS,
     Marker,
-    decode_entries,
     decode_selector,
-    encode_entries,
     encode_selector,
     key_of,
     parse,
@@ -87,13 +85,3 @@ def test_the_selector() -> None:
     assert decode_selector(encode_selector(None, b"")) == ((bytes(16), 0, 0), b"")
     with pytest.raises(Unsupported):
         decode_selector(b"o123")
-
-
-def test_all_entries() -> None:
-    entries = {key_of(each): each for each in (marker(A, B), marker(C))}
-    said = encode_entries(entries.items())
-    assert decode_entries(said) == entries
-    assert decode_entries(b"") == {}
-    for end in (1, KEY_DIGITS + 2, len(said) - 1):
-        with pytest.raises(ValueError, match="end too early"):
-            decode_entries(said[:end])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 from mercurial import obsolete
 
@@ -11,7 +12,7 @@ from smartserver.errors import NoSuchPart
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
-from smartserver.vcs.hg.markers import WHOLE, decode_entries, encode_selector, key_of
+from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HgSystem
@@ -202,4 +203,4 @@ def test_markers_that_matter(
 
 def test_all_markers() -> None:
     stored = Stored(markers=[ONE, TWO])
-    assert decode_entries(read(stored, WHOLE, ReadScope()).said) == stored.markers
+    assert msgspec.msgpack.decode(read(stored, WHOLE, ReadScope()).said) == stored.markers
