@@ -39,7 +39,7 @@ def draft_roots(
     here: set[bytes] = set()
     roots: list[bytes] = []
     if local is not None and common:
-        known = [node for node in public if local.has(node)]
+        known = [node for node in (*public, *below) if local.has(node)]
         known += [parent for node in below for parent in came[node] if parent not in came]
         drafts = local.mercurial.unfiltered().revs(b"::%ln - ::%ln", list(common), known)
         nodes = [local.changesets.node(rev) for rev in drafts]

@@ -97,6 +97,7 @@ def push_bundle(operation: Any) -> None:
     if wrong is not None:
         with remote.words():
             raise wrong
+    missing = missing or operation.outgoing.missing  # More, where the repository was recreated.
     if missing:
         operation.repo.hook(b"outgoing", node=node.hex(missing[0]), source=b"push")
         _report_changesets(operation, done, was_guessed=was_guessed)
@@ -153,11 +154,12 @@ def _send(operation: Any) -> PushOutcome | None:
     with remote.words():
         done = remote.repository.push(request)
     remote.level = max(remote.level, Level.REFS)
-    if done.error() is None and planned_for and remote.root and planned_for[0] != remote.root[0]:
-        _discover(operation)  # What was sent fits into a repository that was recreated, but is not all.
-        return _send(operation) or done
     if done.error() is None:
         remote.pushed = local.heads_of(operation.outgoing.missing)
+        if planned_for and remote.root and planned_for[0] != remote.root[0]:
+            _discover(operation)  # What was sent fits into a repository that was recreated, but may not be all.
+            if operation.outgoing.missing:
+                return _send(operation) or done
     if is_publishing(remote.knowledge.settings):
         return done
     if was_publishing:
