@@ -167,4 +167,4 @@ def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
     done = fine(ours.run('as c hg clone -q -r tip "$URL" c'))
     assert done.counts.bytes_down < 2500, done
     done = fine(ours.run('c hg pull -q "$URL"'))
-    assert done.counts.bytes_down > 300 * 80, done
+    assert done.counts.bytes_down > 300 * 60, done
