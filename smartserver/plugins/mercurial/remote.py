@@ -33,6 +33,7 @@ from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HG
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
+from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -144,17 +145,20 @@ class Remote:
 
     def _ask_history(self, haves: list[bytes]) -> None:
         names = None if self.wanted is None else encode(self.wanted)
-        if self.takes_markers:
-            memory = self.marker_memory()
-            known = None if memory is None else memory.root
-            content = self.repository.read(encode_selector(known, names or b""), self._refs(), haves=haves)
-        elif names is not None:
-            content = self.repository.read(names, self._refs(), haves=haves)
-        else:
+        if names is None and not self.takes_markers:
             pulled = self.repository.pull(haves, bulk=True)
             self._check_vcs()
             self._receive(pulled.body, pulled.result.segments)
             return
+        selector = names or b""
+        if self.takes_markers:
+            memory = self.marker_memory()
+            selector = encode_selector(None if memory is None else memory.root, selector)
+        try:
+            content = self.repository.read(selector, None if names is None else [], haves=haves)
+        except CodedError:
+            self._check_vcs()  # Another system reads no selector of Mercurial's.
+            raise
         self._check_vcs()
         said = content.result.said
         if self.wanted is not None:
@@ -162,10 +166,6 @@ class Remote:
             said = said[NODE_BYTES * len(self.wanted.names) :]
         self.markers = said if self.evolves else b""
         self._receive(content.segments, content.result.segments)
-
-    def _refs(self) -> list[bytes] | None:
-        """The refs that are wanted: none where names are."""
-        return None if self.wanted is None else []
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
