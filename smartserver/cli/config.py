@@ -13,12 +13,13 @@ from transports.errors import CodedError
 
 HEAD = "HEAD"
 
-PUBLISHING = "publishing"
+DEFAULTS = {"publishing": b"yes", "evolution": b"no"}
+"""Settings that are yes or no, as without them."""
 
 
 @click.command()
 @click.argument("path")
-@click.argument("name", metavar="NAME", type=click.Choice(["head", PUBLISHING], case_sensitive=False))
+@click.argument("name", metavar="NAME", type=click.Choice(["head", *DEFAULTS], case_sensitive=False))
 @click.argument("value", metavar="[VALUE]", default="")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
@@ -26,7 +27,8 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
     (hpss://) or of a store (sftp://, vfs://).
 
     `head`: the branch that `git clone` checks out. That branch cannot be deleted. `publishing`: whether changesets that
-    `hg` pushes become public, `yes` or `no`. Setting one needs the permission to force.
+    `hg` pushes become public, `yes` or `no`. `evolution`: whether it exchanges obsolescence markers, `no` or `yes`.
+    Setting one needs the permission to force.
 
     \b
     smartserver config ~/repositories/project head
@@ -47,8 +49,8 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
         else:
             remote.learn_refs()
     found = remote.knowledge.settings.get(key)
-    if key == PUBLISHING:
-        click.echo(plain(os.fsdecode(found or b"yes")))
+    if key in DEFAULTS:
+        click.echo(plain(os.fsdecode(found or DEFAULTS[key])))
         return
     if found is None:
         raise CommandError(f"{path} has no {name.lower()}: set it to a branch")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from smartserver.client.body import OnSent, Relay, SourceFailed, of_source
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest, PushSource
@@ -20,6 +22,7 @@ from smartserver.records.system import system_of
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Growth, Rule
+from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_HAVES
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
@@ -164,4 +167,25 @@ def pull(
         with of_source():
             new = NewRepository(copied.vcs, system_of(copied.vcs).kinds, dict(copied.settings))
     body = Relay(pulled.body, pulled.result.segments, pulled.result.size, sent)
-    return copy(copied, body, new, here, force=force)
+    done = copy(copied, body, new, here, force=force)
+    if done[0].error() is None and not names:
+        _copy_untold(there, here)
+    return done
+
+
+_entries = msgspec.msgpack.Decoder(dict[bytes, bytes])
+
+
+def _copy_untold(there: RemoteRepository, here: RemoteRepository) -> None:
+    """Copy the maps that are not told with the refs."""
+    for name, selector in system_of(there.knowledge.vcs).untold.items():
+        with of_source():
+            try:
+                entries = _entries.decode(there.read(selector, refs=[]).result.said)
+            except msgspec.DecodeError as wrong:
+                raise RemoteProtocolError(f"expected the entries of {name}: {wrong}") from wrong
+        source = CopySource("", {}, {}, {name: (MapKind.OPAQUE, entries)})
+        updates = source.map_updates(here.knowledge, force=False)
+        wrong_there = here.push(PushRequest([], maps=updates)).error() if updates else None
+        if wrong_there is not None:
+            raise wrong_there

@@ -7,7 +7,7 @@ server holds is not sent twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -51,6 +51,8 @@ from transports.errors import CodedError
 if TYPE_CHECKING:
     from smartserver.verbs.map_update import MapUpdateRequest
 
+T = TypeVar("T")
+
 PLANS = 4
 """Times a push is planned: at first, after `known`, and after `missing-base`. The fourth is for a remote that was
 made again, or where others push some of the same."""
@@ -76,6 +78,8 @@ class PushRequest(msgspec.Struct, frozen=True):
     """As what the repository is made where there is none; None: it is not."""
     maps: Sequence[MapUpdateRequest] = ()
     """Changed after the refs."""
+    maps_first: bool = False
+    """Whether maps are changed before the refs, whose rules depend on them."""
     atomic: bool = False
     check_only: bool = False
     bulk: bool = False
@@ -181,11 +185,13 @@ class Push:
             flags |= RequestFlag.BODY | of_body
         if self._request.check_only:
             flags |= RequestFlag.CHECK_ONLY
-        calls += [call_of(update) for update in self._request.updates]
+        refs: list[tuple[AnyVerb, Arguments]] = [call_of(update) for update in self._request.updates]
+        maps: list[tuple[AnyVerb, Arguments]] = []
         if self._request.maps:
             from smartserver.verbs.map_update import map_update  # Which some systems never need.
 
-            calls += [(map_update, update) for update in self._request.maps]
+            maps += [(map_update, update) for update in self._request.maps]
+        calls += [*maps, *refs] if self._request.maps_first else [*refs, *maps]
         return self._remote.outgoing(calls, flags, body, at=self._creating is not None)
 
     def _body(self, plan: Plan, *, announced: bool) -> tuple[RequestFlag, BodySource | None]:
@@ -248,21 +254,25 @@ class Push:
                 raise refusal.error
             errors: Sequence[CodedError | None] = [refusal.error]
         else:
-            errors = refusal.outcomes[-len(updates) - len(maps) :]
-        causes = [error or NotDone() for error in errors]
-        of_refs, of_maps = causes[: len(updates)], causes[len(updates) :]
+            errors = refusal.outcomes
+        of_refs, of_maps = self._parted([error or NotDone() for error in errors])
         return PushOutcome(
             [UpdateOutcome(each, Outcome.REFUSED, error=error) for each, error in zip(updates, of_refs, strict=True)],
             [MapUpdateOutcome(each, [], error) for each, error in zip(maps, of_maps, strict=True)],
         )
 
+    def _parted(self, of_calls: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+        """Those of what became of all calls that are of refs, and those of maps."""
+        refs, maps = len(self._request.updates), len(self._request.maps)
+        found = of_calls[len(of_calls) - refs - maps :]
+        return (found[maps:], found[:maps]) if self._request.maps_first else (found[:refs], found[refs:])
+
     # -- where it was answered
 
     def _done(self, answer: Answer) -> PushOutcome:
         updates, maps = self._request.updates, self._request.maps
-        of_maps = len(answer.results) - len(maps)
-        mapped = [map_updated(*each) for each in zip(maps, answer.results[of_maps:], strict=True)]
-        of_refs = answer.results[of_maps - len(updates) : of_maps]
+        of_refs, of_maps = self._parted(answer.results)
+        mapped = [map_updated(*each) for each in zip(maps, of_maps, strict=True)]
         done = [updated(*each) for each in zip(updates, of_refs, strict=True)]
         lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
         later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]

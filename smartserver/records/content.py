@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId
@@ -19,6 +19,13 @@ class RepositoryView(Protocol):
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
         """The entries of a map; what belongs to a ref has its name and NUL before its key."""
+
+    def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
+        """The keys of a map's entries that changed since a root, by its incarnation, version and mark; None where that
+        cannot be told."""
+
+    def setting(self, name: str) -> bytes | None:
+        """A setting of the repository, None where it is not set."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
         """The ordinal of a revision; None where it is not stored."""
@@ -37,6 +44,26 @@ class RepositoryView(Protocol):
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
+
+
+class MapReader(Protocol):
+    """A repository with the changes that a request has made so far, as a system decides on a ref (`superseded`)."""
+
+    @property
+    def settings(self) -> Mapping[str, bytes]:
+        """All settings."""
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        """The entries of a map."""
+
+    def keys(self, name: str, first: bytes) -> Sequence[bytes]:
+        """The keys of a map that begin so."""
+
+    def has_revision(self, revision: RevisionId) -> bool:
+        """Whether a revision is stored or comes."""
+
+    def heads(self, revisions: Sequence[RevisionId]) -> Sequence[RevisionId]:
+        """Those of `revisions` that no other of them descends from."""
 
 
 class ReadScope(NamedTuple):

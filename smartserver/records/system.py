@@ -18,7 +18,7 @@ from smartserver.records.check import KEYS, check_bytes
 from smartserver.records.model import Key, Kind, Record, RevisionId
 
 if TYPE_CHECKING:
-    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+    from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
     from smartserver.records.faults import FaultChecker
 
 ALL: Final = "smartserver.vcs.all"
@@ -30,6 +30,8 @@ References = Sequence[tuple[int, bytes | None, Collection[Key]]]
 NOTHING: Final[References] = ()
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
+Tips = Collection[RevisionId]
 
 Changes = tuple[References, References]
 """Of two versions of a record what only the newer one and only the older one refers to; a key may be in both."""
@@ -69,6 +71,10 @@ class System:
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
 
+    untold: Mapping[str, bytes] = {}
+    """Maps that are not told with the refs, because they are long and few clients need all of one. With the selector
+    that gives all entries, as a msgpack map."""
+
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
 
@@ -90,6 +96,12 @@ class System:
         """Why an entry of a map cannot have this key or value; empty where it can."""
         del table, key, value
         return ""
+
+    def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
+        """Of the tips of a ref those that others replace, as entries of maps say: those that the ref no longer has,
+        and those that it keeps although they do not count as heads."""
+        del stored, tips
+        return (), ()
 
     def tip_meta(self, ref: bytes) -> bytes | None:
         """The meta that the own record of this ref's tip must have; None: any."""

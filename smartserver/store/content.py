@@ -13,6 +13,7 @@ from smartserver.records.check import make_check
 from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RefValue, RevisionId
 from smartserver.records.segment import STORED, encode_segment
 from smartserver.store.allowance import Allowance
+from smartserver.store.model import RootVersion
 from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
@@ -37,6 +38,12 @@ class SnapshotView:
         self.map = values
         self.snapshot = snapshot
         self._allowance = allowance
+
+    def changed(self, name: str, known: tuple[bytes, int, int]) -> frozenset[bytes] | None:
+        return self.snapshot.view.changed_keys(name, RootVersion(*known))
+
+    def setting(self, name: str) -> bytes | None:
+        return self.snapshot.root.settings.get(name)
 
     def ordinal(self, revision: RevisionId) -> int | None:
         return self.snapshot.ordinal(revision)

@@ -10,11 +10,13 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeGuard
 
 import msgspec
 
 from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import RefValue
+from smartserver.records.system import system_of
 from smartserver.store import log as swap_log
 from smartserver.store.document import (
     DECLARED,
@@ -157,15 +159,12 @@ class RootView:
         """What changed since the root a client knows; everything when that cannot be told."""
         root = self.root
         mark = self.mark(root.version)
-        if (
-            known is None
-            or known.incarnation != root.incarnation
-            or not root.log_from <= known.version <= root.version
-            or known.mark != self.mark(known.version)
-        ):
+        untold = system_of(root.vcs).untold
+        if not self._continues(known):
             settings = dict(root.settings)
             every = TableMapping(self.lookup(REFS), _identity)
-            return Changes(root.incarnation, root.version, None, every, self.maps, root.vcs, settings, mark)
+            told_maps = {word: entries for word, entries in self.maps.items() if word not in untold}
+            return Changes(root.incarnation, root.version, None, every, told_maps, root.vcs, settings, mark)
         since = known.version
         refs: dict[bytes, bytes | None] = {}
         maps: dict[str, dict[bytes, bytes | None]] = {}
@@ -173,7 +172,7 @@ class RootView:
             for change in entry.changes if entry.version > since else ():
                 if change.table == REFS:
                     refs[change.key] = change.new
-                elif change.table.startswith(MAP):
+                elif change.table.startswith(MAP) and change.table.removeprefix(MAP) not in untold:
                     maps.setdefault(change.table.removeprefix(MAP), {})[change.key] = change.new
         told = root.settings_version <= since
         return Changes(
@@ -186,6 +185,23 @@ class RootView:
             {} if told else dict(root.settings),
             mark,
         )
+
+    def _continues(self, known: RootVersion | None) -> TypeGuard[RootVersion]:
+        """Whether the log says what changed since a root."""
+        root = self.root
+        return (
+            known is not None
+            and known.incarnation == root.incarnation
+            and root.log_from <= known.version <= root.version
+            and known.mark == self.mark(known.version)
+        )
+
+    def changed_keys(self, word: str, known: RootVersion) -> frozenset[bytes] | None:
+        """The keys of a map's entries that changed since a root; None where that cannot be told."""
+        if not self._continues(known):
+            return None
+        entries = [entry for entry in self.root.log if entry.version > known.version]
+        return frozenset(change.key for entry in entries for change in entry.changes if change.table == MAP + word)
 
     def find_request(self, request: bytes, *, in_files: bool) -> LogEntry | None:
         """The log's entry of a request, newest first.

@@ -24,7 +24,7 @@ from smartserver.errors import (
 )
 from smartserver.records.content import ReadScope
 from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId
-from smartserver.records.system import System, system_of
+from smartserver.records.system import System, Tips, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, SnapshotView
@@ -284,6 +284,17 @@ class Transaction:
         """One entry of a map with the changes so far, or None."""
         changed = self.entries.get(name, {})
         return changed[key] if key in changed else self._stored_map(name).get(key)
+
+    def keys(self, name: str, first: bytes) -> list[bytes]:
+        """The keys of a map that begin so, with the changes so far."""
+        stored = [] if self.created is not None else self._present().view.lookup(MAP + name).starting(first)
+        changed = self.entries.get(name, {})
+        new = {key for key, value in changed.items() if value is not None and key.startswith(first)}
+        return sorted(new.union(key for key in stored if key not in changed))
+
+    def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
+        """Of the tips of a ref those that others replace; see `records.system.System.superseded`."""
+        return system_of(self.vcs).superseded(self, tips)
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
         """Change, make or (None) remove an entry of a map; the caller decided that it may be.

@@ -42,7 +42,8 @@ def branch_add_heads(context: Context, request: AddHeadsRequest) -> AddHeadsResu
 
     Two clients that advance different heads at the same time both succeed. Where the heads would become more, `growth`
     says what is allowed: `none` (nothing; a new ref has one), `covered` (each present head is an ancestor of a new
-    one), `any`. Where the repository has no ref yet, `growth` and `create` do not count.
+    one), `any`. Where the repository has no ref yet, `growth` and `create` do not count. Tips that others replace, as
+    entries of maps say, are left out: a server finds them by itself. Where no tip is left, the ref is removed.
     """
     heads = [Tip(each.id, each.attributes, each.closed) for each in request.heads]
     old, new = add_heads(context, request.ref, heads, request.growth, create=request.create)

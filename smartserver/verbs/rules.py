@@ -106,6 +106,7 @@ def add_heads(
 ) -> tuple[RefValue | None, RefValue]:
     """Add tips to a ref, or make it with them; what it held before and what it holds now.
 
+    Tips that others replace, as the repository's system finds it, are left out; where no other is left, the ref goes.
     Where the repository had no ref before this request, anything may be made.
 
     Raises:
@@ -120,8 +121,10 @@ def add_heads(
     transaction = context.transaction
     old = transaction.ref(name)
     tips = {tip.id: tip for tip in (*(old or ()), *heads)}
-    new = tuple([tips[revision] for revision in sorted(transaction.heads(list(tips)))])
-    if old == new:
+    transaction.heads(list(tips))  # Each must be there, also one that is replaced.
+    gone, uncounted = transaction.superseded(list(tips))
+    new = tuple([tips[each] for each in sorted(transaction.heads([tip for tip in tips if tip not in gone]))])
+    if (old or ()) == new:
         return old, new
     before = {tip.id for tip in old or ()}
     added = [tip.id for tip in new if tip.id not in before]
@@ -129,7 +132,7 @@ def add_heads(
     if not transaction.had_refs:
         growth, create = Growth.ANY, True
     left = next((tip.id for tip in new if tip.id in before and tip.id not in named), None)
-    if growth is Growth.NONE and len(new) > max(1, len(before)):
+    if growth is Growth.NONE and sum(tip.id not in uncounted for tip in new) > max(1, len(before)):
         raise NewHeads(name, added[:_NAMED])
     if growth is Growth.COVERED and left is not None:
         raise DivergedBranches(name, left)
@@ -140,6 +143,8 @@ def add_heads(
     else:
         context.require(Permission.WRITE, name)
     transaction.set_ref(name, new)
+    if not new:
+        transaction.remove_entries(name)
     return old, new
 
 

@@ -32,6 +32,7 @@ IN_INTEROP = {
     "smartserver.plugins.breezy.tags": "test_brz_commands.py::test_tags_in_conflict",
     "smartserver.plugins.breezy.tracer": "test_brz_says.py::test_each_call_is_logged",
     "smartserver.plugins.breezy.upkeep": "test_brz_upkeep.py::test_pack",
+    "smartserver.plugins.mercurial.evolution": "test_hg_obsolete.py::test_it_is_as_over_a_path",
     "smartserver.plugins.mercurial.extension": "test_hg_commands.py::test_a_command_does_what_hg_does",
     "smartserver.plugins.mercurial.peer": "test_hg_commands.py::test_a_command_does_what_hg_does",
     "smartserver.plugins.mercurial.push": "test_hg_commands.py::test_a_command_does_what_hg_does",

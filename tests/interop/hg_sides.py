@@ -15,6 +15,7 @@ from hg_histories import open_repository
 from mercurials import HGRC, LIBRARIES, LOADER
 
 from netem.counter import Counts
+from smartserver.plugins.mercurial.markers import encode
 from smartserver.records.model import RefValue
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -100,7 +101,7 @@ class HgSide(Side):
                 repository = open_repository(self.folder / name)
                 every = [repository[rev] for rev in repository]
                 rows = [(each.hex(), each.phasestr(), each.branch(), *each.bookmarks()) for each in every]
-                found[name] = sorted(str(row) for row in rows)
+                found[name] = sorted(str(row) for row in [*rows, *repository.obsstore])
         return found
 
 
@@ -121,10 +122,26 @@ def server_bookmarks(served: Served, path: str) -> dict[str, str]:
     return {name.decode(): node.hex() for name, node in transaction.map("bookmarks").items()}
 
 
+def server_markers(served: Served, path: str) -> set[bytes]:
+    """The obsolescence markers of a served repository."""
+    transaction = PackRepository(LocalTransport(served.root / path)).begin(b"", "test")
+    return set(transaction.map("obsolete").values())
+
+
+def peer_markers(side: HgSide) -> set[bytes]:
+    """The obsolescence markers of the peer in a folder."""
+    return {encode(marker) for marker in open_repository(side.folder / "peer").obsstore}
+
+
 def peer_heads(side: HgSide) -> dict[str, list[str]]:
-    """The heads of the branches of the peer in a folder."""
-    branches = open_repository(side.folder / "peer").branchmap()
-    return {name.decode(): sorted(node.hex() for node in branches.branchheads(name, closed=True)) for name in branches}
+    """The heads of the branches of the peer in a folder, and obsolete ones that a bookmark shows."""
+    served = open_repository(side.folder / "peer").filtered(b"served")
+    branches = served.branchmap()
+    found = {name: set(branches.branchheads(name, closed=True)) for name in branches}
+    for node in served.heads():
+        if served[node].obsolete():
+            found.setdefault(served[node].branch(), set()).add(node)
+    return {name.decode(): sorted(node.hex() for node in nodes) for name, nodes in found.items()}
 
 
 def peer_bookmarks(side: HgSide) -> dict[str, str]:

@@ -19,7 +19,16 @@ if __name__ == "__main__":
 
 from git_sides import Served, environment
 from hg_histories import verify
-from hg_sides import HgPair, HgSide, peer_bookmarks, peer_heads, server_bookmarks, server_heads
+from hg_sides import (
+    HgPair,
+    HgSide,
+    peer_bookmarks,
+    peer_heads,
+    peer_markers,
+    server_bookmarks,
+    server_heads,
+    server_markers,
+)
 
 USERS = ("a", "b")
 
@@ -74,6 +83,10 @@ class TwoUsers:
         self.path = f"hg-two-{seed}"
         ours = HgSide(folder / "ours", served.url(self.path), served)
         hgs = HgSide(folder / "hgs", f"{folder}/hgs/peer")
+        if self.random.random() < 0.7:
+            for side in (ours, hgs):
+                with open(side.folder / ".hgrc", "a") as file:
+                    file.write("[experimental]\nevolution = all\n")
         self.both = HgPair(ours, hgs)
         self.servers = {(side, user): CommandServer(side, user) for side in (ours, hgs) for user in USERS}
         for server in self.servers.values():
@@ -81,8 +94,12 @@ class TwoUsers:
         ours.prepare('hg init "$URL"')
         hgs.prepare("hg init peer")
         self.is_publishing = self.random.random() < 0.5
+        self.evolves = self.random.random() < 0.7
+        """Whether the server exchanges markers."""
         self._configure()
         self.log: list[str] = []
+        self.said = ""
+        """What both hgs said last."""
         self._count = 0
         if self.random.random() < 0.8:  # Else they begin apart, and what they have is unrelated.
             self.commit("a")
@@ -90,9 +107,16 @@ class TwoUsers:
             self.run("b", "pull", "-u", "URL")
 
     def _configure(self) -> None:
+        config = f'"{sys.executable}" -m smartserver.cli.main config "$URL"'
+        settings = ""
         if not self.is_publishing:
-            self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no')
-            (self.both.hgs.folder / "peer" / ".hg" / "hgrc").write_text("[phases]\npublish = no\n")
+            self.both.ours.prepare(f"{config} publishing no")
+            settings += "[phases]\npublish = no\n"
+        if self.evolves:
+            self.both.ours.prepare(f"{config} evolution yes")
+        else:
+            settings += "[experimental]\nevolution = createmarkers, allowunstable\n"
+        (self.both.hgs.folder / "peer" / ".hg" / "hgrc").write_text(settings)
 
     def close(self) -> None:
         for server in self.servers.values():
@@ -105,18 +129,20 @@ class TwoUsers:
             done.append(self.servers[side, user].run(*[side.url if word == "URL" else word for word in words]))
         (status, said), (expected, hg_said) = done
         self.log.append(f"{user}: hg {' '.join(words)} -> {status}")
-        assert status == expected, self.report(f"--- ours: {status}\n{said}--- hg's: {expected}\n{hg_said}")
+        self.said = f"--- ours: {status}\n{said}--- hg's: {expected}\n{hg_said}"
+        assert status == expected, self.report()
         return status
 
     def report(self, more: object = "") -> str:
-        return "\n".join([*self.log[-30:], str(more)])
+        return "\n".join([*self.log[-30:], self.said, str(more)])
 
     def step(self) -> None:
         """One random thing that a user does."""
         chance = self.random
         user = chance.choice(USERS)
         often = [*[self.commit] * 5, *[self.push] * 5, *[self.pull] * 4, *[self.merge] * 2]
-        rarely = [self.bookmark, self.branch, self.ask, self.strip, self.publish]
+        often += [self.amend] * 2
+        rarely = [self.bookmark, self.branch, self.ask, self.strip, self.publish, self.prune]
         chance.choice([*often, *rarely])(user)
         if chance.random() < 0.01:
             self.make_again()
@@ -155,6 +181,17 @@ class TwoUsers:
         self.run(user, "branch", "-q", self.random.choice(["one", "two"]), "-f")
         self.commit(user)
 
+    def amend(self, user: str) -> None:
+        self._count += 1
+        self.run(user, "commit", "-q", "--amend", "-m", f"change {self._count}")
+
+    def prune(self, user: str) -> None:
+        """Make the newest changeset obsolete, without a successor, and leave it."""
+        status, said = self.servers[self.both.ours, user].run("log", "-r", "last(draft())", "-T", "{node}")
+        if status == 0 and said:
+            self.run(user, "debugobsolete", "--record-parents", said)
+            self.run(user, "update", "-q", "-C", "tip")
+
     def publish(self, user: str) -> None:
         self.run(user, "phase", "--public", "-r", self.random.choice(["last(all())", "default"]))
 
@@ -176,11 +213,13 @@ class TwoUsers:
         """Both sides have the same."""
         ours, hgs = self.both.ours, self.both.hgs
         one, other = ours.has(), hgs.has()
-        different = {user: sorted({*one[user]} ^ {*other[user]}) for user in USERS}
-        assert not any(different.values()), self.report(different)
+        mine = {user: sorted({*one[user]} - {*other[user]}) for user in USERS}
+        hgs_own = {user: sorted({*other[user]} - {*one[user]}) for user in USERS}
+        assert one == other, self.report(f"ours alone: {mine}\nhg's alone: {hgs_own}")
         if (self.served.root / self.path).exists():
             assert server_heads(self.served, self.path) == peer_heads(hgs), self.report()
             assert server_bookmarks(self.served, self.path) == peer_bookmarks(hgs), self.report()
+            assert server_markers(self.served, self.path) == peer_markers(hgs), self.report()
 
     def check_sound(self) -> None:
         for user in USERS:

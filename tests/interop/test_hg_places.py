@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from git_sides import Served, environment, fine
-from hg_sides import HgSide, server_bookmarks, server_heads
+from hg_sides import HgSide, server_bookmarks, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -66,3 +66,15 @@ def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
     assert smartserver(side, "verify", folder).endswith("all well\n")
     smartserver(side, "pack", folder)
     fine(side.run('a hg pull "$URL"'))
+
+
+def test_a_copy_has_all_markers(side: HgSide, served: Served) -> None:
+    for setting in (("publishing", "no"), ("evolution", "yes")):
+        smartserver(side, "config", side.url, *setting)
+    with open(side.folder / ".hgrc", "a") as file:
+        file.write("[experimental]\nevolution = all\n")
+    side.prepare('a commit new; a hg commit --amend -q -m newer; a hg push -q "$URL"')
+    there = str(served.root / path_of(side.url)) + "-copy"
+    for _ in range(2):
+        smartserver(side, "pull", side.url, there)
+        assert server_markers(served, path_of(there)) == server_markers(served, path_of(side.url)) != set()

@@ -27,6 +27,7 @@ def uisetup(ui: Any) -> None:
     extensions.wrapfunction(FACTORY, "peer", _peer)
     extensions.wrapfunction(setdiscovery, "findcommonheads", _find_common_heads)
     extensions.wrapfunction(exchange, "pull", _pull)
+    extensions.wrapfunction(exchange, "_pullobsolete", _pull_obsolete)
     extensions.wrapfunction(exchange, "push", _push)
     extensions.wrapfunction(exchange, "_pushbundle2", _push_bundle)
     mapping = exchange.pushdiscoverymapping
@@ -63,8 +64,10 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     matters = of is None or list(of) != [NULL]  # That of a bookmark to be removed.
     if matters and _is_unrelated(remote, local) and peer.is_pushed_to:
         remote.ask_whether_there(Level.GRAPH)  # Of what was seen last only the heads are known.
+    if peer.is_pushed_to and remote.evolves and remote.has_unknown_heads():
+        remote.ask_whether_there(Level.GRAPH)  # A head may have taken the place of one that is here.
     heads = remote.heads()
-    common = remote.common()
+    visible = remote.visible_below(local, remote.common())
     has = local.changelog.hasnode
     if len(local.changelog) and not peer.is_announced:
         peer.is_announced = True
@@ -73,13 +76,12 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
         ui.warn(_(b"warning: repository is unrelated\n"))
-    visible = [node for node in common if has(node)]
     return visible or [NULL], any(not has(head) for head in heads), heads or [NULL]
 
 
 def _is_unrelated(remote: Remote, local: Any) -> bool:
     """Whether both have changesets, and none in common, as far as known."""
-    return bool(len(local.changelog) and remote.heads()) and not remote.common()
+    return bool(len(local.changelog) and remote.heads()) and not remote.visible_below(local, remote.common())
 
 
 def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
@@ -89,10 +91,23 @@ def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
     return original(repository, peer, *arguments, **named)
 
 
+def _pull_obsolete(original: Original, operation: Any) -> Any:
+    """Remember which markers were exchanged, once the pull's transaction is closed and before its lock is released."""
+    done = original(operation)
+    if isinstance(operation.remote, HpssPeer) and operation.remote.remote.level is Level.HISTORY:
+        remote, transaction = operation.remote.remote, operation.trmanager._tr
+        if transaction is None:
+            remote.took_markers()
+        else:
+            transaction.addpostclose(b"hpss-markers", lambda _transaction: remote.took_markers())
+    return done
+
+
 def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
     if isinstance(peer, HpssPeer):
         allow_changegroup_3(repository)
         peer.remote.bind(repository)
+        peer.remote.takes_markers = False  # As in Mercurial, which shows changesets alone.
         peer.is_pulled_from = True
     return original(ui, repository, peer, *arguments, **named)
 

@@ -13,12 +13,13 @@ from mercurial.node import hex as hexadecimal
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
 from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
+from smartserver.plugins.mercurial.markers import stream
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, Names
 
-_UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\npushkey"
+_UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\nobsmarkers=V1\npushkey"
 """What of bundles is said to be understood: enough for a command to use them."""
 
 
@@ -105,7 +106,8 @@ class HpssPeer(Peer):
     def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:
         """Bookmarks, phases, and which such tables there are."""
         if namespace == b"namespaces":
-            return {b"bookmarks": b"", b"phases": b"", b"namespaces": b""}
+            found = {b"bookmarks": b"", b"phases": b"", b"namespaces": b""}
+            return {**found, b"obsolete": b""} if self.remote.evolves else found
         if namespace == b"bookmarks":
             return {name: hexadecimal(node) for name, node in self._ask().bookmarks().items()}
         if namespace == b"phases":
@@ -140,6 +142,8 @@ class HpssPeer(Peer):
             part = bundle.newpart(b"changegroup", data=chunks)
             part.addparam(b"version", b"03")
             part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)
+        if wanted.get("obsmarkers") and remote.markers:
+            bundle.newpart(b"obsmarkers", data=stream(remote.markers))
         for namespace in wanted.get("listkeys") or ():
             part = bundle.newpart(b"listkeys", data=pushkey.encodekeys(self.listkeys(namespace).items()))
             part.addparam(b"namespace", namespace)

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from smartserver.vcs.hg.kinds import NO, PUBLISHING
 from smartserver.vcs.hg.repository import HgRepository
-from smartserver.vcs.hg.system import PUBLISHING
-
-PUBLIC = "public"
-"""The map of public changesets, by their ids in hex; what is below one is public, too."""
 
 DRAFT = b"1"
 """A phase, as Mercurial's own tables have it."""
@@ -19,7 +16,7 @@ DRAFT = b"1"
 
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
     """Whether everything that is pushed becomes public."""
-    return settings.get(PUBLISHING) != b"no"
+    return settings.get(PUBLISHING) != NO
 
 
 def draft_roots(
@@ -42,7 +39,7 @@ def draft_roots(
     here: set[bytes] = set()
     roots: list[bytes] = []
     if local is not None and common:
-        known = [node for node in public if local.has(node)]
+        known = [node for node in (*public, *below) if local.has(node)]
         known += [parent for node in below for parent in came[node] if parent not in came]
         drafts = local.mercurial.unfiltered().revs(b"::%ln - ::%ln", list(common), known)
         nodes = [local.changesets.node(rev) for rev in drafts]

@@ -16,11 +16,19 @@ from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
-from smartserver.plugins.mercurial.phase import PUBLIC, is_publishing
+from smartserver.plugins.mercurial.evolution import (
+    ignored_heads,
+    remember_sent,
+    replacing_heads,
+    report_markers,
+    unsent,
+)
+from smartserver.plugins.mercurial.markers import updates
+from smartserver.plugins.mercurial.phase import is_publishing
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
-from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS
+from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
@@ -72,6 +80,8 @@ def push_bundle(operation: Any) -> None:
         remote.ask_whether_there(Level.REFS if is_simple else Level.GRAPH)
         _discover(operation)
     was_guessed = not remote.level
+    evolved = remote.evolves
+    root, heads = remote.root, remote.heads()
     missing = operation.outgoing.missing
     if missing:
         operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
@@ -87,10 +97,15 @@ def push_bundle(operation: Any) -> None:
     if wrong is not None:
         with remote.words():
             raise wrong
+    missing = missing or operation.outgoing.missing  # More, where the repository was recreated.
     if missing:
         operation.repo.hook(b"outgoing", node=node.hex(missing[0]), source=b"push")
-        _report_changesets(operation, done)
+        _report_changesets(operation, done, was_guessed=was_guessed)
+    report_markers(operation, done, heads)
     _report(operation, done)
+    remember_sent(operation, root)
+    if remote.evolves and not evolved:
+        _push_markers(operation)
     if was_guessed:
         _push_rest(operation)
 
@@ -117,22 +132,34 @@ def _send(operation: Any) -> PushOutcome | None:
     if has_news:
         operation.repo.prepushoutgoinghooks(operation)
     maps = _others(operation)
-    if not has_news and not maps:
-        return None
     local = HgRepository(operation.repo)
-    updates = _updates(operation, local) if has_news else _unchanged(local, maps)
-    source = Source(local) if updates else EmptyBody()
+    moved = _updates(operation, local, has_news=has_news)
+    if not moved and not maps:
+        return None
+    moved = moved or _unchanged(local, maps)
+    source = Source(local) if moved else EmptyBody()
+    planned_for = remote.root
 
     def replan() -> Changes:
         """What is to be changed of a remote that is another than it was taken for."""
+        nonlocal planned_for
+        planned_for = remote.root
         remote.level = max(remote.level, Level.REFS)
         _discover(operation)
-        return _updates(operation, local) if _check(operation) else updates, _others(operation)
+        has_news = _check(operation)
+        return _updates(operation, local, has_news=has_news) or moved, _others(operation)
 
     was_publishing = is_publishing(remote.knowledge.settings)
+    request = PushRequest(moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan)
     with remote.words():
-        done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
+        done = remote.repository.push(request)
     remote.level = max(remote.level, Level.REFS)
+    if done.error() is None:
+        remote.pushed = local.heads_of(operation.outgoing.missing)
+        if planned_for and remote.root and planned_for[0] != remote.root[0]:
+            _discover(operation)  # What was sent fits into a repository that was recreated, but may not be all.
+            if operation.outgoing.missing:
+                return _send(operation) or done
     if is_publishing(remote.knowledge.settings):
         return done
     if was_publishing:
@@ -159,7 +186,7 @@ def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[Re
 def _others(operation: Any) -> list[MapUpdateRequest]:
     """What is sent besides changesets and heads: bookmarks, and what becomes public."""
     _check_none_is_secret(operation)
-    found = _maps(operation.outbookmarks, strict=True)
+    found = [*updates(unsent(operation)), *_maps(operation.outbookmarks, strict=True)]
     if is_publishing(operation.remote.remote.knowledge.settings):
         return found
     public = dict.fromkeys([each.node() for each in operation.outdatedphases])
@@ -187,9 +214,11 @@ def _check(operation: Any) -> bool:
     """
     is_guessed = not operation.remote.remote.level
     operation.ui.pushbuffer(error=True)
+    operation.pushbranchmap = None
     try:
         found = bool(exchange._pushcheckoutgoing(operation))
     except error.StateError:
+        operation.pushbranchmap = None
         if is_guessed:
             operation.ui.popbuffer()
             return True
@@ -202,33 +231,36 @@ def _check(operation: Any) -> bool:
     return found
 
 
-def _report_changesets(operation: Any, done: PushOutcome) -> None:
-    """Say how many changesets came there."""
-    if done.revisions or any(each.outcome is not Outcome.UNCHANGED for each in done.refs):
+def _report_changesets(operation: Any, done: PushOutcome, *, was_guessed: bool) -> None:
+    """Say how many changesets came there. One that was not there and changes nothing is hidden there."""
+    if done.revisions or not was_guessed or any(each.outcome is not Outcome.UNCHANGED for each in done.refs):
         operation.cgresult = 1
         operation.ui.status(_(b"remote: added %d changesets\n") % done.revisions)
     else:
         scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
 
 
-def _updates(operation: Any, local: HgRepository) -> list[RefUpdate]:
-    """The heads of each branch that has something new."""
+def _updates(operation: Any, local: HgRepository, *, has_news: bool) -> list[RefUpdate]:
+    """The heads of each branch that has something new, or where markers make a head obsolete."""
+    replaced = replacing_heads(operation, local)
     log = local.changesets
-    by_branch: dict[bytes, list[bytes]] = {}
-    for revision in operation.outgoing.missing:
+    by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in replaced}
+    for revision in operation.outgoing.missing if has_news else ():
         by_branch.setdefault(log.branchinfo(log.rev(revision))[0], []).append(revision)
-    free = _bookmarked(operation)
+    free = _bookmarked(operation) if has_news else set()
     there = operation.remote.remote.branches()
-    updates = []
+    found = []
     for branch, nodes in sorted(by_branch.items()):
-        heads = local.heads_of(nodes)
+        news = local.heads_of(nodes)
+        heads = list(dict.fromkeys([*news, *replaced.get(branch, ())]))
         tips = [Tip(head, closed=bool(log.branchinfo(log.rev(head))[1])) for head in heads]
         known = there.get(branch, [])
-        new = {head for head in heads if head not in known}
-        growth = Growth.ANY if operation.force or (known and new <= free) else Growth.NONE
+        new = {head for head in news if head not in known}
+        is_free = operation.force or (known and new <= free) or ignored_heads(operation, local, branch)
+        growth = Growth.ANY if is_free else Growth.NONE
         create = Create.YES if operation.newbranch or operation.force else Create.NO
-        updates.append(RefUpdate(in_utf8(branch), heads[0], create=create, heads=tips, growth=growth))
-    return updates
+        found.append(RefUpdate(in_utf8(branch), heads[0], create=create, heads=tips, growth=growth))
+    return found
 
 
 def _bookmarked(operation: Any) -> set[bytes]:
@@ -252,6 +284,24 @@ def _report(operation: Any, done: PushOutcome) -> None:
             operation.bkresult = 1
         else:
             operation.ui.status(exchange.bookmsgmap[action][0] % name)
+
+
+def _push_markers(operation: Any) -> None:
+    """Send markers to a server that is only now known to take them."""
+    remote: Remote = operation.remote.remote
+    root = remote.root
+    exchange.pushdiscoverymapping[b"obsmarker"](operation)
+    maps = updates(unsent(operation))
+    if maps:
+        local = HgRepository(operation.repo)
+        moved = _updates(operation, local, has_news=False)
+        with remote.words():
+            done = remote.repository.push(PushRequest(moved, Source(local), maps=maps, maps_first=True))
+            wrong = done.error()
+            if wrong is not None:
+                raise wrong
+        report_markers(operation, done, ())
+        remember_sent(operation, root)
 
 
 def _push_rest(operation: Any) -> None:

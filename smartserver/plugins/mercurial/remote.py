@@ -19,18 +19,21 @@ from smartserver.client.exchange import Content
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import NoSuchRepository, WrongVcs
-from smartserver.plugins.mercurial.phase import DRAFT, PUBLIC, draft_roots, is_publishing
+from smartserver.plugins.mercurial.markers import MarkerMemory, are_exchanged
+from smartserver.plugins.mercurial.phase import DRAFT, draft_roots, is_publishing
 from smartserver.plugins.mercurial.server import environment_of, server_of
 from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.segment import SegmentStream
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, NULL
+from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, PUBLIC, YES
+from smartserver.vcs.hg.markers import KnownRoot, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HG
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
+from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -75,6 +78,12 @@ class Remote:
         """What the command named; None: all."""
         self.arrived: Arrived | None = None
         self.level = Level.NOTHING
+        self.takes_markers = are_exchanged(ui)
+        """Whether a pull asks for obsolescence markers."""
+        self.markers = b""
+        """Those that came, encoded."""
+        self.pushed: list[bytes] = []
+        """Heads of what a push sent, which may be hidden there."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._wrong: Exception | None = None
@@ -87,6 +96,21 @@ class Remote:
         """Say which local repository it is about."""
         if self.local is None:
             self.local = HgRepository(repository)
+
+    def marker_memory(self) -> MarkerMemory | None:
+        """What the local repository and this one both have of markers; None without a local repository."""
+        return None if self.local is None else MarkerMemory(self.local.mercurial, self.location.key.encode())
+
+    @property
+    def root(self) -> KnownRoot | None:
+        """The newest root that was seen."""
+        known = self.knowledge.known
+        return None if known is None else (known.incarnation, known.version, known.mark)
+
+    @property
+    def evolves(self) -> bool:
+        """Whether it exchanges obsolescence markers, as far as known."""
+        return self.knowledge.settings.get(EVOLUTION) == YES
 
     # ---- asking
 
@@ -117,15 +141,37 @@ class Remote:
                 self._check_vcs()
                 self._learn_graph(content)
                 return
-            if self.wanted is None:
-                pulled = self.repository.pull(haves, bulk=True)
-                body, count = pulled.body, pulled.result.segments
-            else:
-                content = self.repository.read(encode(self.wanted), refs=[], haves=haves)
-                self._found.update(decode_found(self.wanted, content.result.said))
-                body, count = content.segments, content.result.segments
+            self._ask_history(haves)
+
+    def _ask_history(self, haves: list[bytes]) -> None:
+        names = None if self.wanted is None else encode(self.wanted)
+        if names is None and not self.takes_markers:
+            pulled = self.repository.pull(haves, bulk=True)
             self._check_vcs()
-            self._receive(body, count)
+            self._receive(pulled.body, pulled.result.segments)
+            return
+        selector = names or b""
+        if self.takes_markers:
+            memory = self.marker_memory()
+            selector = encode_selector(None if memory is None else memory.root, selector)
+        try:
+            content = self.repository.read(selector, None if names is None else [], haves=haves)
+        except CodedError:
+            self._check_vcs()  # Another system reads no selector of Mercurial's.
+            raise
+        self._check_vcs()
+        said = content.result.said
+        if self.wanted is not None:
+            self._found.update(decode_found(self.wanted, said))
+            said = said[NODE_BYTES * len(self.wanted.names) :]
+        self.markers = said if self.evolves else b""
+        self._receive(content.segments, content.result.segments)
+
+    def took_markers(self) -> None:
+        """Remember that a pull put in the markers that came."""
+        memory = self.marker_memory()
+        if self.takes_markers and self.evolves and memory is not None and self.root is not None:
+            memory.took(self.markers, self.root, is_all=self.wanted is None)
 
     def _learn_graph(self, content: Content) -> None:
         for each in content.parts:
@@ -184,6 +230,10 @@ class Remote:
         tops = set(self.local.heads_of(mine))
         return [head for head in known if head in tops or head not in mine]
 
+    def has_unknown_heads(self) -> bool:
+        """Whether it has a head that is not here."""
+        return any(self.local is None or not self.local.has(head) for head in self.heads())
+
     def bookmarks(self) -> dict[bytes, bytes]:
         """The bookmarks."""
         return {shown_here(name): value for name, value in self.knowledge.map(BOOKMARKS).items()}
@@ -195,10 +245,11 @@ class Remote:
         if self.level:
             self._learn_phases()
         graph = {**self._graph, **self.came}
-        roots = draft_roots(self.local, graph, self.common(), self._public())
+        roots = draft_roots(self.local, graph, [*self.common(), *self.pushed], self.public())
         return {hexadecimal(root): DRAFT for root in roots}
 
-    def _public(self) -> list[bytes]:
+    def public(self) -> list[bytes]:
+        """Heads of what is public there, where not all is."""
         return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
 
     def _learn_phases(self) -> None:
@@ -207,7 +258,7 @@ class Remote:
         if local is None:
             return
         seen = {*self.came, *self._graph}
-        lacking = [node for node in self._public() if not local.has(node) and node not in seen]
+        lacking = [node for node in self.public() if not local.has(node) and node not in seen]
         if lacking:
             with self.words():
                 haves = local.complete_haves(self.knowledge.tips(), MAX_HAVES)
@@ -225,12 +276,37 @@ class Remote:
         if local is None:
             return []
         came = self.came
-        known = {tip for tip in self.knowledge.tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()
+        known = {tip for tip in self._known_tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()
         graph = {**self._graph, **came}
         known.update(parent for parents in graph.values() for parent in parents if parent not in graph)
         known.update(self._found.values())
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
+
+    def visible_below(self, local: Any, nodes: Collection[bytes]) -> list[bytes]:
+        """The heads of those of `nodes` and their ancestors that the user's view of the repository shows."""
+        hidden = local.changelog.filteredrevs
+        if self.local is None or not hidden:
+            return list(nodes)
+        log = self.local.changesets
+        found: list[bytes] = []
+        todo = [log.rev(node) for node in nodes]
+        seen = set(todo)
+        while todo:
+            rev = todo.pop()
+            if rev not in hidden:
+                found.append(log.node(rev))
+                continue
+            above = [parent for parent in log.parentrevs(rev) if parent >= 0 and parent not in seen]
+            seen.update(above)
+            todo += above
+        return self.local.heads_of(found)
+
+    def _known_tips(self) -> list[bytes]:
+        """Tips seen there. Where markers are exchanged, a tip of earlier may be hidden there now."""
+        if self.evolves and self.level >= Level.GRAPH and self.wanted is None:
+            return [tip.id for value in self.knowledge.refs().values() for tip in value]
+        return self.knowledge.tips()
 
     def find(self, name: bytes) -> bytes:
         """The changeset of a name, as the server finds it.

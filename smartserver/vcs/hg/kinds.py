@@ -24,8 +24,24 @@ KINDS: Final = (
     Kind("file", FILE_CHECK, True),
 )
 
+PUBLISHING: Final = "publishing"
+"""The setting that says whether what is pushed becomes public: `yes`, as without it, or `no`."""
+
+EVOLUTION: Final = "evolution"
+"""The setting that says whether obsolescence markers are exchanged: `yes` or, as without it, `no`."""
+
+YES: Final = b"yes"
+
+NO: Final = b"no"
+
 BOOKMARKS: Final = "bookmarks"
 """The map of bookmarks: their names in UTF-8 and the changesets they are on."""
+
+PUBLIC: Final = "public"
+"""The map of public changesets, by their ids in hex; what is below one is public, too."""
+
+OBSOLETE: Final = "obsolete"
+"""The map of obsolescence markers; see `markers`."""
 
 NODE_BYTES: Final = 20
 

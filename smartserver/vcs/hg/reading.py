@@ -11,11 +11,26 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from smartserver.errors import NoSuchPart, shown
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import RefValue
+from smartserver.vcs.hg import markers
 from smartserver.vcs.hg.format import changeset_manifest
-from smartserver.vcs.hg.kinds import BOOKMARKS, CHANGESET, FILE, MANIFEST, NODE_BYTES, NULL, Node, file_key
+from smartserver.vcs.hg.kinds import (
+    BOOKMARKS,
+    CHANGESET,
+    EVOLUTION,
+    FILE,
+    MANIFEST,
+    NODE_BYTES,
+    NULL,
+    OBSOLETE,
+    YES,
+    Node,
+    file_key,
+)
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, decode, encode_found
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
@@ -25,7 +40,7 @@ TAGS: Final = b".hgtags"
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-    """The changesets of the selector's names, and what they reach if that is wanted; or a graph.
+    """The changesets of the selector's names, and what they reach if that is wanted; or a graph; or markers.
 
     Raises:
         NoSuchPart: a name is none.
@@ -34,11 +49,36 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     if selector == GRAPH:
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
         return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
+    if selector == markers.WHOLE:
+        return ReadPlan(msgspec.msgpack.encode(dict(stored.map(OBSOLETE).items())))
+    if selector.startswith(markers.MARKERS):
+        known, names = markers.decode_selector(selector)
+        plan = read(stored, names, question) if names else ReadPlan(heads=question.wants)
+        return plan._replace(said=plan.said + _markers(stored, known, plan.heads or ()))
     asked = decode(selector)
-    finder = _Finder(stored, asked.names)
+    found, heads = _find(stored, asked.names)
+    return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
+
+
+def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[Node]) -> bytes:
+    """The obsolescence markers that a pull of some heads needs."""
+    if stored.setting(EVOLUTION) != YES:
+        return b""
+    changed = stored.changed(OBSOLETE, known)
+    if changed is not None and not changed:
+        return b""
+    wanted = set(stored.reached(_stored(stored, heads), [], []))
+    entries = list(stored.map(OBSOLETE).items())
+    keys = markers.relevant(entries, lambda node: stored.ordinal(node) in wanted)
+    return b"".join([value for key, value in entries if key in keys and (changed is None or key in changed)])
+
+
+def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
+    """What each name is, null for a branch; and all the heads they name."""
+    finder = _Finder(stored, names)
     found: list[Node] = []
     heads: list[Node] = []
-    for name in asked.names:
+    for name in names:
         plain = name.removeprefix(BRANCH).removeprefix(FRAGMENT)
         value = None if plain == name else stored.refs().get(plain)
         if value is not None:
@@ -49,8 +89,7 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
         else:
             found.append(finder.find(plain))
             heads.append(found[-1])
-    heads = [head for head in dict.fromkeys(heads) if head != NULL]
-    return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
+    return found, [head for head in dict.fromkeys(heads) if head != NULL]
 
 
 def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:

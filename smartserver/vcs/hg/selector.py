@@ -60,6 +60,6 @@ def encode_found(found: Sequence[Node]) -> bytes:
 
 def decode_found(names: Names, said: bytes) -> dict[bytes, Node]:
     """What each name is; branches are left out."""
-    nodes = [said[at : at + NODE_BYTES] for at in range(0, len(said), NODE_BYTES)]
+    nodes = [said[at : at + NODE_BYTES] for at in range(0, NODE_BYTES * len(names.names), NODE_BYTES)]
     of_names = zip(names.names, nodes, strict=False)
     return {name.removeprefix(FRAGMENT): node for name, node in of_names if node != NULL}

@@ -6,34 +6,41 @@ parents in Mercurial's store, and one that was copied to what it was copied from
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from smartserver.records.model import Key, Record, RevisionId
-from smartserver.records.system import NOTHING, Changes, References, System, register
+from smartserver.records.system import NOTHING, Changes, References, System, Tips, register
 from smartserver.vcs.hg.format import CENSORED, all_entries, changeset_manifest, copied_from, differing, keys
 from smartserver.vcs.hg.kinds import (
     BOOKMARKS,
     CHANGESET,
+    EVOLUTION,
     FILE,
     FILE_CHECK,
     KINDS,
     MANIFEST,
+    NO,
     NODE_CHECK,
     NULL,
+    OBSOLETE,
+    PUBLIC,
+    PUBLISHING,
+    YES,
     checked_file_key,
     file_key,
     node_key,
     parents_of,
     path_of,
 )
+from smartserver.vcs.hg.markers import WHOLE, key_of
 
 if TYPE_CHECKING:
-    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+    from collections.abc import Sequence
+
+    from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
 
 HG: Final = "hg sha1"
-
-PUBLISHING: Final = "publishing"
-"""The setting that says whether what is pushed becomes public: `yes`, as without it, or `no`."""
 
 
 class HgSystem(System):
@@ -44,6 +51,7 @@ class HgSystem(System):
     keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
     own_kind = CHANGESET
     ghosts = False
+    untold = {OBSOLETE: WHOLE}
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents of a changeset."""
@@ -83,8 +91,8 @@ class HgSystem(System):
         return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Whether a repository publishes is yes or no."""
-        return "" if name != PUBLISHING or value in (b"yes", b"no") else "it is yes or no"
+        """Whether a repository publishes, and takes markers, is yes or no."""
+        return "" if name not in (PUBLISHING, EVOLUTION) or value in (YES, NO) else "it is yes or no"
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """Changesets by their names, with their history."""
@@ -100,8 +108,25 @@ class HgSystem(System):
             return "Mercurial allows no space before or after the name of a branch"
         return super().ref_problem(name)
 
+    def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
+        """Drafts with an obsolescence marker. One with a bookmark stays, as Mercurial shows it to clients."""
+        if stored.settings.get(EVOLUTION) != YES or stored.settings.get(PUBLISHING) != NO:
+            return (), ()
+        obsolete = [tip for tip in tips if stored.keys(OBSOLETE, tip.hex().encode())]
+        if not obsolete:
+            return (), ()
+        named = [bytes.fromhex(name.decode()) for name in stored.map(PUBLIC)]
+        public = [node for node in named if stored.has_revision(node)]
+        drafts = [tip for tip in obsolete if tip not in public and tip in stored.heads([tip, *public])]
+        shown = set(stored.map(BOOKMARKS).values())
+        return [tip for tip in drafts if tip not in shown], [tip for tip in drafts if tip in shown]
+
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Why a bookmark cannot have this name or be there."""
+        """Why a bookmark cannot have this name or be there, or why something is no marker."""
+        if table == OBSOLETE:
+            return _marker_problem(key, value)
+        if table == PUBLIC:
+            return "" if _NODE.fullmatch(key) else "it is not the id of a changeset in hex"
         if table != BOOKMARKS:
             return ""
         try:
@@ -111,6 +136,16 @@ class HgSystem(System):
         if len(value) != len(NULL):
             return f"a bookmark is on {len(value)} bytes, expected the {len(NULL)} of a changeset"
         return self.ref_problem(key)
+
+
+_NODE: Final = re.compile(rb"[0-9a-f]{40}")
+
+
+def _marker_problem(key: bytes, value: bytes) -> str:
+    try:
+        return "" if key == key_of(value) else "it is not the key of its marker"
+    except ValueError as wrong:
+        return str(wrong)
 
 
 def _present(meta: bytes) -> tuple[bytes, ...]:

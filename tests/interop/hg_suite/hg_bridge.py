@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mercurial import exchange, extensions, logexchange, phases
+from mercurial import exchange, extensions, logexchange, obsolete, phases
 from mercurial import ui as mercurial_ui
 from mercurial.cmd_impls import clone as cloning
 from mercurial.utils import urlutil
 
 from smartserver.plugins.mercurial.compat import FACTORY, location
+from smartserver.plugins.mercurial.markers import stream
+from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 
 Original = Callable[..., Any]
 
@@ -61,10 +63,22 @@ class Bridge:
             shutil.copytree(Path(os.fsdecode(self._folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
             local = FACTORY.repository(quiet, os.fsencode(temporary))
             peer = FACTORY.peer(quiet, {}, self.url, create=True)
+            self._configure(peer)
             names = [
                 name for name in local._bookmarks if b"@" not in name or name.endswith(b"@")
             ]  # As peers list them.
             exchange.push(local, peer, force=True, newbranch=True, bookmarks=names)
+
+    def _configure(self, peer: Any) -> None:
+        """Have the server publish, and exchange markers, as the folder does."""
+        folder = FACTORY.repository(_quiet(), self._folder)
+        publishes = folder.ui.configbool(b"phases", b"publish")
+        evolves = obsolete.isenabled(folder, obsolete.exchangeopt)
+        settings: dict[str, bytes | None] = {
+            "publishing": b"yes" if publishes else b"no",
+            "evolution": b"yes" if evolves else b"no",
+        }
+        peer.remote.repository.ask((repository_configure, ConfigureRequest(settings)))
 
     def copy_out(self, operation: Any) -> None:
         """Bring into the folder what a push changed on the server."""
@@ -72,11 +86,13 @@ class Bridge:
             folder = FACTORY.repository(self._ui, self._folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
-            if not new and not self._public(folder, peer, operation) and not self._moved(folder, peer):
+            bundle = peer.getbundle(b"push", heads=peer.heads(), cg=bool(new), obsmarkers=True)
+            has_markers = not set(_markers(peer)) <= set(folder.obsstore)
+            is_new = new or has_markers
+            if not is_new and not self._public(folder, peer, operation) and not self._moved(folder, peer):
                 return
             with self._prefixed(folder.ui), folder.wlock(), folder.lock(), folder.transaction(b"push") as transaction:
-                if new:
-                    bundle = peer.getbundle(b"push", heads=peer.heads())
+                if is_new:
                     words = (b"serve", b"remote:ssh:127.0.0.1") if self._is_ssh else (b"push", self.shown)
                     exchange.unbundle(folder, bundle, [b"force"], *words)
                 public = self._public(folder, peer, operation)
@@ -114,12 +130,19 @@ class Bridge:
     @contextmanager
     def _prefixed(self, ui: Any) -> Iterator[None]:
         """Print what is printed within as the client prints what the remote says."""
+        is_captured = ui.configbool(b"experimental", b"bundle2-output-capture")
         ui.pushbuffer(error=True, subproc=True)
         try:
             yield
         finally:
             for line in ui.popbuffer().splitlines(keepends=True):
-                self._ui.write(b"remote: " + line if self._is_ssh else line)
+                self._ui.write(b"remote: " + line if self._is_ssh or is_captured else line)
+
+
+def _markers(peer: Any) -> list[Any]:
+    """The markers that a pull would bring."""
+    found = stream(peer.remote.markers)
+    return list(obsolete._readmarkers(found)[1]) if peer.remote.markers else []
 
 
 def uisetup(ui: Any) -> None:
@@ -188,14 +211,17 @@ def _push_bundle(original: Original, operation: Any) -> Any:
         return done
 
     def said(*words: bytes, **options: bytes) -> None:
-        if not words[0].startswith(b"remote: added "):  # The folder says that.
+        if not words[0].startswith(b"remote: "):  # The folder says that.
             status(*words, **options)
 
     remote.push, operation.ui.status = pushed, said
     try:
-        return original(operation)
+        done = original(operation)
     finally:
         remote.push, operation.ui.status = push, status
+    if not operation.outgoing.missing:
+        bridge.copy_out(operation)  # What the folder publishes may be a draft in it.
+    return done
 
 
 def uses_working_copy(options: Any) -> bool:

@@ -64,11 +64,13 @@ def test_no_repository(named: tuple[Path, Callable[[str], str]]) -> None:
     assert not (folder / "absent").exists()
 
 
-def test_publishing_is_read_and_set(named: tuple[Path, Callable[[str], str]]) -> None:
+@pytest.mark.parametrize(("name", "default"), [("publishing", "yes"), ("evolution", "no")])
+def test_what_is_yes_or_no_is_read_and_set(named: tuple[Path, Callable[[str], str]], name: str, default: str) -> None:
     folder, place = named
-    stored(folder / "publishes", 2)
+    stored(folder / name, 2)
     for value in ("", "no", "", "yes"):
-        done = config(place("publishes"), "publishing", *([value] if value else []))
+        done = config(place(name), name, *([value] if value else []))
         assert done.exit_code == 0, done.exception
+        assert value or done.stdout in (f"{default}\n", "no\n")
     assert done.stdout == "yes\n"
-    assert config(place("publishes"), "publishing").stdout == "yes\n"
+    assert config(place(name), name).stdout == "yes\n"

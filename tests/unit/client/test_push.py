@@ -29,7 +29,7 @@ from smartserver.client import body as client_body
 from smartserver.client.body import EmptyBody
 from smartserver.client.medium import CannotConnect
 from smartserver.client.push import PLANS, PushRequest
-from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.client.updates import MapUpdateOutcome, Outcome, RefUpdate
 from smartserver.errors import (
     AccessDenied,
     CorruptRecord,
@@ -50,7 +50,14 @@ from smartserver.errors import (
 from smartserver.records.model import RevisionId
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
-from smartserver.verbs.map_update import MapUpdateRequest
+from smartserver.verbs.map_update import (
+    EntryChange,
+    EntryOutcome,
+    MapKind,
+    MapUpdateRequest,
+    MapUpdateResult,
+    Verdict,
+)
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullResult
@@ -179,6 +186,19 @@ def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:
 
     pushed = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW, replan=anew))
     assert [each.update.ref for each in pushed.refs] == [TOPIC]
+
+
+def test_maps_before_the_refs_or_after_them() -> None:
+    maps = [MapUpdateRequest("notes", MapKind.OPAQUE, [EntryChange(b"a", b"1")])]
+    moved, mapped = SetLastRevisionResult([OLD]), MapUpdateResult([EntryOutcome(Verdict.DONE)])
+    for is_first, results in ((True, [mapped, moved]), (False, [moved, mapped])):
+        server = Server([saying(done(*results))])
+        request = PushRequest([RefUpdate(MAIN, TIP)], maps=maps, maps_first=is_first)
+        pushed = remote(server, state(OLD)).push(request)
+        names = ["Map.update", "Branch.set_last_revision"]
+        assert requests(server) == [names if is_first else names[::-1]]
+        assert [each.outcome for each in pushed.refs] == [Outcome.DONE]
+        assert pushed.maps == [MapUpdateOutcome(maps[0], mapped.entries)]
 
 
 LONG = [b"%20d" % number for number in range(40)]

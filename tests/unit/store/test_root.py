@@ -8,6 +8,7 @@ from root_cases import HOUR, KINDS, NOW, entry, make, new_root, pack, push, rand
 
 from smartserver.errors import CorruptFile, InvalidName, LimitExceeded
 from smartserver.records.model import RefValue, Tip, encode_ref
+from smartserver.records.system import system_of
 from smartserver.store import root as root_module
 from smartserver.store.document import MAX_ROOT, REFS, Dropped, Root, empty_root, encode_root, encode_value
 from smartserver.store.log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
@@ -234,6 +235,22 @@ def test_maps_and_settings_that_changed() -> None:
     assert view.changes_since(seen(view, 3)).maps == {}
     removed = view.changes_since(seen(view, 3))
     assert (removed.vcs, removed.settings) == ("git sha1", {})  # The `vcs` tells that settings did change.
+
+
+def test_a_map_that_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system_of("git sha1"), "untold", {"long": b""})
+    view = first()
+    view = applied(view.transport, next_root(view, now=NOW, declare={"long": "opaque", "tags": "ids"}).finish())
+    before = seen(view, view.root.version)
+    maps: dict[str, dict[bytes, bytes | None]] = {"long": {b"1": b"x", b"2": b"y"}, "tags": {b"1": b"x"}}
+    view = applied(view.transport, next_root(view, now=NOW, maps=maps, log=entry(2)).finish())
+    for known in (None, before):
+        assert {name: dict(entries) for name, entries in view.changes_since(known).maps.items()} == {
+            "tags": {b"1": b"x"}
+        }
+    assert view.changed_keys("long", before) == frozenset([b"1", b"2"])
+    assert view.changed_keys("long", seen(view, view.root.version)) == frozenset()
+    assert view.changed_keys("long", RootVersion(bytes(16), 1, 0)) is None
 
 
 def test_a_swap_without_an_entry_keeps_the_log_unbroken() -> None:

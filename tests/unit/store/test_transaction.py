@@ -337,6 +337,20 @@ def test_what_a_client_is_told_of_maps(repository: PackRepository, history: Hist
     assert {name: dict(each) for name, each in begin(repository).changes_since(None).maps.items()} == {"tags": {}}
 
 
+def test_keys_that_begin_so(repository: PackRepository, history: History, line: list[bytes]) -> None:
+    for number in range(3):
+        push(repository, history, [], first=lambda made, at=number: made.set_map("notes", "opaque", b"a%d" % at, b"x"))  # type: ignore[misc]
+    transaction = begin(repository)
+    for key, value in ((b"a1", None), (b"a5", b"y"), (b"b", b"z")):
+        transaction.set_map("notes", "opaque", key, value)
+    assert transaction.keys("notes", b"a") == [b"a0", b"a2", b"a5"]
+    assert transaction.keys("notes", b"c") == transaction.keys("none", b"a") == []
+    created = Transaction("p", None)
+    created.create("git sha1", KINDS, {})
+    created.set_map("notes", "opaque", b"a", b"x")
+    assert created.keys("notes", b"a") == [b"a"]
+
+
 BAD_GIT_NAMES = [
     b"main",
     b"refs/main",

@@ -8,6 +8,7 @@ from verb_context import Project
 
 from smartserver.errors import AccessDenied, DivergedBranches, MissingRevision, NewHeads, NoSuchBranch
 from smartserver.records.model import Tip
+from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_add_heads import AddHeadsRequest, AddHeadsResult, NewHead, branch_add_heads
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.rules import Growth, add_heads
@@ -127,3 +128,38 @@ def test_anything_may_be_made_where_no_ref_was() -> None:
     context = empty.context()
     for name in (MAIN, TOPIC):
         assert add_heads(context, name, tips(side[0], other[0]), create=False)[1] == tips(side[0], other[0])
+
+
+def test_tips_that_others_replace(
+    project: Project, line: list[bytes], one: list[bytes], two: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def superseded(gone: list[bytes], stays: list[bytes]) -> None:
+        monkeypatch.setattr(Transaction, "superseded", lambda self, tips: (gone, stays))
+
+    superseded([line[1]], [])
+    context = project.context()
+    assert add_heads(context, MAIN, tips(two[0])) == (tips(line[1]), tips(two[0]))
+    with pytest.raises(NewHeads):
+        add_heads(project.context(), MAIN, tips(one[0], two[0]))
+    # It does not count, but it stays.
+    superseded([], [line[1]])
+    assert add_heads(project.context(), MAIN, tips(two[0]))[1] == tips(line[1], two[0])
+    # Its ancestor is a head in its place.
+    superseded([line[1]], [])
+    assert add_heads(project.context(), MAIN, tips(line[0])) == (tips(line[1]), tips(line[0]))
+    with pytest.raises(MissingRevision):
+        add_heads(project.context(), MAIN, tips(bytes(20)))
+
+
+def test_a_ref_without_a_tip_goes_with_its_entries(
+    project: Project, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transaction, "superseded", lambda self, tips: (tips, ()))
+    context = project.context()
+    context.transaction.set_map("notes", "opaque", MAIN + b"\0x", b"y")
+    assert add_heads(context, MAIN, tips(line[1])) == (tips(line[1]), ())
+    assert context.transaction.ref(MAIN) is None
+    assert dict(context.transaction.map("notes")) == {}
+    assert add_heads(context, TOPIC, tips(line[1])) == (None, ())
+    with pytest.raises(AccessDenied):
+        add_heads(project.context(denied=[Permission.WRITE]), MAIN, tips(line[1]))

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
+from mercurial import obsolete
 
 from smartserver.errors import NoSuchPart
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
+from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
 from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
 MISSING = b"\xee" * 20
+KNOWN = (bytes(range(16)), 7, 9)
 
 
 class Stored:
     """Four changesets in a row but for the last, which is on another branch and has the first as parent."""
 
-    def __init__(self, hgtags: Mapping[bytes, bytes] = {}) -> None:
+    def __init__(self, hgtags: Mapping[bytes, bytes] = {}, markers: Sequence[bytes] = ()) -> None:
+        self.markers = {key_of(each): each for each in markers}
+        self.news: Sequence[bytes] = ()
+        """Keys of markers that came after KNOWN."""
+        self.evolution = b"yes"
         self.order = [FIRST, SECOND, THIRD, FOURTH]
         self.above: dict[int, Sequence[int]] = {0: (), 1: (0,), 2: (1,), 3: (0,)}
         self.records: dict[tuple[int, Key], Record] = {}
@@ -40,7 +48,13 @@ class Stored:
         return {b"default": (Tip(THIRD),), b"old": (Tip(FOURTH, closed=True), Tip(SECOND)), b"12": (Tip(FIRST),)}
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        return {b"mark": SECOND, b"lost": MISSING} if name == "bookmarks" else {}
+        return {"bookmarks": {b"mark": SECOND, b"lost": MISSING}, "obsolete": self.markers}.get(name, {})
+
+    def changed(self, name: str, known: tuple[bytes, int, int]) -> Sequence[bytes] | None:
+        return self.news if known == KNOWN else None
+
+    def setting(self, name: str) -> bytes | None:
+        return self.evolution if name == "evolution" else None
 
     def ordinal(self, revision: bytes) -> int | None:
         return self.order.index(revision) if revision in self.order else None
@@ -148,3 +162,45 @@ def test_the_newest_open_head() -> None:
     stored = Stored()
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST), Tip(SECOND))) == SECOND
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST, closed=True))) == FOURTH
+
+
+def marker(predecessor: bytes, *successors: bytes) -> bytes:
+    made = (predecessor, successors, 0, ((b"user", b"u"),), (0.0, 0), None)
+    return b"".join(obsolete.encodemarkers([made], False, 1))
+
+
+ONE, TWO, OTHER = marker(MISSING, SECOND), marker(b"\xdd" * 20, MISSING), marker(b"\xcc" * 20, FOURTH)
+"""The second matters to what the first matters to."""
+
+
+@pytest.mark.parametrize(
+    ("known", "news", "names", "expected"),
+    [
+        (None, [], [], {ONE, TWO, OTHER}),
+        (None, [], [b"old"], {ONE, TWO, OTHER}),
+        (None, [], [b"12"], set()),
+        (None, [], [b"mark"], {ONE, TWO}),
+        (KNOWN, [], [], set()),
+        (KNOWN, [TWO, OTHER], [], {TWO, OTHER}),
+        (KNOWN, [TWO, OTHER], [b"mark"], {TWO}),
+    ],
+)
+def test_markers_that_matter(
+    known: tuple[bytes, int, int] | None, news: list[bytes], names: list[bytes], expected: set[bytes]
+) -> None:
+    stored = Stored(markers=[ONE, TWO, OTHER])
+    stored.news = [key_of(each) for each in news]
+    asked = encode(Names([BRANCH + name if name == b"old" else name for name in names])) if names else b""
+    every = [tip.id for value in stored.refs().values() for tip in value]
+    found = HgSystem().read(stored, encode_selector(known, asked), ReadScope(wants=[] if names else every))
+    said = found.said[20 * len(names) :]
+    assert {each for each in (ONE, TWO, OTHER) if each in said} == expected
+    assert len(said) == sum(map(len, expected))
+    assert found.heads == every or names
+    stored.evolution = b"no"
+    assert len(HgSystem().read(stored, encode_selector(known, asked), ReadScope()).said) == 20 * len(names)
+
+
+def test_all_markers() -> None:
+    stored = Stored(markers=[ONE, TWO])
+    assert msgspec.msgpack.decode(read(stored, WHOLE, ReadScope()).said) == stored.markers

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from smartserver.records.model import Record
 from smartserver.records.system import system_of
-from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL
-from smartserver.vcs.hg.system import HG, PUBLISHING, HgSystem
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, PUBLISHING
+from smartserver.vcs.hg.markers import key_of
+from smartserver.vcs.hg.system import HG, HgSystem
 
 RULES = HgSystem()
 
-A, B, C = (bytes([n]) * 20 for n in (0xA1, 0xB2, 0xC3))
+A, B, C, D = (bytes([n]) * 20 for n in (0xA1, 0xB2, 0xC3, 0xD4))
 
 
 def line(path: bytes, node: bytes) -> bytes:
@@ -78,7 +82,7 @@ def test_bookmarks_that_would_end_every_pull(key: bytes, value: bytes, why: str)
     said = RULES.entry_problem("bookmarks", key, value)
     assert why in said
     assert bool(said) is bool(why)
-    assert RULES.entry_problem("public", key, value) == ""
+    assert RULES.entry_problem("another", key, value) == ""
 
 
 def test_whether_a_repository_publishes() -> None:
@@ -111,3 +115,67 @@ def test_what_a_manifest_changes() -> None:
 )
 def test_names_of_branches(name: bytes, fine: bool) -> None:
     assert (RULES.ref_problem(name) == "") is fine
+
+
+MARKER = struct.pack(">IdhHBBB", 59, 0.0, 0, 0, 1, 3, 0) + A + B
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "why"),
+    [
+        ("obsolete", key_of(MARKER), MARKER, ""),
+        ("obsolete", key_of(MARKER)[:-1] + b"x", MARKER, "not the key"),
+        ("obsolete", key_of(MARKER), MARKER[1:], "marker"),
+        ("public", A.hex().encode(), b"1", ""),
+        ("public", A, b"1", "not the id"),
+        ("another", b"x", b"y", ""),
+    ],
+)
+def test_entries_that_are_none(table: str, key: bytes, value: bytes, why: str) -> None:
+    said = RULES.entry_problem(table, key, value)
+    assert why in said
+    assert bool(said) is bool(why)
+
+
+class Maps:
+    """Changesets A, B and C in a row, D beside them; A, B and D have markers."""
+
+    settings: Mapping[str, bytes] = {"publishing": b"no", "evolution": b"yes"}
+
+    def __init__(self, bookmark: bytes = NULL, public: bytes = NULL) -> None:
+        self.maps = {"bookmarks": {b"mark": bookmark}, "public": {public.hex().encode(): b"1"}}
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        return self.maps[name]
+
+    def keys(self, name: str, first: bytes) -> list[bytes]:
+        return [first + b"x"] if name == "obsolete" and bytes.fromhex(first.decode()) in (A, B, D) else []
+
+    def has_revision(self, revision: bytes) -> bool:
+        return revision in (A, B, C, D)
+
+    def heads(self, revisions: Sequence[bytes]) -> list[bytes]:
+        row = [each for each in (A, B, C) if each in revisions]
+        return [*row[-1:], *[each for each in revisions if each == D]]
+
+
+@pytest.mark.parametrize(
+    ("maps", "gone", "stays"),
+    [
+        (Maps(), [A, B, D], []),
+        (Maps(bookmark=B), [A, D], [B]),
+        (Maps(public=A), [B, D], []),
+        (Maps(public=C), [D], []),
+        (Maps(bookmark=D, public=D), [A, B], []),
+    ],
+)
+def test_tips_that_others_replace(maps: Maps, gone: list[bytes], stays: list[bytes]) -> None:
+    assert RULES.superseded(maps, [A, B, C, D]) == (gone, stays)
+    assert RULES.superseded(maps, [C]) == ((), ())
+
+
+@pytest.mark.parametrize("settings", [{}, {"evolution": b"yes"}, {"publishing": b"no"}])
+def test_nothing_is_replaced_where_all_is_public_or_markers_are_not_exchanged(settings: dict[str, bytes]) -> None:
+    maps = Maps()
+    maps.settings = settings
+    assert RULES.superseded(maps, [A]) == ((), ())

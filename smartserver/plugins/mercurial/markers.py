@@ -1,0 +1,140 @@
+"""Obsolescence markers that a local repository and one on a server exchange.
+
+A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
+URL which of them the server has, and the root of the server whose markers it took last. That is a file in its cache
+folder, whose loss costs bytes and nothing else. It says how much of the local file of markers the server has, with a
+hash of that much: where markers were removed here, what was taken before does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
+from types import SimpleNamespace
+from typing import Any, Final
+
+import msgspec
+from mercurial import obsolete, obsutil
+
+from smartserver.vcs.hg.kinds import OBSOLETE
+from smartserver.vcs.hg.markers import VERSION, KnownRoot, key_of
+from smartserver.verbs.fields import MAX_IDS
+from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
+
+FILE: Final = b"hpss-markers"
+"""In the cache folder of the local repository."""
+
+NO_ROOT: Final[KnownRoot] = (b"", 0, 0)
+
+Marker = tuple[Any, ...]
+"""As Mercurial has it: predecessor, successors, flags, metadata, date, parents."""
+
+
+class Exchanged(msgspec.Struct, frozen=True, array_like=True):
+    """What a local repository and a URL both have."""
+
+    root: KnownRoot = NO_ROOT
+    """The server's whose markers were taken last; its incarnation alone if none were."""
+    size: int = 0
+    """The first bytes of the local file of markers that `lacking` is about."""
+    digest: bytes = b""
+    """A hash of them."""
+    lacking: list[bytes] = []
+    """Keys of the markers in them that the server is not known to have."""
+
+
+_decoder = msgspec.msgpack.Decoder(dict[bytes, Exchanged])
+
+
+def are_exchanged(ui: Any) -> bool:
+    """Whether the user's configuration says that markers are exchanged."""
+    found: bool = obsolete.isenabled(SimpleNamespace(ui=ui), obsolete.exchangeopt)
+    return found
+
+
+def encode(marker: Marker) -> bytes:
+    """A marker as it is stored on a server."""
+    return b"".join(obsolete.encodemarkers([marker], False, 1))
+
+
+def stream(encoded: bytes) -> bytes:
+    """Markers that came, as the part of a bundle has them."""
+    return VERSION + encoded
+
+
+class MarkerMemory:
+    """What is remembered of the markers of one URL, as long as the local repository is locked."""
+
+    def __init__(self, repository: Any, url: bytes) -> None:
+        self._repository = repository.unfiltered()
+        self._url = url
+        self._there: set[Marker] = set()
+        self.root = NO_ROOT
+        """The root of the server whose markers were taken last."""
+        found = self._every().get(url, Exchanged())
+        content = self._content()
+        if found.size <= len(content) and _digest(content[: found.size]) == found.digest:
+            self.root = found.root
+            self._there = _parse(content[: found.size])
+            if found.lacking:
+                lacking = set(found.lacking)
+                self._there = {each for each in self._there if key_of(encode(each)) not in lacking}
+
+    def _content(self) -> bytes:
+        content: bytes = self._repository.svfs.tryread(b"obsstore")
+        return content
+
+    def _every(self) -> dict[bytes, Exchanged]:
+        with contextlib.suppress(msgspec.DecodeError):
+            return _decoder.decode(self._repository.cachevfs.tryread(FILE))
+        return {}
+
+    def _is_of(self, incarnation: bytes) -> None:
+        """Forget what is of a repository that was there before."""
+        if self.root[0] != incarnation:
+            self.root, self._there = (incarnation, 0, 0), set()
+
+    def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
+        """Those of some markers that the server may lack. `incarnation`: of the repository there, as last seen."""
+        self._is_of(incarnation)
+        return list(obsutil.sortedmarkers(set(relevant) - self._there))
+
+    def took(self, encoded: bytes, root: KnownRoot, *, is_all: bool) -> None:
+        """Remember what a pull took. `is_all`: whether these are the markers of all that is there."""
+        self._is_of(root[0])
+        self._there |= _parse(stream(encoded))
+        if is_all:
+            self.root = root
+        self._keep()
+
+    def sent(self, markers: Iterable[Marker], before: KnownRoot | None, after: KnownRoot) -> None:
+        """Remember what a push sent. `before`: the root there as last seen before the push."""
+        is_own = after[1] == 1 if before is None else self.root == before and after[:2] == (before[0], before[1] + 1)
+        self._is_of(after[0])
+        self._there.update(markers)
+        if is_own:  # All that is new there came from here.
+            self.root = after
+        self._keep()
+
+    def _keep(self) -> None:
+        content = self._content()
+        lacking = [key_of(encode(each)) for each in _parse(content) - self._there]
+        every = {**self._every(), self._url: Exchanged(self.root, len(content), _digest(content), lacking)}
+        with contextlib.suppress(OSError):
+            self._repository.cachevfs.write(FILE, msgspec.msgpack.encode(every), atomictemp=True)
+
+
+def _parse(content: bytes) -> set[Marker]:
+    return set(obsolete._readmarkers(content)[1]) if len(content) > len(VERSION) else set()
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
+
+
+def updates(markers: Iterable[Marker]) -> list[MapUpdateRequest]:
+    """What puts markers into the map of a repository."""
+    entries = [EntryChange(key_of(value), value, How.ADD) for value in map(encode, markers)]
+    parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
+    return [MapUpdateRequest(OBSOLETE, MapKind.OPAQUE, part) for part in parts]

@@ -1,0 +1,135 @@
+"""Obsolescence markers: which changeset others replace, and which markers matter to which changesets.
+
+The map `obsolete` has one entry for each marker. The value is Mercurial's own encoding of it (version 1), the key is
+the node of the predecessor and the start of a hash of the value, both in hex. So the markers of a changeset are found
+by the start of their keys, and one marker that two users push is one entry.
+
+The map grows with every amend and is not told with the refs. A pull asks for the markers that matter to the changesets
+it wants. Those that were there in the root whose markers the local repository took last are left out: at that time it
+took the markers of everything that the refs reached, and a marker matters to something that they reach when it comes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from smartserver.errors import Unsupported
+from smartserver.vcs.hg.kinds import NODE_BYTES, Node
+
+MARKERS: Final = b"o"
+"""Begins the selector of a history with its markers."""
+
+WHOLE: Final = b"O"
+"""The selector of all entries of the map."""
+
+VERSION: Final = b"\x01"
+"""Begins a stream of markers in Mercurial's encoding of version 1."""
+
+_KNOWN: Final = struct.Struct(">16sQH")
+"""The root that markers were last taken from: incarnation, version, mark; all zero for none."""
+
+_HEAD: Final = struct.Struct(">IdhHBBB")
+"""Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
+
+_LONG_NODES: Final = 2
+"""The flag of a marker with nodes of 32 bytes."""
+
+_NO_PARENTS: Final = 3
+"""The count of parents of a marker that does not tell them."""
+
+_HASH_BYTES: Final = 8
+
+KEY_DIGITS: Final = 2 * (NODE_BYTES + _HASH_BYTES)
+
+KnownRoot = tuple[bytes, int, int]
+
+
+class Marker(NamedTuple):
+    """What a marker says of changesets."""
+
+    predecessor: Node
+    successors: tuple[Node, ...]
+    parents: tuple[Node, ...]
+    """Of the predecessor, where the marker tells them."""
+
+    @property
+    def anchors(self) -> tuple[Node, ...]:
+        """The changesets to which it matters: its successors; without any, the predecessor and its parents."""
+        return self.successors or (self.predecessor, *self.parents)
+
+
+def parse(encoded: bytes) -> Marker:
+    """What a marker says.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if len(encoded) < _HEAD.size:
+        raise ValueError(f"a marker of {len(encoded)} bytes")
+    size, _date, _zone, flags, successors, parents, pairs = _HEAD.unpack_from(encoded)
+    parents = 0 if parents == _NO_PARENTS else parents
+    at = _HEAD.size
+    end = at + NODE_BYTES * (1 + successors + parents)
+    nodes = [encoded[start : start + NODE_BYTES] for start in range(at, end, NODE_BYTES)]
+    at = end
+    lengths = encoded[at : at + 2 * pairs]
+    if flags & _LONG_NODES or parents > 2 or len(lengths) != 2 * pairs or at + 2 * pairs + sum(lengths) != len(encoded):
+        raise ValueError("a marker that cannot be read")
+    if size != len(encoded) or nodes[0] in nodes[1 : 1 + successors]:
+        raise ValueError("a marker of another size, or of a changeset that replaces itself")
+    return Marker(nodes[0], tuple(nodes[1 : 1 + successors]), tuple(nodes[1 + successors :]))
+
+
+def key_of(encoded: bytes) -> bytes:
+    """The key of a marker's entry.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    start = blake2b(encoded, digest_size=_HASH_BYTES).hexdigest()
+    return f"{parse(encoded).predecessor.hex()}{start}".encode()
+
+
+def relevant(entries: Iterable[tuple[bytes, bytes]], is_wanted: Callable[[Node], bool]) -> set[bytes]:
+    """The keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` has it: those
+    of markers with one of them as an anchor, and those that matter to the predecessors of such markers."""
+    by_anchor: dict[Node, list[tuple[bytes, Marker]]] = {}
+    for key, value in entries:
+        marker = parse(value)
+        for anchor in marker.anchors:
+            by_anchor.setdefault(anchor, []).append((key, marker))
+    found: set[bytes] = set()
+    todo = [node for node in by_anchor if is_wanted(node)]
+    seen = set(todo)
+    while todo:
+        for key, marker in by_anchor[todo.pop()]:
+            found.add(key)
+            node = marker.predecessor
+            if node in by_anchor and node not in seen:
+                seen.add(node)
+                todo.append(node)
+    return found
+
+
+def encode_selector(known: KnownRoot | None, names: bytes) -> bytes:
+    """Selects the history that `names` selects, empty for that of the wants, and the markers that matter to it.
+
+    Left out are markers that were there in the root `known`. The others follow, one after the other, what the answer
+    says of the names.
+    """
+    return MARKERS + _KNOWN.pack(*(known or (b"", 0, 0))) + names
+
+
+def decode_selector(selector: bytes) -> tuple[KnownRoot, bytes]:
+    """The root and the names of such a selector.
+
+    Raises:
+        Unsupported: it is none of this release's.
+    """
+    if len(selector) < 1 + _KNOWN.size:
+        raise Unsupported("a selector of another release", "markers")
+    incarnation, version, mark = _KNOWN.unpack_from(selector, 1)
+    return (incarnation, version, mark), selector[1 + _KNOWN.size :]

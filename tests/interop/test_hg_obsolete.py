@@ -1,0 +1,170 @@
+"""plugins.mercurial.evolution: obsolescence markers between users, compared with the same over a path.
+
+A row of ROWS is run on a server and on a folder, and must end the same way on both, in so many round trips.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from git_sides import Served, fine
+from hg_histories import open_repository
+from hg_sides import HgPair, HgSide, peer_heads, peer_markers, server_heads, server_markers
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+SERVER = f"""
+hg init "$URL"
+"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null
+"{sys.executable}" -m smartserver.cli.main config "$URL" evolution yes >/dev/null
+"""
+
+FOLDER = """
+hg init peer
+printf '[phases]\\npublish = no\\n' > peer/.hg/hgrc
+"""
+
+START = """
+prune() { hg update -q "$1^"; hg debugobsolete --record-parents "$(hg log -r "$1" -T '{node}')"; }
+amend() { echo "$1" >> amended; hg add -q amended; hg commit -q --amend -m "$1"; }
+"""
+
+HISTORY = """
+hg init a
+a commit one; a commit two; a commit three
+a hg push -q "$URL"
+as b hg clone -q "$URL" b
+"""
+
+ROWS = {
+    "an amended revision": ("a amend new", 'a hg push "$URL"', 1),
+    "an amended revision, pulled": ('a amend new; a hg push -q "$URL"', 'b hg pull "$URL"', 1),
+    "what is pulled twice": ('a amend new; a hg push -q "$URL"; b hg pull -q "$URL"', 'b hg pull "$URL"', 1),
+    "amended twice": ("a amend new; a amend newer", 'a hg push "$URL"', 1),
+    "a clone": ('a amend new; a hg push -q "$URL"', 'as c hg clone -q "$URL" c', 1),
+    "a clone of a part": ('a amend new; a hg push -q "$URL"', 'as c hg clone -q -r tip "$URL" c', 1),
+    "a marker alone": ("a prune tip", 'a hg push "$URL"', 1),
+    "a marker alone, pulled": ('a prune tip; a hg push -q "$URL" || :', 'b hg pull "$URL"', 1),
+    "several at once": ("a prune tip; a prune tip; a commit four", 'a hg push "$URL"', 1),
+    "a part": ("a prune tip; a hg update -q 0; a commit other", 'a hg push -f -r . "$URL"', 1),
+    "a bookmark goes along": ('a hg bookmark m; a hg push -q -B m "$URL" || :; a amend new', 'a hg push "$URL"', 1),
+    "a bookmark that stays": (
+        'b hg bookmark m; b hg push -q -B m "$URL" || :; a amend new', 'a hg push "$URL"', 1,
+    ),
+    "an old head is built upon": (
+        'b commit onto; b hg push -q "$URL"; a amend new', 'a hg push "$URL"', 2,
+    ),
+    "an orphan is refused": ('a amend new; a hg push -q "$URL"; b commit onto', 'b hg push "$URL"', 2),
+    "an orphan by force": (
+        'a amend new; a hg push -q "$URL"; b commit onto; b hg pull -q "$URL"', 'b hg push -f "$URL"', 1,
+    ),
+    "an obsolete revision is refused": (
+        "a hg update -q 1; a commit old; a prune tip; a hg update -q --hidden 'max(desc(old))'; a commit onto",
+        'a hg push "$URL"', 0,
+    ),
+    "another branch": ("a hg branch -q other; a amend new", 'a hg push --new-branch "$URL"', 1),
+    "a branch is gone": (
+        'a hg branch -q other; a commit new; a hg push -q --new-branch "$URL"; a prune tip', 'a hg push "$URL"', 1,
+    ),
+    "two amend the same": ('b amend one; b hg push -q "$URL"; a amend other', 'a hg push "$URL"', 2),
+    "an incoming one": ('a amend new; a hg push -q "$URL"', 'b hg incoming "$URL"', 1),
+    "stripped and pulled": (
+        'a amend new; a hg push -q "$URL"; b hg pull -q "$URL"; b hg --config extensions.strip= strip -q -r tip',
+        'b hg pull "$URL"', 1,
+    ),
+    "what others have published": (
+        'b hg phase --public -r tip; b hg push -q "$URL" || :; a amend new', 'a hg push "$URL"', 2,
+    ),
+}  # fmt: skip
+"""What leads there, the command that is compared, and its round trips besides the handshake."""
+
+
+@pytest.fixture
+def pair(served: Served, tmp_path: Path, request: pytest.FixtureRequest) -> HgPair:
+    """Two users on each side who have exchanged three changesets."""
+    ours = HgSide(tmp_path / "ours", served.url(f"obsolete-{tmp_path.name}"), served)
+    hgs = HgSide(tmp_path / "hgs", f"{tmp_path}/hgs/peer")
+    for side, first in ((ours, SERVER), (hgs, FOLDER)):
+        with open(side.folder / ".hgrc", "a") as file:
+            file.write("[experimental]\nevolution = all\n")
+        side.prepare(first + START + HISTORY)
+    return HgPair(ours, hgs)
+
+
+def compared(pair: HgPair, served: Served) -> None:
+    ours, hgs = pair.ours, pair.hgs
+    assert ours.has() == hgs.has()
+    path = ours.url.rpartition("/")[2]
+    assert server_heads(served, path) == peer_heads(hgs)
+    assert server_markers(served, path) == peer_markers(hgs)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_it_is_as_over_a_path(pair: HgPair, served: Served, name: str) -> None:
+    before, command, rounds = ROWS[name]
+    pair.prepare(START + before)
+    compared(pair, served)
+    done, expected = pair.run(START + command)
+    assert done.status == expected.status, (done.said, expected.said)
+    assert done.counts.rounds == rounds + (rounds > 0), done
+    compared(pair, served)
+
+
+def test_messages(pair: HgPair) -> None:
+    """Those of a pull are Mercurial's own, those of a push its server's."""
+    done, _ = pair.run(START + 'a amend new; a hg push "$URL"')
+    assert "remote: 1 new obsolescence markers\nremote: obsoleted 1 changesets\n" in done.out
+    done, expected = pair.run('b hg pull "$URL"')
+    assert "1 new obsolescence markers\nobsoleted 1 changesets\n" in done.out
+    # Over a path the file comes again that the obsolete changeset has, too.
+    other = expected.out.replace("1 changes to 2 files", "1 changes to 1 files")
+    assert done.out.partition("\n")[2] == other.partition("\n")[2]
+
+
+def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> None:
+    ours = pair.ours
+    ours.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" evolution no; forget a')
+    done = ours.run(START + 'a amend new; a hg push "$URL"')
+    assert done.status == 0, done  # As over a path: the local marker says that the old head is none.
+    assert "markers" not in done.out
+    path = ours.url.rpartition("/")[2]
+    assert server_markers(served, path) == set()
+    assert len(server_heads(served, path)["default"]) == 2
+    assert "markers" not in fine(ours.run('b hg pull "$URL"')).out
+
+
+def test_a_user_without_markers(pair: HgPair) -> None:
+    """The amended revision is a new head; markers of others do not come."""
+    ours = pair.ours
+    ours.prepare(START + 'a amend new; a hg push -q "$URL"')
+    off = "--config experimental.evolution="
+    assert "markers" not in fine(ours.run(f'b hg pull -q {off} "$URL"')).said.replace('"obsolete" feature', "")
+    ours.prepare(f"b hg update -q 'desc(three)'; b hg commit -q --amend -m x {off}")
+    done = ours.run(f'b hg push {off} "$URL"')
+    assert done.status == 255
+    assert "push creates new remote head" in done.err
+    # They come as soon as they are wanted.
+    assert "1 new obsolescence markers" in fine(ours.run('b hg pull "$URL"')).out
+
+
+def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
+    """Of a repository with hundreds of them: neither a user who has them gets them again, nor a new one all."""
+    ours = pair.ours
+    repository = open_repository(ours.folder / "a")
+    repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")
+    tip = repository[b"tip"].node()
+    with repository.lock(), repository.transaction(b"test") as transaction:
+        for number in range(1, 301):
+            repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": b"u"})
+    fine(ours.run('a hg push -q "$URL" || :'))
+    done = ours.run('a hg update -q 0; a commit beside; a hg push -q -f "$URL"')
+    assert done.counts.bytes_up < 2000, done
+    ours.prepare('b hg pull -q "$URL"; a commit another; a hg push -q "$URL"')
+    done = fine(ours.run('b hg pull "$URL"'))
+    assert done.counts.bytes_down < 2000, done
+    done = fine(ours.run('as c hg clone -q -r tip "$URL" c'))
+    assert done.counts.bytes_down < 2500, done
+    done = fine(ours.run('c hg pull -q "$URL"'))
+    assert done.counts.bytes_down > 300 * 60, done
