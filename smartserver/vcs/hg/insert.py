@@ -16,14 +16,15 @@ from typing import Final, NamedTuple, Self
 
 from smartserver.records.cache import Cache
 from smartserver.records.check import verify_record
-from smartserver.records.delta import decompress
+from smartserver.records.delta import decompress, hunks_in
+from smartserver.records.hunks import decode_hunks
 from smartserver.records.model import Key, RevisionId
-from smartserver.records.segment import decode_segment
+from smartserver.records.segment import HUNKS, ZSTD_HUNKS, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
 from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, insert_changegroup  # noqa: A004
-from smartserver.vcs.hg.delta import delta
+from smartserver.vcs.hg.delta import delta, packed
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
 
@@ -175,7 +176,10 @@ class Arrived:
         first, second = parents_of(row.meta)
         # A changeset is no version of its parent: Mercurial itself sends it whole, too.
         base = NULL if kind == CHANGESET else first
-        difference = delta(text, None if base == NULL else self._text(kind, key_of(base)))
+        if row.encoding in (HUNKS, ZSTD_HUNKS) and base != NULL and row.base == key_of(base):
+            difference = packed(decode_hunks(hunks_in(row.encoding, self._frame(row))))
+        else:
+            difference = delta(text, None if base == NULL else self._text(kind, key_of(base)))
         yield struct.pack(">l", 4 + _ROW.size + len(difference))
         yield _ROW.pack(node, first, second, base, link, 0)
         yield difference
@@ -198,14 +202,16 @@ class Arrived:
                 text = self._local(kind, key)
         while chain:
             key, row = chain.pop()
-            frame = os.pread(self._spool.fileno(), row.frame_length, row.at)
             try:
-                text = decompress(row.encoding, frame, row.length, text)
+                text = decompress(row.encoding, self._frame(row), row.length, text)
                 verify_record(KINDS[kind], key, row.meta, text, b"")
             except (Malformed, ValueError) as wrong:
                 raise WrongContent(key, str(wrong)) from wrong
             self._cache.put((kind, key), text)
         return text
+
+    def _frame(self, row: _Row) -> bytes:
+        return os.pread(self._spool.fileno(), row.frame_length, row.at)
 
     def _local(self, kind: int, key: Key) -> bytes:
         store, node = self._store(kind, key), key[-len(NULL) :]

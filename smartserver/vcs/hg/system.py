@@ -44,6 +44,7 @@ class HgSystem(System):
     keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
     own_kind = CHANGESET
     ghosts = False
+    in_hunks = True
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents of a changeset."""
