@@ -39,6 +39,9 @@ class Store(Protocol):
     def rev(self, node: Node) -> int:
         """The number of a node, which is local."""
 
+    def node(self, rev: int) -> Node:
+        """The node of a number."""
+
     def parents(self, node: Node) -> Sequence[Node]:
         """Two, null where there is none."""
 

@@ -18,7 +18,7 @@ FEW: Final = 512
 
 def delta(text: bytes, base: bytes | None) -> bytes:
     """How a text differs from another, by whole lines; None: from none."""
-    return packed([Hunk(0, 0, text)] if base is None else hunks(text, base))
+    return packed([(0, 0, text)] if base is None else hunks(text, base))
 
 
 def packed(differing: Iterable[Hunk]) -> bytes:
@@ -32,17 +32,17 @@ def hunks(text: bytes, base: bytes) -> list[Hunk]:
     start, end, old_end = differing_lines(text, base)
     piece = text[start:end]
     if end - start <= FEW or old_end - start <= FEW:
-        return [Hunk(start, old_end, piece)] if piece or old_end > start else []
+        return [(start, old_end, piece)] if piece or old_end > start else []
     return unpacked(line_delta(piece, base[start:old_end]), start)
 
 
 def unpacked(found: bytes, begin: int = 0) -> list[Hunk]:
     """The hunks that Mercurial's form says. `begin`: where in the base what it is about begins."""
-    made = []
+    made: list[Hunk] = []
     at = 0
     while at < len(found):
         first, last, length = _HUNK.unpack_from(found, at)
         at += _HUNK.size
-        made.append(Hunk(first + begin, last + begin, found[at : at + length]))
+        made.append((first + begin, last + begin, found[at : at + length]))
         at += length
     return made

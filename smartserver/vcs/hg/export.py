@@ -13,13 +13,13 @@ from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
 from smartserver.records.cache import Cache
-from smartserver.records.hunks import Hunk
+from smartserver.records.hunks import Hunk, apply_hunks
 from smartserver.records.model import GraphNode, Key, Parent
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, unchecked  # noqa: A004
 from smartserver.vcs.hg.delta import hunks, unpacked
-from smartserver.vcs.hg.format import changeset_manifest, copied_from, differing
+from smartserver.vcs.hg.format import changeset_manifest, copied_from, differing, differing_in
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, Node, file_key, meta_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
 
@@ -49,6 +49,8 @@ class Export:
         self._excluded = excluded
         self._bulk = bulk
         self._texts = Cache[Node, bytes](_MANIFESTS, len)
+        self._read: tuple[tuple[Key, Key], list[Hunk]] = (b"", b""), []
+        """The hunks that were read last, and between which records."""
         self._manifest_of = Cache[Node, Node](_CHANGESETS, lambda manifest: 1)
         self._writer = SegmentWriter(
             repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True, hunks=self._hunks
@@ -92,11 +94,10 @@ class Export:
 
     def _tree(self, manifest: Node, of_parents: Sequence[Node]) -> Iterator[NewRecord | HeldRecord]:
         """A manifest and the versions of files that no parent has."""
-        text = self._manifest(manifest)
         yield self._record(MANIFEST, manifest, self._manifests, dict.fromkeys(of_parents))
         new: dict[Key, Candidates] = {}
         for number, parent in enumerate(of_parents or [NULL]):
-            found, others = differing(text, b"" if parent == NULL else self._manifest(parent))
+            found, others = self._differing(manifest, parent)
             here: dict[Key, Candidates] = {}
             for path, version in found.items():
                 key = file_key(path, version)
@@ -108,6 +109,12 @@ class Export:
             new = here
         for key, candidates in new.items():
             yield self._file(key, candidates)
+
+    def _differing(self, manifest: Node, parent: Node) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
+        """What each of two manifests has and the other has not."""
+        old = b"" if parent == NULL else self._manifest(parent)
+        found = differing_in(self._hunks(MANIFEST, manifest, parent), old) if old else None
+        return differing(self._manifest(manifest), old) if found is None else found
 
     def _file(self, key: Key, candidates: Candidates) -> NewRecord | HeldRecord:
         path, version = path_of(key), key[-len(NULL) :]
@@ -137,6 +144,11 @@ class Export:
 
     def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
         """How a text differs from a candidate's, as it lies here, if it does."""
+        if self._read[0] != (key, base):
+            self._read = (key, base), self._find_hunks(kind, key, base)
+        return self._read[1]
+
+    def _find_hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
         path = key[: -len(NULL)]
         if path == base[: -len(NULL)]:
             store = self._store(path_of(key)) if path else self._manifests
@@ -156,7 +168,14 @@ class Export:
     def _manifest(self, node: Node) -> bytes:
         text = self._texts.get(node)
         if text is None:
-            text = self._manifests.rawdata(node)
+            store = self._manifests
+            rev = store.rev(node)
+            parent = store.deltaparent(rev)
+            base = None if parent < 0 else self._texts.get(store.node(parent))
+            if base is None:
+                text = store.rawdata(node)
+            else:  # With the histories of two branches in turn, Mercurial would begin at a whole text each time.
+                text = apply_hunks(unpacked(store.revdiff(parent, rev)), store.rawsize(rev), base)
             self._texts.put(node, text)
         return text
 
