@@ -466,7 +466,7 @@ class SegmentWriter:
                 siblings.popitem(last=False)
 
 
-def _folder_and_extension(record: NewRecord | RepeatedRecord) -> tuple[int, bytes, bytes]:
+def _folder_and_extension(record: AnyRecord) -> tuple[int, bytes, bytes]:
     folder, _, name = record.path.rpartition(b"/")
     return record.kind, folder, name.rpartition(b".")[2]
 

@@ -3,8 +3,8 @@
     hunks = hunk*
     hunk = kept removed added bytes     integers: bytes of the base to keep, then to leave out; bytes that come instead
 
-What is left of the base after the last hunk is kept. To make and read them takes a tenth of the time of a zstd frame with
-the base as its prefix. They need no base to be compressed, so that a bulk stream can say those of many records at once.
+What is left of the base after the last hunk is kept. Hunks are decompressed without the base, unlike a zstd frame that
+has the base as its prefix. So a bulk stream can compress those of many records together.
 """
 
 from __future__ import annotations

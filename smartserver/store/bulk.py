@@ -1,7 +1,7 @@
 """`BulkReader`: segments in one bulk stream (`records.bulk`), as they lie or with less of them compressed.
 
-Of systems whose clients push hunks, what needs no base to be decompressed is: the stream compresses many records together,
-which makes a third less of them, and no text is decoded for that. What is larger is left as it lies.
+In systems whose clients push hunks, the frames that can be read without a base are decompressed. The stream compresses
+many of them together, which makes them a third smaller. Large segments are left as they lie.
 """
 
 from __future__ import annotations

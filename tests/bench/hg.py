@@ -14,7 +14,7 @@ from bench.copies import Answer, Copies, Side
 from bench.peers.hg import SETTINGS, Hg, serve_options
 from bench.peers.ours import OursByHg
 from bench.report import Report
-from smartserver.cli.servers import Workspace, attempt, run, serving
+from smartserver.cli.servers import Workspace, attempt, run
 
 RATIO = 1.0
 """Times stock's seconds that ours may take."""
@@ -51,7 +51,7 @@ class HgHistory(Copies):
         self.ours = Side(work.start_ours())
 
     def _environment(self, user: str) -> dict[str, str]:
-        return self._work.environment(user) | SETTINGS
+        return {**self._work.environment(user), **SETTINGS}
 
     def hg(self, *words: str) -> str:
         """What hg says of the source."""

@@ -136,7 +136,7 @@ def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], m
 
 
 def prepare_hg(source: Path | None, target: Path, environment: Mapping[str, str]) -> None:
-    """Make `target` a Mercurial repository: a copy of one, or converted from a git one or a bundle, or one made here."""
+    """Make a Mercurial repository: a copy of one, or converted from a git one or a bundle, or one made here."""
     if source is not None and (source / ".hg").is_dir():
         run(["hg", "clone", "--quiet", "--noupdate", "--pull", str(source), str(target)], None, environment)
         return

@@ -4,7 +4,7 @@ The commands are those of `test_hg_commands`, on a longer history and over the s
 more round trips than its budget or more bytes than stock, or leaves the users otherwise.
 
     make ratchet ARGS=--hg
-    PYTHONPATH=tests:tests/interop python tests/interop/hg_ratchet.py --write
+    make ratchet ARGS="--hg --write"
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.ratchet import Compared, Figures, Ratchet, excesses, markdown
 from bench.ratchet_rows import Row
 from bench.report import circumstances, finish, say
 from git_sides import RTT, Done, Served
-from hg_histories import commit, open_repository
+from hg_histories import Change, commit, open_repository
 from hg_sides import BUDGETS, HgSide, copy_hg_side
 from test_hg_commands import HISTORY, ROWS, SHARED
 
@@ -99,7 +99,7 @@ def grow(place: Path) -> None:
     tip = repository.branchtip(b"default")
     with repository.lock(), repository.transaction(b"test"):
         for number, changed in enumerate(revisions(CHANGESETS, FILES)):
-            files = {name.encode(): (text, b"", None) for name, text in changed.items()}
+            files: dict[bytes, Change] = {name.encode(): (text, b"", None) for name, text in changed.items()}
             tip = commit(repository, (tip, bytes(20)), files, b"Revision %d" % number, {}, 1_200_000_000 + number)
 
 
@@ -135,7 +135,7 @@ def measure(only: tuple[str, ...]) -> Ratchet:
 @options.only(NAMES, "NAME", "Some commands: clone, 'push of one'")
 @options.outputs("doc/performance.md")
 def command(only: tuple[str, ...], as_json: bool, write: bool) -> None:
-    """Every remote command of hg, by stock Mercurial over http and by our extension over hpss://: calls, trips, bytes."""
+    """Every remote command of hg, stock over http beside our extension over hpss://: calls, trips, bytes."""
     pages = options.Pages("hg_ratchet", *([options.PERFORMANCE] if write else []))
     found = measure(only)
     pages.write(markdown(found))

@@ -156,7 +156,9 @@ def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], 
         return None
     lines, before = added.split(b"\n")[:-1], removed.split(b"\n")[:-1]
     kept, others = frozenset(before), frozenset(lines)
-    return entries([each for each in lines if each not in kept]), entries([each for each in before if each not in others])
+    return entries([each for each in lines if each not in kept]), entries(
+        [each for each in before if each not in others]
+    )
 
 
 def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:
