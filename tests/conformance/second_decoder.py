@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import zstandard
 from second_bulk import MAGIC, plain
+from second_hunks import patch
 
 Kinds = list[dict[str, Any]]  # name, check and base of each
 Parents = list[tuple[bytes, bool]]  # id and whether it is absent
@@ -119,23 +120,9 @@ def decode(record: Record, base: bytes) -> bytes:
     if record.encoding == 0:
         return record.frame
     if record.encoding in (3, 4):
-        return patch(record, base)
+        return patch(record.frame, base, compressed=record.encoding == 4)
     prefix = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if base else None
     return zstandard.ZstdDecompressor(dict_data=prefix, max_window_size=1 << 27).decompress(MAGIC + record.frame)
-
-
-def patch(record: Record, base: bytes) -> bytes:
-    hunks, parts, done = Cursor(record.frame), list[bytes](), 0
-    if record.encoding == 4:
-        size, zstd = hunks.integer(), zstandard.ZstdDecompressor()
-        hunks = Cursor(zstd.decompress(MAGIC + hunks.take(hunks.end - hunks.at)))
-        must(hunks.end == size, "hunks have the length that stands before their frame")
-    while hunks.at < hunks.end:
-        kept, removed = hunks.integer(), hunks.integer()
-        must(done + kept + removed <= len(base), "hunks are of their base")
-        parts += [base[done : done + kept], hunks.string()]
-        done += kept + removed
-    return b"".join([*parts, base[done:]])
 
 
 def read_pack(data: bytes) -> tuple[Kinds, list[Segment]]:
