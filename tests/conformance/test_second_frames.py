@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from second_hunks import patch
+from second_frames import text_of
 
 from smartserver.records.delta import pack_hunks
 from smartserver.records.hunks import encode_hunks
@@ -17,4 +17,4 @@ def test_a_text_is_what_the_base_and_its_hunks_make(added: bytes) -> None:
     encoding, frame = pack_hunks(encode_hunks([(0, 7, added), (300, 300, b"x"), (20_000, 20_500, added)]))
     assert (encoding == ZSTD_HUNKS) == (len(added) > 100)
     text = added + BASE[7:300] + b"x" + BASE[300:20_000] + added + BASE[20_500:]
-    assert patch(frame, BASE, compressed=encoding == ZSTD_HUNKS) == text
+    assert text_of(encoding, frame, BASE) == text

@@ -1,4 +1,4 @@
-"""The hunks of a record, read by the text of the specification alone."""
+"""The frames of records, for the second decoder: read from the specification alone."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def patch(frame: bytes, base: bytes, *, compressed: bool) -> bytes:
     assert at == len(frame), "hunks are whole"
     assert done <= len(base), "hunks are of their base"
     return b"".join([*parts, base[done:]])
+
+
+def text_of(encoding: int, frame: bytes, base: bytes) -> bytes:
+    if encoding == 0:
+        return frame
+    if encoding in (3, 4):
+        return patch(frame, base, compressed=encoding == 4)
+    prefix = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if base else None
+    return zstandard.ZstdDecompressor(dict_data=prefix, max_window_size=1 << 27).decompress(MAGIC + frame)
