@@ -39,21 +39,31 @@ def decode_hunks(said: bytes) -> list[Hunk]:
         raise Malformed(0, f"{size} bytes of hunks, expected no more than {limits.MAX_HUNKS}")
     found: list[Hunk] = []
     at = end = 0
-    while at < size:
-        start, at = decode(said, at)
-        start += end
-        # A call for each would take half of the time.
-        if at < size and (end := said[at]) < 0x80:
+    try:
+        while at < size:
+            # A call of `decode` for each integer would take half of the time.
+            kept = said[at]
             at += 1
-        else:
-            end, at = decode(said, at)
-        end += start
-        if at < size and (length := said[at]) < 0x80:
+            if kept >= 0x80:
+                if 0 < (more := said[at]) < 0x80:
+                    kept += (more << 7) - 0x80
+                    at += 1
+                else:
+                    kept, at = decode(said, at - 1)
+            removed = said[at]
             at += 1
-        else:
-            length, at = decode(said, at)
-        found.append((start, end, said[at : at + length]))
-        at += length
+            if removed >= 0x80:
+                removed, at = decode(said, at - 1)
+            length = said[at]
+            at += 1
+            if length >= 0x80:
+                length, at = decode(said, at - 1)
+            start = end + kept
+            end = start + removed
+            found.append((start, end, said[at : at + length]))
+            at += length
+    except IndexError:
+        at = size + 1
     if at > size:
         raise Malformed(size, "a hunk is cut off")
     return found

@@ -1,7 +1,8 @@
 """`BulkReader`: segments in one bulk stream (`records.bulk`), as they lie or with less of them compressed.
 
 In systems whose clients push hunks, the frames that can be read without a base are decompressed. The stream compresses
-many of them together, which makes them a third smaller. Large segments are left as they lie.
+many of them together, which makes them a third smaller. A record that came before in the stream comes without its text.
+In a history that was converted twice, most versions of files are in two revisions. Large segments are left as they lie.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from smartserver.records import bulk
 from smartserver.records.delta import decompress, hunks_in
-from smartserver.records.model import BaseTag, Entry, Kind
+from smartserver.records.model import BaseTag, Entry, Key, Kind
 from smartserver.records.segment import (
     HUNKS,
     STORED,
@@ -28,6 +29,12 @@ from smartserver.store.segment_reader import SegmentReader
 LARGEST: Final = 4 << 20
 """Bytes of a segment that is expanded, before and after."""
 
+REMEMBERED: Final = 200_000
+"""Records of a stream that are remembered, some 30 MB."""
+
+Sent = set[tuple[int, Key]]
+"""Kinds and keys of records that came before."""
+
 
 class BulkReader:
     """The bytes of a bulk stream over segments, front to back; for one thread at a time."""
@@ -41,6 +48,7 @@ class BulkReader:
         self._reader = segments
         self._kinds = expanded
         self._stream = SegmentStream(expanded, graph_first=False)
+        self._sent: Sent = set()
         self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
         self._rest = b""
 
@@ -57,7 +65,7 @@ class BulkReader:
             content = self._reader.read(size)
             if self._kinds:
                 self._stream.feed(content)
-                content = b"".join([expand(segment, self._kinds) for segment in self._stream.segments()])
+                content = b"".join([expand(segment, self._kinds, self._sent) for segment in self._stream.segments()])
             if self._reader.left and not content:
                 continue  # Of a large segment.
             if self._reader.left:
@@ -70,21 +78,25 @@ class BulkReader:
         return read
 
 
-def expand(content: bytes, kinds: Sequence[Kind]) -> bytes:
+def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
     """A segment with the frames decompressed that need no base for it. What is damaged stays so: its reader says it."""
     try:
-        return _expand(content, kinds) if len(content) <= LARGEST else content
+        return _expand(content, kinds, sent) if len(content) <= LARGEST else content
     except Malformed:
         return content
 
 
-def _expand(content: bytes, kinds: Sequence[Kind]) -> bytes:
+def _expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
     segment = decode_segment(content, 0, kinds)
     room = LARGEST
     entries: list[Entry] = []
     bodies: list[bytes] = []
     for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
         body = bytes(frame)
+        if (entry.kind, entry.key) in sent and entry.key != segment.revision:
+            entries.append(entry._replace(encoding=STORED, base=BaseTag.NONE, base_key=b"", length=0, frame_length=0))
+            bodies.append(b"")
+            continue
         if entry.encoding == ZSTD_HUNKS:
             body, encoding = hunks_in(ZSTD_HUNKS, body), HUNKS
         elif entry.encoding == ZSTD and entry.base == BaseTag.NONE and entry.length <= room:
@@ -94,4 +106,8 @@ def _expand(content: bytes, kinds: Sequence[Kind]) -> bytes:
         room -= len(body)
         entries.append(entry._replace(encoding=encoding, frame_length=len(body)))
         bodies.append(body)
-    return encode_segment(segment.revision, segment.parents, entries, bodies, kinds) if room >= 0 else content
+    if room < 0:
+        return content
+    if len(sent) < REMEMBERED:
+        sent.update([(entry.kind, entry.key) for entry in segment.entries])
+    return encode_segment(segment.revision, segment.parents, entries, bodies, kinds)

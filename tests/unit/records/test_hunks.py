@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from smartserver.records import limits
@@ -40,3 +42,14 @@ def test_a_frame_makes_the_text_of_its_base(hunks: list[Hunk], frame: bytes, tex
 def test_what_is_refused(frame: bytes, says: str) -> None:
     with pytest.raises(Malformed, match=says):
         apply_hunks(decode_hunks(frame), len(BASE), BASE)
+
+
+def test_integers_of_any_length() -> None:
+    chance = random.Random(4)
+    for _ in range(300):
+        at, hunks = 0, []
+        for _ in range(chance.randrange(5)):
+            start = at + chance.choice((0, 1, 127, 128, 16_383, 16_384, 3_000_000))
+            at = start + chance.choice((0, 1, 127, 128, 20_000))
+            hunks.append((start, at, bytes(chance.choice((0, 1, 127, 128, 20_000)))))
+        assert decode_hunks(encode_hunks(hunks)) == hunks

@@ -85,7 +85,7 @@ def test_what_needs_no_base_is_expanded() -> None:
         record(b"c", ON_BASE, len(HUNKED), b"a"),
     )
     assert HUNKED_FRAME[0] == ZSTD_HUNKS
-    assert expand(before, KINDS) == whole(
+    assert expand(before, KINDS, set()) == whole(
         record(b"a", (STORED, BASE), len(BASE)),
         record(b"b", (HUNKS, hunks_in(*HUNKED_FRAME)), len(HUNKED), b"a"),
         record(b"c", ON_BASE, len(HUNKED), b"a"),
@@ -94,11 +94,11 @@ def test_what_needs_no_base_is_expanded() -> None:
 
 def test_a_large_or_damaged_segment_stays_as_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = whole(record(b"a", (ZSTD, ZSTD_BASE[1][:-1]), len(BASE)))
-    assert expand(damaged, KINDS) == damaged
+    assert expand(damaged, KINDS, set()) == damaged
     sound = whole(record(b"a", ZSTD_BASE, len(BASE)), record(b"b", HUNKED_FRAME, len(HUNKED), b"a"))
     for room in (len(sound) - 1, len(BASE) + 10, len(BASE) - 1):
         monkeypatch.setattr(store_bulk, "LARGEST", room)
-        assert len(expand(sound, KINDS)) <= max(len(sound), room)
+        assert len(expand(sound, KINDS, set())) <= max(len(sound), room)
 
 
 @pytest.mark.parametrize("size", [1, 1000, 1 << 20])
@@ -107,4 +107,16 @@ def test_an_expanded_stream_is_the_segments_again(snapshot: Snapshot, size: int)
     chunks = []
     while chunk := reader.read(size):
         chunks.append(chunk)
-    assert b"".join(read_bulk(chunks)) == b"".join([expand(each, snapshot.root.kinds) for each in SEGMENTS])
+    sent: store_bulk.Sent = set()
+    assert b"".join(read_bulk(chunks)) == b"".join([expand(each, snapshot.root.kinds, sent) for each in SEGMENTS])
+
+
+def test_a_record_that_came_before_comes_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = whole(record(b"a", (STORED, BASE), len(BASE)))
+    again = whole(record(b"a", ON_BASE, len(HUNKED), b"z"), record(b"b", (STORED, b"b"), 1))
+    sent: store_bulk.Sent = set()
+    assert expand(first, KINDS, sent) == first
+    assert expand(again, KINDS, sent) == whole(record(b"a", (STORED, b""), 0), record(b"b", (STORED, b"b"), 1))
+    monkeypatch.setattr(store_bulk, "REMEMBERED", 0)
+    forgetful: store_bulk.Sent = set()
+    assert [expand(each, KINDS, forgetful) for each in (first, again)] == [first, again]
