@@ -116,7 +116,8 @@ def measure(only: tuple[str, ...]) -> Ratchet:
         ours = Commands(work.folder / "ours", served)
         for number, row in enumerate(rows):
             say(row.name)
-            compared = Compared(Row(row.name, row.run, budget=BUDGETS[f"hg {row.name}"], cold=True))
+            budget = BUDGETS.get(f"hg {row.name}, long", BUDGETS[f"hg {row.name}"])
+            compared = Compared(Row(row.name, row.run, budget=budget, cold=True))
             found.rows.append(compared)
             compared.stock, theirs, their_side = stock.run(number, row.start, row.before, row.run)
             compared.ours, mine, side = ours.run(number, row.start, row.before, row.run)

@@ -131,7 +131,8 @@ def _send(operation: Any) -> PushOutcome | None:
 
     was_publishing = is_publishing(remote.knowledge.settings)
     with remote.words():
-        done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
+        request = PushRequest(updates, source, NEW, maps, atomic=True, replan=replan, is_likely=_is_likely(operation))
+        done = remote.repository.push(request)
     remote.level = max(remote.level, Level.REFS)
     if is_publishing(remote.knowledge.settings):
         return done
@@ -142,6 +143,14 @@ def _send(operation: Any) -> PushOutcome | None:
     else:
         operation.fallbackoutdatedphases = []
     return done
+
+
+def _is_likely(operation: Any) -> bool:
+    """Whether the oldest of what would be sent is public and the newest is not. Then it was on a server before, this
+    one probably."""
+    missing = operation.outgoing.missing
+    public = [operation.repo[each].phase() == phases.public for each in (missing[0], missing[-1])] if missing else []
+    return public == [True, False]
 
 
 def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
