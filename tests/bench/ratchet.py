@@ -93,9 +93,10 @@ class Ratchet:
     about: str = ""
     """The history."""
     version: str = ""
+    circumstances: str = ""
     tool: str = "Breezy"
     scheme: str = Stock.label
-    circumstances: str = ""
+    """Of stock's URLs."""
 
     @property
     def problems(self) -> list[str]:
