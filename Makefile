@@ -19,7 +19,8 @@
 #                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
-#                repository or bundle). Breezy is this environment's, or that of make compare
+#                repository or bundle). Breezy is this environment's, or that of make compare. The same of hg, over http
+#                beside hpss://: make ratchet ARGS=--hg
 #   make brz-suite   Breezy's own tests over hpss://, and those that fail there over bzr://: which fail over hpss:// alone
 #                and have no reason; 20 minutes (one suite: make brz-suite ARGS="named --filter test_push")
 
@@ -88,9 +89,14 @@ bench: $(INSTALLED)
 compare: $(INSTALLED) $(PEERS)/installed
 	$(BENCH) compare --tools $(PEERS)/bin $(or $(ARGS),--write)
 
-ratchet: $(INSTALLED)
+# With --hg among ARGS it is that of hg, which is beside the tests that it takes its commands from.
+ratchet: $(if $(filter --hg,$(ARGS)),$(TOOLS),$(INSTALLED))
+ifneq ($(filter --hg,$(ARGS)),)
+	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=tests:tests/interop $(BIN)/python tests/interop/hg_ratchet.py $(filter-out --hg,$(ARGS))
+else
 	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
 	$(BENCH) ratchet --tools $(PEERS)/bin $(ARGS)
+endif
 
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 

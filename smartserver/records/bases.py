@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from smartserver.records import delta, limits
 from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
+from smartserver.records.hunks import Hunk, encode_hunks
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
 from smartserver.records.segment import STORED, encode_segment
@@ -72,6 +73,9 @@ def _cost(value: bytes) -> int:
     return len(value) + _ENTRY
 
 
+Differences = Callable[[int, Key, Key], Sequence[Hunk]]
+"""How the text of a record differs from that of another of its kind: kind and both keys."""
+
 Texts = Callable[[int, Key], bytes]
 """The text of a record that is no longer, or was never, held here: kind and key."""
 
@@ -103,6 +107,24 @@ class RepeatedRecord(NamedTuple):
     meta: bytes
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
+
+
+class HeldRecord(NamedTuple):
+    """A record to send whose text stays where it is: that it differs from a candidate in some hunks says enough.
+
+    Its kind has no check beside the key. If hunks are no good, `texts` gives its text.
+    """
+
+    kind: int
+    key: Key
+    meta: bytes
+    length: int
+    """Bytes of its text."""
+    candidates: Sequence[Candidate] = ()
+    path: bytes = b""
+
+
+AnyRecord = NewRecord | RepeatedRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
@@ -157,6 +179,10 @@ class _Versions:
         self._last[version] = len(self._ordinals)
         self._ordinals.append(ordinal)
 
+    def is_too_deep(self, base: int, size: int) -> bool:
+        """Whether a text of that size cannot rest on a version: its chain would be too long."""
+        return self.depths[base] >= limits.MAX_DEPTH or self.chains[base] + size > limits.MAX_CHAIN // 2
+
     def was_sent(self, version: int) -> bool:
         """Whether a revision of this push introduced it."""
         return self._last[version] != ABSENT
@@ -189,7 +215,7 @@ class SegmentWriter:
 
     `bulk`: a push of much history, see the module. `texts` gives the texts that candidates come without, and again
     those that were dropped from the cache of `cache` bytes. `alike`: records differ little from their bases, so that in
-    bulk most frames need no good level.
+    bulk most frames need no good level. `hunks`: how held records differ from their bases.
     """
 
     def __init__(
@@ -200,10 +226,12 @@ class SegmentWriter:
         texts: Texts,
         cache: int = limits.TEXT_CACHE,
         alike: bool = False,
+        hunks: Differences | None = None,
     ) -> None:
         self._kinds = tuple(kinds)
         self._bulk = bulk
         self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else None
+        self._hunks = hunks
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = Cache[tuple[int, Key], bytes](cache, _cost)
@@ -217,9 +245,7 @@ class SegmentWriter:
         """Say all revisions to come, so that what is known of a revision is dropped after its last child."""
         self._ancestry.begin(graph)
 
-    def segment(
-        self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[NewRecord | RepeatedRecord]
-    ) -> bytes:
+    def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> bytes:
         """The whole segment of a revision that introduced `items`.
 
         Raises:
@@ -257,10 +283,14 @@ class SegmentWriter:
         version = versions.keys.find(key)
         return version != ABSENT and versions.was_sent(version)
 
-    def _settle(
-        self, item: NewRecord | RepeatedRecord, version: int, tags: dict[Key, int]
-    ) -> tuple[NewRecord | RepeatedRecord, _Choice]:
-        """A record and how it is encoded; one that is repeated gets its text where its frame cannot be used again."""
+    def _settle(self, item: AnyRecord, version: int, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
+        """A record and how it is encoded; one that is repeated or held gets its text where that is needed."""
+        if isinstance(item, HeldRecord):
+            choice = self._again(item, version) or self._from_candidates(item, tags)
+            if choice is not None and choice.cost * 2 <= item.length:
+                return item, choice
+            text = self._text(item.kind, item.key)
+            item = NewRecord(item.kind, item.key, item.meta, text, item.candidates, item.path)
         if isinstance(item, RepeatedRecord):
             # A check that is not the key is made of the text.
             again = None if check_bytes(self._kinds[item.kind]) else self._again(item, version)
@@ -292,7 +322,7 @@ class SegmentWriter:
         encoding, frame = delta.compress(record.text, level=self._level)
         return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text)))
 
-    def _again(self, record: NewRecord | RepeatedRecord, version: int) -> _Choice | None:
+    def _again(self, record: AnyRecord, version: int) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
         versions = self._versions[record.kind]
         if version == ABSENT or not versions.was_sent(version):
@@ -309,7 +339,7 @@ class SegmentWriter:
         number, size = versions.numbers[version], versions.sizes[version]
         return _Choice(versions.encodings[version], frame, base, number, len(frame), size)
 
-    def _from_candidates(self, record: NewRecord, tags: dict[Key, int]) -> _Choice | None:
+    def _from_candidates(self, record: NewRecord | HeldRecord, tags: dict[Key, int]) -> _Choice | None:
         best = None
         versions = self._versions[record.kind]
         for candidate in record.candidates[:CANDIDATES]:
@@ -320,7 +350,11 @@ class SegmentWriter:
             base = self._skip(versions, version, number) if self._bulk else version
             if base != version and versions.keys.key(base) == record.key:
                 base = version
-            choice = self._against(record, base, number, tags)
+            choice = (
+                self._in_hunks(record, base, number, tags)
+                if isinstance(record, HeldRecord)
+                else self._against(record, base, number, tags)
+            )
             if choice is None:
                 continue
             if best is None or choice.cost < best.cost:
@@ -331,8 +365,7 @@ class SegmentWriter:
 
     def _against(self, record: NewRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
         versions = self._versions[record.kind]
-        chain = versions.chains[base] + len(record.text)
-        if versions.depths[base] >= limits.MAX_DEPTH or chain > limits.MAX_CHAIN // 2:
+        if versions.is_too_deep(base, len(record.text)):
             return None
         key = versions.keys.key(base)
         text = self._text(record.kind, key)
@@ -349,6 +382,18 @@ class SegmentWriter:
             return _Choice(encoding, frame, ABSENT, 0, len(frame), len(record.text))
         named = 0 if key in tags else len(key) + 1
         return made(_Choice, (encoding, frame, base, number, len(frame) + named, len(record.text)))
+
+    def _in_hunks(self, record: HeldRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
+        versions = self._versions[record.kind]
+        if self._hunks is None or versions.is_too_deep(base, record.length):
+            return None
+        key = versions.keys.key(base)
+        hunks = encode_hunks(self._hunks(record.kind, record.key, key))
+        if len(hunks) > limits.MAX_HUNKS:
+            return None
+        encoding, frame = delta.pack_hunks(hunks)
+        named = 0 if key in tags else len(key) + 1
+        return made(_Choice, (encoding, frame, base, number, len(frame) + named, record.length))
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
         """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
@@ -402,7 +447,7 @@ class SegmentWriter:
             self._texts.put((kind, key), text)
         return text
 
-    def _keep(self, record: NewRecord | RepeatedRecord, version: int, choice: _Choice, ordinal: int) -> None:
+    def _keep(self, record: AnyRecord, version: int, choice: _Choice, ordinal: int) -> None:
         versions = self._versions[record.kind]
         if version == ABSENT:
             version = versions.add(record.key, choice.length, choice.base, choice.number, choice.encoding)
@@ -421,7 +466,7 @@ class SegmentWriter:
                 siblings.popitem(last=False)
 
 
-def _folder_and_extension(record: NewRecord | RepeatedRecord) -> tuple[int, bytes, bytes]:
+def _folder_and_extension(record: AnyRecord) -> tuple[int, bytes, bytes]:
     folder, _, name = record.path.rpartition(b"/")
     return record.kind, folder, name.rpartition(b".")[2]
 

@@ -70,6 +70,9 @@ still find the base (2**24 entries) lose it again, and the encoder needs over 30
 MIN_BASE: Final = 8
 """A shorter base counts as none: zstd ignores a prefix under 8 bytes."""
 
+MAX_HUNKS: Final = 1 << 20
+"""Bytes of the hunks of one record: as many of the shortest ones take 40 MB of memory."""
+
 MIN_WINDOW_LOG: Final = 10
 """zstd's own least window, 1 KiB."""
 

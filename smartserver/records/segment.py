@@ -36,6 +36,14 @@ STORED: Final = 0
 ZSTD: Final = 1
 """Encoding of a zstd frame whose prefix is the text of the base."""
 
+HUNKS: Final = 3
+"""Encoding of a frame that says which pieces of its base are others (`records.hunks`)."""
+
+ZSTD_HUNKS: Final = 4
+"""Encoding of such hunks in a zstd frame without prefix, after an integer that is their length."""
+
+_ON_A_BASE: Final = (HUNKS, ZSTD_HUNKS)
+
 _LEAST_ENTRY: Final = 7
 """Bytes of the shortest record header, so that a count cannot claim more than the bytes that came."""
 
@@ -360,7 +368,7 @@ def _read_entries(
         encoding = buf[at + 1]
         if kind >= kinds.count:
             raise Malformed(at, f"kind {kind}, but the repository has {kinds.count}")
-        if encoding > ZSTD:
+        if encoding > ZSTD and encoding not in _ON_A_BASE:
             raise Malformed(at + 1, f"unknown encoding {encoding}")
         key, at = _read_bytes(buf, at + 2, "record key", 0, limits.MAX_ID)
         if key == revision:
@@ -379,6 +387,8 @@ def _read_entries(
             if base == BaseTag.FULL_KEY:
                 base_key, at = _read_bytes(buf, at, "base key", 1, limits.MAX_ID)
             _check_base(begin, kinds.base[kind], kind, encoding, key, base, base_key, parents, entries)
+        elif encoding in _ON_A_BASE:
+            raise Malformed(begin, "hunks without a base")
         length, at = decode(buf, at)
         frame_length, at = decode(buf, at)
         if length > limits.MAX_RECORD:

@@ -78,6 +78,9 @@ class System:
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
 
+    in_hunks = False
+    """Whether clients push records as hunks: then a bulk stream has them uncompressed."""
+
     @functools.cached_property
     def content_keys(self) -> frozenset[int]:
         """Kinds with a key that is proof of the text: what a record refers to can be remembered by it."""

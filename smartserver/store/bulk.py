@@ -1,33 +1,73 @@
-"""`BulkReader`: segments as they lie, in one bulk stream (`records.bulk`); none of them is encoded again."""
+"""`BulkReader`: segments in one bulk stream (`records.bulk`), as they lie or with less of them compressed.
+
+In systems whose clients push hunks, the frames that can be read without a base are decompressed. The stream compresses
+many of them together, which makes them a third smaller. A record that came before in the stream comes without its text.
+In a history that was converted twice, most versions of files are in two revisions. Large segments are left as they lie.
+"""
 
 from __future__ import annotations
 
-from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
+from collections.abc import Sequence
+from typing import Final
+
+from smartserver.records import bulk
+from smartserver.records.delta import decompress, hunks_in
+from smartserver.records.model import BaseTag, Entry, Key, Kind
+from smartserver.records.segment import (
+    HUNKS,
+    STORED,
+    ZSTD,
+    ZSTD_HUNKS,
+    SegmentStream,
+    decode_segment,
+    encode_segment,
+    frames,
+)
+from smartserver.records.varint import Malformed
 from smartserver.store.segment_reader import SegmentReader
+
+LARGEST: Final = 4 << 20
+"""Bytes of a segment that is expanded, before and after."""
+
+REMEMBERED: Final = 200_000
+"""Records of a stream that are remembered, some 30 MB."""
+
+Sent = set[tuple[int, Key]]
+"""Kinds and keys of records that came before."""
 
 
 class BulkReader:
     """The bytes of a bulk stream over segments, front to back; for one thread at a time."""
 
-    def __init__(self, segments: SegmentReader) -> None:
+    def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
+        """`expanded`: the kinds of the repository, where its segments are expanded."""
         self.segments = segments.segments
         """In all."""
         self.size = 0
         """Bytes of the stream read so far."""
         self._reader = segments
-        self._writer: BulkWriter | None = BulkWriter(SEGMENT_LEVEL)
+        self._kinds = expanded
+        self._stream = SegmentStream(expanded, graph_first=False)
+        self._sent: Sent = set()
+        self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
         self._rest = b""
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most `size`; empty at the end.
 
-        What was read of the store is in them whole, so that whoever has them has those segments, whatever comes after.
+        The segments that were read of the store whole are in them whole, so that whoever has them has those segments,
+        whatever comes after.
 
         Raises:
             NoSuchFile, CorruptFile, TransportFailed: as `SegmentReader.read`.
         """
-        if not self._rest and self._writer is not None:
+        while not self._rest and self._writer is not None:
             content = self._reader.read(size)
+            if self._kinds:
+                self._stream.feed(content)
+                content = b"".join([expand(segment, self._kinds, self._sent) for segment in self._stream.segments()])
+            if self._reader.left and not content:
+                continue  # Of a large segment.
             if self._reader.left:
                 self._rest = self._writer.add(content) + self._writer.flush()
             else:
@@ -36,3 +76,38 @@ class BulkReader:
         read, self._rest = self._rest[:size], self._rest[size:]
         self.size += len(read)
         return read
+
+
+def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
+    """A segment with the frames decompressed that need no base for it. What is damaged stays so: its reader says it."""
+    try:
+        return _expand(content, kinds, sent) if len(content) <= LARGEST else content
+    except Malformed:
+        return content
+
+
+def _expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
+    segment = decode_segment(content, 0, kinds)
+    room = LARGEST
+    entries: list[Entry] = []
+    bodies: list[bytes] = []
+    for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
+        body = bytes(frame)
+        if (entry.kind, entry.key) in sent and entry.key != segment.revision:
+            entries.append(entry._replace(encoding=STORED, base=BaseTag.NONE, base_key=b"", length=0, frame_length=0))
+            bodies.append(b"")
+            continue
+        if entry.encoding == ZSTD_HUNKS:
+            body, encoding = hunks_in(ZSTD_HUNKS, body), HUNKS
+        elif entry.encoding == ZSTD and entry.base == BaseTag.NONE and entry.length <= room:
+            body, encoding = decompress(ZSTD, body, entry.length), STORED
+        else:
+            encoding = entry.encoding
+        room -= len(body)
+        entries.append(entry._replace(encoding=encoding, frame_length=len(body)))
+        bodies.append(body)
+    if room < 0:
+        return content
+    if len(sent) < REMEMBERED:
+        sent.update([(entry.kind, entry.key) for entry in segment.entries])
+    return encode_segment(segment.revision, segment.parents, entries, bodies, kinds)

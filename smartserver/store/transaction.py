@@ -498,7 +498,9 @@ class Transaction:
         if isinstance(plan, ContentPlan):
             return ContentReader(self._moment(), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)
-        return BulkReader(segments) if plan.bulk else segments
+        if not plan.bulk:
+            return segments
+        return BulkReader(segments, self.kinds if system_of(self.vcs).in_hunks else ())
 
     def _moment(self) -> SnapshotView:
         return SnapshotView(self.refs, self.map, self._present(), self.allowance)

@@ -1,4 +1,4 @@
-"""`Child`: a process forked to do a part of the work of this one."""
+"""`Child`: a process forked to do a part of the work of this one; `streamed`: one that makes what this one takes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import contextlib
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterable
-from typing import NoReturn
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NoReturn
 
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.signals import be_ended_by_signals, held
@@ -17,6 +18,10 @@ _REFUSED = 1
 
 _FAILED = 2
 """The status of a child that any other error ended; the answer is its message."""
+
+
+_PIECE: Final = 1 << 16
+"""Bytes that a pipe holds."""
 
 
 class Child:
@@ -86,3 +91,30 @@ class Child:
     def _say(self, answer: bytes) -> None:
         while answer:
             answer = answer[os.write(self._answer, answer) :]
+
+
+def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes of `chunks`, which a child makes while they are taken; in other pieces.
+
+    Raises:
+        VcsError: as `Child.wait`, at the end of what came before.
+    """
+    reading, writing = os.pipe()
+
+    def work() -> bytes:
+        os.close(reading)
+        with open(writing, "wb", buffering=_PIECE) as file:
+            file.writelines(chunks)
+        return b""
+
+    with open(reading, "rb", buffering=0) as file, tempfile.TemporaryFile() as answer:
+        try:
+            child = Child(answer.fileno(), work)
+        finally:
+            os.close(writing)
+        try:
+            while piece := file.read(_PIECE):
+                yield piece
+            child.wait()
+        finally:
+            child.abandon()

@@ -7,8 +7,8 @@ import importlib
 import click
 
 COMMANDS = (
-    "bans", "trips", "history", "brz", "commits", "pushes", "writers", "diverged", "stall", "cold", "bulk", "compare",
-    "ratchet", "lossless", "baseline", "near", "media", "idle",
+    "bans", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "diverged", "stall", "cold", "bulk",
+    "compare", "ratchet", "lossless", "baseline", "near", "media", "idle",
 )  # fmt: skip
 """Each is a module or package of `bench` with a `command`."""
 

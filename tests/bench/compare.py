@@ -17,7 +17,7 @@ from bench.peers.base import CLIENT, OPERATIONS, Act, Peer, Place, wrongs
 from bench.peers.brz import Brz
 from bench.peers.git import Git
 from bench.peers.hg import Hg
-from bench.peers.ours import Ours, OursByBrz
+from bench.peers.ours import Ours, OursByBrz, OursByHg
 from bench.peers.svn import Svn
 from bench.picture import svg
 from bench.report import Runs, circumstances, finish, listed, say, table
@@ -27,7 +27,7 @@ from netem.units import plural
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import Workspace, attempt, run
 
-PEERS: tuple[type[Peer], ...] = (Ours, OursByBrz, Git, Hg, Brz, Svn)
+PEERS: tuple[type[Peer], ...] = (Ours, OursByBrz, OursByHg, Git, Hg, Brz, Svn)
 """In the order they are shown."""
 
 RTTS = (0.1, 0.2, 0.3)

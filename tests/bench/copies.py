@@ -67,6 +67,10 @@ class Copies:
     """What is asked of the source and of the copy, which must answer alike."""
     must_succeed = False
     """Whether a question that fails on both is a difference, too."""
+    fewer = False
+    """Whether it must take no more bytes than the other."""
+    stored = ("pack", "**/*.pack")
+    """What of a copy is looked at for its size: what it is called, and its files."""
     ours: Side
     theirs: Side
     source: Path
@@ -147,7 +151,13 @@ class Copies:
                 report.add(f"{what}: busy in the server, by its own count", f"{median(mine.traced):.2f} s")
             report.add(f"{what}: bytes up", size(mine.bytes_up), size(other.bytes_up))
             report.add(f"{what}: bytes down", size(mine.bytes_down), size(other.bytes_down))
-        self.add_size(report, f"pack after the {self.back}", "**/*.pack")
+            if self.fewer:
+                both = [runs.bytes_up + runs.bytes_down for runs in (mine, other)]
+                ratio = both[0] / both[1]
+                shown = f"{size(both[0])} ({ratio:.2f} x)"
+                report.add(f"{what}: bytes", shown, size(both[1]), "1 x", ratio <= 1)
+        name, pattern = self.stored
+        self.add_size(report, f"{name} after the {self.back}", pattern)
         self.add_sizes(report)
         stored = [folder_size(side.server.served / side.pushed) for side in (ours, theirs)]
         report.add("on the server", size(stored[0]), size(stored[1]))

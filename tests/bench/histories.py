@@ -135,6 +135,22 @@ def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], m
     return made_from
 
 
+def prepare_hg(source: Path | None, target: Path, environment: Mapping[str, str]) -> None:
+    """Make a Mercurial repository: a copy of one, or converted from a git one or a bundle, or one made here."""
+    if source is not None and (source / ".hg").is_dir():
+        run(["hg", "clone", "--quiet", "--noupdate", "--pull", str(source), str(target)], None, environment)
+        return
+    git = target.parent.parent / "git"
+    if source is None:
+        run(["git", "init", "--quiet", "--bare", str(git)], None, environment)
+        import_stream(git, environment, git_stream())
+    else:
+        copy(source, git, environment)
+        for tag in run(["git", "tag"], git, environment).split():  # The converter goes by branches alone.
+            run(["git", "branch", f"tag-{tag}", f"{tag}^{{commit}}"], git, environment)
+    run(["hg", "--config", "extensions.convert=", "convert", "--quiet", str(git), str(target)], None, environment)
+
+
 def _import(stream: Path, repository: Path, environment: Mapping[str, str]) -> None:
     """Run Breezy's importer. From a file it would count first, in which it fails over merges."""
     words = [*BRZ, "fast-import", "--quiet", "-", str(repository)]

@@ -18,7 +18,7 @@ WIDTH, MARGIN, LEFT = 960, 20, 60
 BARS_TOP, BARS_HEIGHT = 90, 260
 LINES_GAP, LINES_HEIGHT = 110, 200
 FOOT = 50
-COLOURS = ("#c0392b", "#f39c12", "#7f8c8d", "#2471a3", "#1e8449")
+COLOURS = ("#c0392b", "#f39c12", "#7f8c8d", "#2471a3", "#1e8449", "#8e44ad", "#17a589")
 """One a tool, in order; ours first."""
 DRAWN = (CLONE, PULL_ONE, PUSH_ONE)
 """Operations drawn as lines."""

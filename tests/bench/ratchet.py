@@ -94,6 +94,9 @@ class Ratchet:
     """The history."""
     version: str = ""
     circumstances: str = ""
+    tool: str = "Breezy"
+    scheme: str = Stock.label
+    """Of stock's URLs."""
 
     @property
     def problems(self) -> list[str]:
@@ -240,12 +243,21 @@ def difference(expected: str, printed: str) -> str:
 def markdown(found: Ratchet) -> str:
     """The table, then what must be known to read it."""
     rows = [
-        [each.row.name, "" if each.row.old is None else str(each.row.old), *_cells(each.stock), *_cells(each.ours),
-         str(each.row.budget), "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
+        [each.row.name, *_was(found, each.row), *_cells(each.stock), *_cells(each.ours), str(each.row.budget),
+         "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
         for each in found.rows
     ]  # fmt: skip
-    sides = [word for scheme in ("bzr", "hpss") for word in (f"{scheme}:// calls", "trips", "up / down")]
-    return f"{table(['command', 'was', *sides, 'budget', ''], rows)}\n\n{listed(notes(found))}"
+    sides = [word for scheme in (found.scheme, Plugin.label) for word in (f"{scheme} calls", "trips", "up / down")]
+    was = ["was"] if _has_old(found) else []
+    return f"{table(['command', *was, *sides, 'budget', ''], rows)}\n\n{listed(notes(found))}"
+
+
+def _has_old(found: Ratchet) -> bool:
+    return any(each.row.old is not None for each in found.rows)
+
+
+def _was(found: Ratchet, row: Row) -> list[str]:
+    return ["" if row.old is None else str(row.old)] if _has_old(found) else []
 
 
 def _cells(cost: Figures | None) -> list[str]:
@@ -266,11 +278,12 @@ def notes(found: Ratchet) -> list[str]:
     both = [each for each in found.rows if each.ours is not None and each.stock is not None]
     stock = sum(each.stock.rounds for each in both if each.stock is not None)
     more = [each.row.name for each in both if each.stock and each.ours and each.ours.bytes > each.stock.bytes]
+    was = "was: the calls Breezy's own `test_vfs_ratchet` asserts; " if _has_old(found) else ""
     return [
-        f"History: {found.about}. Breezy {found.version} on both sides; {found.circumstances}",
-        "was: the calls Breezy's own `test_vfs_ratchet` asserts; trips: round trips on the link + those of handshakes",
+        f"History: {found.about}. {found.tool} {found.version} on both sides; {found.circumstances}",
+        f"{was}trips: round trips on the link + those of handshakes",
         f"{len(ours)} of {plural(len(found.rows), 'command')} are done over hpss://: "
-        f"{plural(sum(cost.rounds for cost in ours), 'round trip')} where bzr:// takes {stock}, "
+        f"{plural(sum(cost.rounds for cost in ours), 'round trip')} where {found.scheme} takes {stock}, "
         f"{plural(sum(cost.vfs for cost in ours), 'VFS call')}",
         *([f"More bytes over hpss://: {'; '.join(more)}"] if more else []),
     ]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import zstandard
-from second_bulk import MAGIC, plain
+from second_bulk import plain
+from second_frames import text_of
 
 Kinds = list[dict[str, Any]]  # name, check and base of each
 Parents = list[tuple[bytes, bool]]  # id and whether it is absent
@@ -116,10 +116,7 @@ def read_segments(cursor: Cursor, kinds: Kinds) -> list[Segment]:
 
 def decode(record: Record, base: bytes) -> bytes:
     """Decode the text of a record, given its base's text (empty for none)."""
-    if record.encoding == 0:
-        return record.frame
-    prefix = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT) if base else None
-    return zstandard.ZstdDecompressor(dict_data=prefix, max_window_size=1 << 27).decompress(MAGIC + record.frame)
+    return text_of(record.encoding, record.frame, base)
 
 
 def read_pack(data: bytes) -> tuple[Kinds, list[Segment]]:

@@ -113,9 +113,11 @@ def bzr_references(record: HasText) -> tuple[int, list[bytes]]:
 
 
 def obey_record(record: Record) -> None:
+    must(record.encoding in (0, 1, 3, 4), "a frame is stored, zstd or hunks")
     must(
-        record.encoding == 1 or (not record.form and len(record.frame) == record.length), "a stored record is its text"
+        record.encoding != 0 or (not record.form and len(record.frame) == record.length), "a stored record is its text"
     )
+    must(record.encoding < 3 or record.form > 0, "hunks have a base")
     if record.encoding == 1:
         head = zstandard.get_frame_parameters(MAGIC + record.frame)
         must(head.content_size == record.length and head.window_size <= 1 << 27, "a frame has the header's length")

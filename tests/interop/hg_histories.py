@@ -7,9 +7,11 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from mercurial import context, hg, initialization
 from mercurial import ui as mercurial_ui
 
+from smartserver.records.bulk import read_bulk
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
@@ -188,11 +190,12 @@ class Served:
         self.repository.commit(b"%016d" % self._requests, 0, "user", settle, upload)
 
     def segments(self, wanted: Sequence[bytes], haves: Sequence[bytes] = ()) -> list[bytes]:
-        """What a pull brings."""
+        """What a pull brings, as a bulk stream, which hg asks for."""
         transaction = self.repository.begin(b"", "user")
         stream = SegmentStream(KINDS, graph_first=False)
-        body = transaction.open_body(transaction.plan_pull(wanted, haves, ()))
-        while chunk := body.read(50_000):
+        plan = msgspec.structs.replace(transaction.plan_pull(wanted, haves, ()), bulk=True)
+        body = transaction.open_body(plan)
+        for chunk in read_bulk(iter(lambda: body.read(50_000), b"")):
             stream.feed(chunk)
         stream.finish()
         return list(stream.segments())

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from git_sides import TIMEOUT, Done, Served, Side, environment, readdress
 from hg_histories import open_repository
 from mercurials import HGRC, LIBRARIES, LOADER
+from sources import ROOT
 
 from netem.counter import Counts
 from smartserver.plugins.mercurial.markers import encode
 from smartserver.records.model import RefValue
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
+
+BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text(encoding="utf-8"))["hg"]
+"""The most round trips of each command, the handshake left out."""
 
 PRELUDE = r"""
 set -e

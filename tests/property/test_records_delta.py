@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records import delta, limits
-from smartserver.records.segment import STORED, ZSTD
+from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed
 
 pieces = st.lists(st.sampled_from([b"alpha\n", b"bravo charlie\n", b"\0" * 300, bytes(range(256))]), max_size=20)
@@ -51,7 +51,7 @@ def test_changed_frames(text: bytes, base: bytes, data: st.DataObject) -> None:
 
 @given(st.binary(max_size=60), st.integers(0, 400))
 def test_garbage(raw: bytes, length: int) -> None:
-    for encoding in (STORED, ZSTD, 2, 255):
+    for encoding in (STORED, ZSTD, 2, HUNKS, ZSTD_HUNKS, 255):
         try:
             got = delta.decompress(encoding, raw, length)
         except Malformed:

@@ -138,7 +138,7 @@ class HpssPeer(Peer):
         nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
         if nodes and remote.arrived is not None:
             with remote.words():
-                chunks = remote.arrived.chunks(set(nodes))
+                chunks = remote.arrived.chunks_apart(set(nodes))
             part = bundle.newpart(b"changegroup", data=chunks)
             part.addparam(b"version", b"03")
             part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)

@@ -150,7 +150,9 @@ def _send(operation: Any) -> PushOutcome | None:
         return _updates(operation, local, has_news=has_news) or moved, _others(operation)
 
     was_publishing = is_publishing(remote.knowledge.settings)
-    request = PushRequest(moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan)
+    request = PushRequest(
+        moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan, is_likely=_is_likely(operation)
+    )
     with remote.words():
         done = remote.repository.push(request)
     remote.level = max(remote.level, Level.REFS)
@@ -169,6 +171,14 @@ def _send(operation: Any) -> PushOutcome | None:
     else:
         operation.fallbackoutdatedphases = []
     return done
+
+
+def _is_likely(operation: Any) -> bool:
+    """Whether the oldest of what would be sent is public and the newest is not. Then it was on a server before, this
+    one probably."""
+    missing = operation.outgoing.missing
+    public = [operation.repo[each].phase() == phases.public for each in (missing[0], missing[-1])] if missing else []
+    return public == [True, False]
 
 
 def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:

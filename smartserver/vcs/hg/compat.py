@@ -6,13 +6,23 @@ Mercurial repository to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from mercurial import changegroup, mdiff, phases
 from mercurial.error import Abort, LookupError, RevlogError  # noqa: A004
 
-__all__ = ["Abort", "LookupError", "Repository", "RevlogError", "Store", "insert_changegroup", "line_delta"]
+__all__ = [
+    "Abort",
+    "LookupError",
+    "Repository",
+    "RevlogError",
+    "Store",
+    "insert_changegroup",
+    "line_delta",
+    "unchecked",
+]
 
 Repository = Any
 """A `localrepo.localrepository`."""
@@ -29,6 +39,9 @@ class Store(Protocol):
     def rev(self, node: Node) -> int:
         """The number of a node, which is local."""
 
+    def node(self, rev: int) -> Node:
+        """The node of a number."""
+
     def parents(self, node: Node) -> Sequence[Node]:
         """Two, null where there is none."""
 
@@ -37,6 +50,15 @@ class Store(Protocol):
 
     def rawdata(self, node: Node) -> bytes:
         """The text as it is hashed."""
+
+    def rawsize(self, rev: int) -> int:
+        """Bytes of that text."""
+
+    def deltaparent(self, rev: int) -> int:
+        """The number of the text that this one is stored as a delta on."""
+
+    def revdiff(self, base: int, rev: int) -> bytes:
+        """How a text differs from another, in Mercurial's own form; quick where it is stored so."""
 
 
 def changesets(repository: Repository) -> Any:
@@ -52,10 +74,21 @@ def manifests(repository: Repository) -> Store:
 def file_versions(repository: Repository, path: bytes) -> Store:
     """The store of a file's versions."""
     store: Any = _revlog(repository.unfiltered().file(path))
-    # It is this one's alone. What is read is proved where it goes to, and hashing it takes a fifth of a push.
-    store.checkhash = _unchecked
+    store.checkhash = _unchecked  # It is this one's alone.
     found: Store = store
     return found
+
+
+@contextlib.contextmanager
+def unchecked(*stores: Any) -> Iterator[None]:
+    """Have Mercurial not hash what it reads of some stores: it is proved where it goes to."""
+    for store in stores:
+        store.checkhash = _unchecked
+    try:
+        yield
+    finally:
+        for store in stores:
+            del store.checkhash
 
 
 def _unchecked(*_arguments: object, **_named: object) -> None:

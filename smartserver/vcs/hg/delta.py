@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
+from smartserver.records.hunks import Hunk
 from smartserver.vcs.hg.compat import line_delta
 from smartserver.vcs.hg.format import differing_lines
 
@@ -16,17 +18,31 @@ FEW: Final = 512
 
 def delta(text: bytes, base: bytes | None) -> bytes:
     """How a text differs from another, by whole lines; None: from none."""
-    if base is None:
-        return _HUNK.pack(0, 0, len(text)) + text
+    return packed([(0, 0, text)] if base is None else hunks(text, base))
+
+
+def packed(differing: Iterable[Hunk]) -> bytes:
+    """Hunks in Mercurial's form."""
+    return b"".join([_HUNK.pack(start, end, len(added)) + added for start, end, added in differing])
+
+
+def hunks(text: bytes, base: bytes) -> list[Hunk]:
+    """How a text differs from another, by whole lines."""
     # What Mercurial's own function takes is in proportion to the whole texts.
     start, end, old_end = differing_lines(text, base)
     piece = text[start:end]
     if end - start <= FEW or old_end - start <= FEW:
-        return _HUNK.pack(start, old_end, len(piece)) + piece if piece or old_end > start else b""
-    found = bytearray(line_delta(piece, base[start:old_end]))
+        return [(start, old_end, piece)] if piece or old_end > start else []
+    return unpacked(line_delta(piece, base[start:old_end]), start)
+
+
+def unpacked(found: bytes, begin: int = 0) -> list[Hunk]:
+    """The hunks that Mercurial's form says. `begin`: where in the base what it is about begins."""
+    made: list[Hunk] = []
     at = 0
     while at < len(found):
         first, last, length = _HUNK.unpack_from(found, at)
-        _HUNK.pack_into(found, at, first + start, last + start, length)
-        at += _HUNK.size + length
-    return bytes(found)
+        at += _HUNK.size
+        made.append((first + begin, last + begin, found[at : at + length]))
+        at += length
+    return made

@@ -11,13 +11,15 @@ from typing import Final
 
 from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
-from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
 from smartserver.records.cache import Cache
+from smartserver.records.hunks import Hunk, apply_hunks
 from smartserver.records.model import GraphNode, Key, Parent
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store  # noqa: A004
-from smartserver.vcs.hg.format import changeset_manifest, copied_from, differing
+from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, unchecked  # noqa: A004
+from smartserver.vcs.hg.delta import hunks, unpacked
+from smartserver.vcs.hg.format import changeset_manifest, copied_from, differing, differing_in
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, Node, file_key, meta_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
 
@@ -26,6 +28,9 @@ _CACHE: Final = 32 << 20
 
 _MANIFESTS: Final = 16 << 20
 """Bytes of manifests kept, of which the next ones differ little."""
+
+_CHANGESETS: Final = 10_000
+"""Changesets of which the manifest is kept, for their children."""
 
 _STORES: Final = 500
 """Files whose stores are kept open."""
@@ -42,8 +47,14 @@ class Export:
         self._manifests = repository.manifests()
         self._files = Cache[bytes, Store](_STORES, lambda store: 1)
         self._excluded = excluded
+        self._bulk = bulk
         self._texts = Cache[Node, bytes](_MANIFESTS, len)
-        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
+        self._read: tuple[tuple[Key, Key], list[Hunk]] = (b"", b""), []
+        """The hunks that were read last, and between which records."""
+        self._manifest_of = Cache[Node, Node](_CHANGESETS, lambda manifest: 1)
+        self._writer = SegmentWriter(
+            repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True, hunks=self._hunks
+        )
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Whole segments in that order.
@@ -52,18 +63,20 @@ class Export:
             CannotSend: something is missing or broken here, or larger than a server takes.
         """
         self._writer.begin(graph)
-        for node, parents in graph:
-            try:
-                yield self._segment(node, parents)
-            except (Abort, LookupError, RevlogError, ValueError) as wrong:
-                raise _refusal(node, f"{wrong} (hg verify says more)") from wrong
+        # What is read is proved by the server, and hashing it here takes a tenth of a push.
+        with unchecked(self._changesets, self._manifests):
+            for node, parents in graph:
+                try:
+                    yield self._segment(node, parents)
+                except (Abort, LookupError, RevlogError, ValueError) as wrong:
+                    raise _refusal(node, f"{wrong} (hg verify says more)") from wrong
 
     def _segment(self, node: Node, parents: Sequence[Parent]) -> bytes:
-        text = self._changesets.rawdata(node)
         before = [parent.id for parent in parents]
-        records = [self._record(CHANGESET, node, node, self._changesets, text, dict.fromkeys(before))]
-        manifest = changeset_manifest(text)
-        of_parents = dict.fromkeys([changeset_manifest(self._changesets.rawdata(parent)) for parent in before])
+        candidates = {} if self._bulk else dict.fromkeys(before)  # In a bulk stream it is shorter without a base.
+        records = [self._record(CHANGESET, node, self._changesets, candidates)]
+        manifest = self._manifest_in(node)
+        of_parents = dict.fromkeys([self._manifest_in(parent) for parent in before])
         of_parents.pop(NULL, None)
         if manifest != NULL and manifest not in of_parents:
             records += self._tree(manifest, list(of_parents))
@@ -79,13 +92,12 @@ class Export:
             raise _refusal(node, why)
         return segment
 
-    def _tree(self, manifest: Node, of_parents: Sequence[Node]) -> Iterator[NewRecord]:
+    def _tree(self, manifest: Node, of_parents: Sequence[Node]) -> Iterator[NewRecord | HeldRecord]:
         """A manifest and the versions of files that no parent has."""
-        text = self._manifest(manifest)
-        yield self._record(MANIFEST, manifest, manifest, self._manifests, text, dict.fromkeys(of_parents))
+        yield self._record(MANIFEST, manifest, self._manifests, dict.fromkeys(of_parents))
         new: dict[Key, Candidates] = {}
         for number, parent in enumerate(of_parents or [NULL]):
-            found, others = differing(text, b"" if parent == NULL else self._manifest(parent))
+            found, others = self._differing(manifest, parent)
             here: dict[Key, Candidates] = {}
             for path, version in found.items():
                 key = file_key(path, version)
@@ -98,30 +110,72 @@ class Export:
         for key, candidates in new.items():
             yield self._file(key, candidates)
 
-    def _file(self, key: Key, candidates: Candidates) -> NewRecord:
+    def _differing(self, manifest: Node, parent: Node) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
+        """What each of two manifests has and the other has not."""
+        old = b"" if parent == NULL else self._manifest(parent)
+        found = differing_in(self._hunks(MANIFEST, manifest, parent), old) if old else None
+        return differing(self._manifest(manifest), old) if found is None else found
+
+    def _file(self, key: Key, candidates: Candidates) -> NewRecord | HeldRecord:
         path, version = path_of(key), key[-len(NULL) :]
         store = self._store(path)
-        text = store.rawdata(version)
-        source = None if candidates or store.parents(version)[0] != NULL else copied_from(text)
+        source = None
+        if not candidates and store.parents(version)[0] == NULL:
+            source = copied_from(store.rawdata(version))
         if source is not None:
             candidates = {file_key(*source): None}
-        return self._record(FILE, key, version, store, text, candidates, path)
+        return self._record(FILE, key, store, candidates, path)
 
     def _record(
-        self, kind: int, key: Key, node: Node, store: Store, text: bytes, candidates: Candidates, path: bytes = b""
-    ) -> NewRecord:
-        if store.flags(store.rev(node)):
+        self, kind: int, key: Key, store: Store, candidates: Candidates, path: bytes = b""
+    ) -> NewRecord | HeldRecord:
+        node = key[-len(NULL) :]
+        rev = store.rev(node)
+        if store.flags(rev):
             what = f"a version of {shown(path)}" if path else "a changeset or manifest"
             raise CannotSend(f"cannot push: {what} is stored elsewhere, in part or censored (it has revlog flags)")
         usable = [Candidate(each) for each in candidates if each not in self._excluded]
-        return NewRecord(kind, key, meta_of(*store.parents(node)), text, usable, path)
+        meta = meta_of(*store.parents(node))
+        if self._bulk and usable:
+            return HeldRecord(kind, key, meta, store.rawsize(rev), usable, path)
+        return NewRecord(kind, key, meta, self._text(kind, key), usable, path)
 
     # ---- texts
+
+    def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
+        """How a text differs from a candidate's, as it lies here, if it does."""
+        if self._read[0] != (key, base):
+            self._read = (key, base), self._find_hunks(kind, key, base)
+        return self._read[1]
+
+    def _find_hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
+        path = key[: -len(NULL)]
+        if path == base[: -len(NULL)]:
+            store = self._store(path_of(key)) if path else self._manifests
+            rev, base_rev = store.rev(key[-len(NULL) :]), store.rev(base[-len(NULL) :])
+            if store.deltaparent(rev) == base_rev:
+                return unpacked(store.revdiff(base_rev, rev))
+        return hunks(self._text(kind, key), self._text(kind, base))
+
+    def _manifest_in(self, changeset: Node) -> Node:
+        """The manifest that a changeset names."""
+        manifest = self._manifest_of.get(changeset)
+        if manifest is None:
+            manifest = changeset_manifest(self._changesets.rawdata(changeset))
+            self._manifest_of.put(changeset, manifest)
+        return manifest
 
     def _manifest(self, node: Node) -> bytes:
         text = self._texts.get(node)
         if text is None:
-            text = self._manifests.rawdata(node)
+            store = self._manifests
+            rev = store.rev(node)
+            parent = store.deltaparent(rev)
+            base = None if parent < 0 else self._texts.get(store.node(parent))
+            if base is None:
+                text = store.rawdata(node)
+            else:  # With the histories of two branches in turn, Mercurial would begin at a whole text each time.
+                text = apply_hunks(unpacked(store.revdiff(parent, rev)), store.rawsize(rev), base)
             self._texts.put(node, text)
         return text
 
@@ -141,10 +195,11 @@ class Export:
         return self._store(path_of(key)).rawdata(key[-len(NULL) :])
 
 
-def _check_limits(node: Node, record: NewRecord) -> None:
+def _check_limits(node: Node, record: NewRecord | HeldRecord) -> None:
+    length = len(record.text) if isinstance(record, NewRecord) else record.length
     for what, size, most in (
         ("the path of a file", len(record.key), limits.MAX_ID),
-        ("a text", len(record.text), limits.MAX_TAKEN),
+        ("a text", length, limits.MAX_TAKEN),
     ):
         if size > most:
             raise _refusal(node, f"{what} has {size} bytes, expected no more than {most}")

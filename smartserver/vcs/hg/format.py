@@ -6,9 +6,10 @@ A manifest is lines, sorted by path: path, NUL, 40 hex digits of the node, a fla
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from smartserver.records.hunks import Hunk
 from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.hg.kinds import NULL, Node, file_key
 from smartserver.vcs.patterns import compile_pattern
@@ -143,6 +144,21 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
         if any(near.startswith(name) for near in lines[max(0, at - 1) : at] + lines[at + 1 : at + 2]):
             raise ValueError("a path is in the manifest twice")
     return found, entries(theirs)
+
+
+def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
+    """The same of a manifest that has these hunks otherwise, not checked; None where they are not of whole lines."""
+    added = b"".join([each for _, _, each in hunks])
+    removed = b"".join([old[start:end] for start, end, _ in hunks])
+    ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]
+    ends += [each[-1:] for _, _, each in hunks if each]
+    if any(each != b"\n" for each in ends):
+        return None
+    lines, before = added.split(b"\n")[:-1], removed.split(b"\n")[:-1]
+    kept, others = frozenset(before), frozenset(lines)
+    return entries([each for each in lines if each not in kept]), entries(
+        [each for each in before if each not in others]
+    )
 
 
 def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:

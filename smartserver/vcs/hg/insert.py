@@ -16,16 +16,21 @@ from typing import Final, NamedTuple, Self
 
 from smartserver.records.cache import Cache
 from smartserver.records.check import verify_record
-from smartserver.records.delta import decompress
+from smartserver.records.delta import decompress, hunks_in
+from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks
 from smartserver.records.model import Key, RevisionId
-from smartserver.records.segment import decode_segment
+from smartserver.records.segment import HUNKS, ZSTD_HUNKS, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
+from smartserver.vcs.child import streamed
 from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, insert_changegroup  # noqa: A004
-from smartserver.vcs.hg.delta import delta
+from smartserver.vcs.hg.delta import delta, packed
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
+
+FEW: Final = 5_000
+"""Records up to which no process is started for them."""
 
 CACHE: Final = 64 << 20
 """Bytes of texts kept as bases."""
@@ -60,6 +65,8 @@ class Arrived:
         self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._size = 0
         self._rows: list[dict[Key, _Row]] = [{} for _ in KINDS]
+        self._read: tuple[_Row | None, list[Hunk]] = None, []
+        """The hunks that were read last, and whose they are."""
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
         self._stores: dict[bytes, Store] = {}
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
@@ -147,6 +154,14 @@ class Arrived:
                 progress(done, total)
             yield _END
 
+    def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
+        """The same; of a long clone another process makes them, while Mercurial stores what it gets."""
+        # Two processes may not read the files that Mercurial has open here: of a clone none is.
+        is_clone = self._repository is None or not len(self._repository.changesets)
+        if is_clone and self.objects > FEW and hasattr(os, "fork"):
+            return streamed(self.chunks(wanted))
+        return self.chunks(wanted)
+
     def _file(self, path: bytes, nodes: Iterable[Node], wanted: Collection[RevisionId]) -> Iterator[bytes]:
         begun = False
         for node in nodes:
@@ -175,7 +190,10 @@ class Arrived:
         first, second = parents_of(row.meta)
         # A changeset is no version of its parent: Mercurial itself sends it whole, too.
         base = NULL if kind == CHANGESET else first
-        difference = delta(text, None if base == NULL else self._text(kind, key_of(base)))
+        if row.encoding in (HUNKS, ZSTD_HUNKS) and base != NULL and row.base == key_of(base):
+            difference = packed(self._hunks(row))
+        else:
+            difference = delta(text, None if base == NULL else self._text(kind, key_of(base)))
         yield struct.pack(">l", 4 + _ROW.size + len(difference))
         yield _ROW.pack(node, first, second, base, link, 0)
         yield difference
@@ -198,14 +216,24 @@ class Arrived:
                 text = self._local(kind, key)
         while chain:
             key, row = chain.pop()
-            frame = os.pread(self._spool.fileno(), row.frame_length, row.at)
             try:
-                text = decompress(row.encoding, frame, row.length, text)
+                if row.encoding in (HUNKS, ZSTD_HUNKS):
+                    text = apply_hunks(self._hunks(row), row.length, text)
+                else:
+                    text = decompress(row.encoding, self._frame(row), row.length, text)
                 verify_record(KINDS[kind], key, row.meta, text, b"")
             except (Malformed, ValueError) as wrong:
                 raise WrongContent(key, str(wrong)) from wrong
             self._cache.put((kind, key), text)
         return text
+
+    def _hunks(self, row: _Row) -> list[Hunk]:
+        if self._read[0] is not row:
+            self._read = row, decode_hunks(hunks_in(row.encoding, self._frame(row)))
+        return self._read[1]
+
+    def _frame(self, row: _Row) -> bytes:
+        return os.pread(self._spool.fileno(), row.frame_length, row.at)
 
     def _local(self, kind: int, key: Key) -> bytes:
         store, node = self._store(kind, key), key[-len(NULL) :]

@@ -52,6 +52,7 @@ class HgSystem(System):
     own_kind = CHANGESET
     ghosts = False
     untold = {OBSOLETE: WHOLE}
+    in_hunks = True
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents of a changeset."""

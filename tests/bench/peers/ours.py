@@ -1,4 +1,4 @@
-"""Git and Breezy over hpss://, to our server."""
+"""Git, Breezy and Mercurial over hpss://, to our server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from mercurials import LIBRARIES, LOADER
+
 from bench.breezy import BRZ, breezy_library, plugin_at, settings
 from bench.peers import base
 from bench.peers.base import CLIENT, Act
 from bench.peers.brz import Brz
 from bench.peers.git import REF, Git
+from bench.peers.hg import Hg
 from bench.store import opened
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import serving
@@ -83,6 +86,39 @@ class OursByBrz(Brz):
 
     def there(self, branch: str) -> str:
         return stored_tip(self.site.served, branch)
+
+
+class OursByHg(Hg):
+    """Stock hg with our extension."""
+
+    name: ClassVar[str] = "hpss-hg"
+    label: ClassVar[str] = "hg over hpss://"
+    earlier: ClassVar[Sequence[int]] = ()
+    notes: ClassVar[tuple[str, ...]] = ()
+    command: ClassVar[tuple[str, ...]] = (
+        "hg", "--config", f"extensions.hpss={LOADER}", "--config", f"hpss.path={LIBRARIES}",
+    )  # fmt: skip
+
+    def server(self, host: str, port: int) -> Sequence[str]:
+        return serving(self.site.served, host, port)
+
+    def begin(self) -> None:
+        self.hg(CLIENT, "push", "--quiet", "-R", str(self.fixtures / "hg"), self.site.url("project"), folder=".")
+
+    def make_empty(self, name: str) -> None:
+        """The first push does it."""
+
+    def there(self, name: str) -> str:
+        return self.hg(CLIENT, "identify", "--rev", "tip", "--template", "{node}", self.site.url(name), folder=".")
+
+    def acts(self) -> dict[str, Act]:
+        acts = super().acts()
+        made = replace(
+            acts[base.PUSH_ALL],
+            command=(*self.command, "push", "--quiet", self.site.url("new")),
+            same=self.same(name="new"),
+        )
+        return {**acts, base.NEW_REPOSITORY: made}
 
 
 def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from smartserver.records import bases, delta, limits
-from smartserver.records.bases import Candidate, NewRecord, RepeatedRecord, SegmentWriter, skip_distance
+from smartserver.records.bases import Candidate, HeldRecord, NewRecord, RepeatedRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
+from smartserver.records.hunks import Hunk
 from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, Segment
-from smartserver.records.segment import STORED, ZSTD, decode_segment, frames
+from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, decode_segment, frames
 
 TEXT = Kind("text", "sha1-key", True)
 LOOSE = Kind("signature", "sha1-key", False)
@@ -525,3 +526,50 @@ def test_texts_are_asked_for_again_when_dropped() -> None:
     entries = push.send(b"r1", [b"r0"], *[record(edited(text, 1), text) for text in texts])
     assert [base_key(entry) for entry in entries] == [key_of(text) for text in texts]
     assert push.asked == [key_of(text) for text in texts]
+
+
+class Held:
+    """A writer of records whose texts are asked for where they are needed, and the texts."""
+
+    def __init__(self, hunks: list[Hunk]) -> None:
+        self.texts = {b"base": prose(1), b"new": edited(prose(1), 1)}
+        self.asked: list[tuple[bytes, bytes]] = []
+        self._hunks = hunks
+        self.writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: self.texts[key], hunks=self._find)
+
+    def _find(self, kind: int, key: bytes, base: bytes) -> list[Hunk]:
+        self.asked.append((key, base))
+        return self._hunks
+
+    def send(self, revision: bytes, *parents: bytes) -> tuple[Entry, bytes]:
+        new = HeldRecord(0, b"new", b"", len(self.texts[b"new"]), [Candidate(b"base")])
+        whole = self.writer.segment(revision, [Parent(parent) for parent in parents], [new])
+        segment = decode_segment(whole, 0, KINDS)
+        return segment.entries[0], bytes(next(frames(segment, whole)))
+
+
+@pytest.mark.parametrize("size", [7, 1000])
+def test_a_held_record_goes_as_hunks(size: int) -> None:
+    length = len(prose(1))
+    held = Held([(length, length, b"a line\n" * (size // 7))])
+    held.texts[b"new"] = prose(1) + b"a line\n" * (size // 7)
+    entry, frame = held.send(b"one")
+    assert (entry.encoding, entry.base_key) == (HUNKS if size == 7 else ZSTD_HUNKS, b"base")
+    assert delta.decompress(entry.encoding, frame, entry.length, held.texts[b"base"]) == held.texts[b"new"]
+    # A copy in a revision that has the same base takes the same frame.
+    assert held.send(b"two", b"one")[1] == frame
+    assert len(set(held.asked)) == 1
+
+
+@pytest.mark.parametrize("size", [3000, limits.MAX_HUNKS])
+def test_hunks_that_say_too_much_are_left_for_the_text(size: int) -> None:
+    held = Held([(0, 0, random.Random(1).randbytes(size))])
+    entry, frame = held.send(b"one")
+    assert entry.encoding == ZSTD
+    assert delta.decompress(ZSTD, frame, entry.length, held.texts[b"base"]) == held.texts[b"new"]
+
+
+def test_a_held_record_that_no_hunks_are_known_of() -> None:
+    held = Held([])
+    held.writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: held.texts[key])
+    assert held.send(b"one")[0].encoding == ZSTD

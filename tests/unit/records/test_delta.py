@@ -13,7 +13,8 @@ import pytest
 import zstandard
 
 from smartserver.records import delta, limits
-from smartserver.records.segment import STORED, ZSTD
+from smartserver.records.hunks import encode_hunks
+from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -411,3 +412,20 @@ def test_the_largest_text_is_in_memory_once() -> None:
     """Eight kilobytes claim it: a server could have a client take twice as much as its own limit."""
     done = subprocess.run([sys.executable, "-c", LARGEST], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("size", "encoding"), [(10, HUNKS), (1000, ZSTD_HUNKS)])
+def test_hunks_are_a_frame(size: int, encoding: int) -> None:
+    base, added = prose(2000), b"the same line\n" * size
+    hunks = encode_hunks([(5, 9, added)])
+    made, frame = delta.pack_hunks(hunks)
+    assert (made, delta.hunks_in(made, memoryview(frame))) == (encoding, hunks)
+    text = base[:5] + added + base[9:]
+    assert delta.decompress(made, frame, len(text), base) == text
+    refused(frame, len(text) - 1, base, f"{len(text)} bytes of text", made)
+    refused(frame, len(text), base[:8], "byte 9 of a base of 8", made)
+
+
+def test_hunks_claim_no_more_than_their_limit() -> None:
+    refused(b"\x81\x80\x40", 5, b"base", "1048577 bytes of hunks", ZSTD_HUNKS)
+    refused(b"\x05\x00", 5, b"base", "cut off|a frame", ZSTD_HUNKS)

@@ -12,8 +12,10 @@ from smartserver.records import limits, varint
 from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, Segment
 from smartserver.records.segment import (
+    HUNKS,
     STORED,
     ZSTD,
+    ZSTD_HUNKS,
     SegmentStream,
     decode_parents,
     decode_segment,
@@ -132,6 +134,9 @@ def test_every_cut_is_malformed() -> None:
     ("entry", "why"),
     [
         (PLAIN._replace(kind=0, encoding=2), "unknown encoding 2"),
+        (PLAIN._replace(kind=0, encoding=5), "unknown encoding 5"),
+        (PLAIN._replace(encoding=HUNKS), "hunks without a base"),
+        (PLAIN._replace(encoding=ZSTD_HUNKS), "hunks without a base"),
         (PLAIN._replace(base=BaseTag.FULL_KEY, base_key=Q), "stored frame with a base"),
         (PLAIN._replace(length=4), "stored frame of 3 bytes"),
         (PLAIN._replace(encoding=ZSTD, base=BaseTag.entry(0)), "entry 0, which is not an earlier"),

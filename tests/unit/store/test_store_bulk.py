@@ -6,13 +6,19 @@ import pytest
 from builders import MAIN, History, push
 
 from smartserver.records.bulk import BulkDecoder, read_bulk
-from smartserver.store.bulk import BulkReader
+from smartserver.records.delta import compress, hunks_in, pack_hunks
+from smartserver.records.hunks import encode_hunks
+from smartserver.records.model import BaseTag, Entry, Kind
+from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, encode_segment
+from smartserver.store import bulk as store_bulk
+from smartserver.store.bulk import BulkReader, expand
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 
 HISTORY = History()
 LINE = HISTORY.line(30)
+KINDS = (Kind("text", "sha1-key", True),)
 SEGMENTS = [HISTORY.segment(each) for each in LINE]
 
 
@@ -53,3 +59,64 @@ def test_each_piece_is_whole_when_it_came(snapshot: Snapshot) -> None:
         assert came % size == 0 or came == sum(map(len, SEGMENTS))
     decoder.finish()
     assert came > size
+
+
+BASE = b"".join(b"line %d of a base\n" % n for n in range(300))
+HUNKED = BASE.replace(b"line 7 ", b"line seven " * 40)
+HUNKED_FRAME = pack_hunks(encode_hunks([(BASE.index(b"line 7 "), BASE.index(b"line 7 ") + 7, b"line seven " * 40)]))
+ZSTD_BASE = compress(BASE)
+ON_BASE = compress(HUNKED, BASE)
+
+
+def record(key: bytes, encoded: tuple[int, bytes], length: int, base: bytes = b"") -> tuple[Entry, bytes]:
+    encoding, frame = encoded
+    tag = BaseTag.FULL_KEY if base else BaseTag.NONE
+    return Entry(0, encoding, key, b"m", tag, base, length, len(frame), b""), frame
+
+
+def whole(*records: tuple[Entry, bytes]) -> bytes:
+    return encode_segment(b"revision", (), [entry for entry, _ in records], [frame for _, frame in records], KINDS)
+
+
+def test_what_needs_no_base_is_expanded() -> None:
+    before = whole(
+        record(b"a", ZSTD_BASE, len(BASE)),
+        record(b"b", HUNKED_FRAME, len(HUNKED), b"a"),
+        record(b"c", ON_BASE, len(HUNKED), b"a"),
+    )
+    assert HUNKED_FRAME[0] == ZSTD_HUNKS
+    assert expand(before, KINDS, set()) == whole(
+        record(b"a", (STORED, BASE), len(BASE)),
+        record(b"b", (HUNKS, hunks_in(*HUNKED_FRAME)), len(HUNKED), b"a"),
+        record(b"c", ON_BASE, len(HUNKED), b"a"),
+    )
+
+
+def test_a_large_or_damaged_segment_stays_as_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = whole(record(b"a", (ZSTD, ZSTD_BASE[1][:-1]), len(BASE)))
+    assert expand(damaged, KINDS, set()) == damaged
+    sound = whole(record(b"a", ZSTD_BASE, len(BASE)), record(b"b", HUNKED_FRAME, len(HUNKED), b"a"))
+    for room in (len(sound) - 1, len(BASE) + 10, len(BASE) - 1):
+        monkeypatch.setattr(store_bulk, "LARGEST", room)
+        assert len(expand(sound, KINDS, set())) <= max(len(sound), room)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 20])
+def test_an_expanded_stream_is_the_segments_again(snapshot: Snapshot, size: int) -> None:
+    reader = BulkReader(snapshot.read_ranges([(0, 30)]), snapshot.root.kinds)
+    chunks = []
+    while chunk := reader.read(size):
+        chunks.append(chunk)
+    sent: store_bulk.Sent = set()
+    assert b"".join(read_bulk(chunks)) == b"".join([expand(each, snapshot.root.kinds, sent) for each in SEGMENTS])
+
+
+def test_a_record_that_came_before_comes_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = whole(record(b"a", (STORED, BASE), len(BASE)))
+    again = whole(record(b"a", ON_BASE, len(HUNKED), b"z"), record(b"b", (STORED, b"b"), 1))
+    sent: store_bulk.Sent = set()
+    assert expand(first, KINDS, sent) == first
+    assert expand(again, KINDS, sent) == whole(record(b"a", (STORED, b""), 0), record(b"b", (STORED, b"b"), 1))
+    monkeypatch.setattr(store_bulk, "REMEMBERED", 0)
+    forgetful: store_bulk.Sent = set()
+    assert [expand(each, KINDS, forgetful) for each in (first, again)] == [first, again]

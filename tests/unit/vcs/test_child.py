@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from smartserver.vcs.base import VcsError, WrongContent
-from smartserver.vcs.child import Child
+from smartserver.vcs.child import Child, streamed
 
 
 @pytest.fixture
@@ -57,3 +58,27 @@ def test_one_that_is_abandoned_has_ended(answer: int) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     child.abandon()
+
+
+def test_what_is_streamed_comes_whole() -> None:
+    pieces = [b"%d " % number * 1000 for number in range(200)]
+    assert b"".join(streamed(pieces)) == b"".join(pieces)
+
+
+def test_an_error_comes_after_what_was_made_before_it() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"some"
+        raise WrongContent(b"key", "too short")
+
+    came = streamed(chunks())
+    assert next(came) == b"some"
+    with pytest.raises(WrongContent):
+        next(came)
+
+
+def test_a_stream_that_is_left_ends_its_process() -> None:
+    came = streamed(itertools.repeat(b"%d" % 7 * 1000))
+    next(came)
+    came.close()  # type: ignore[attr-defined]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

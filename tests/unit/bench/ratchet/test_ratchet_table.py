@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bench.options import marks, put
-from bench.ratchet import markdown
-from ratcheted import measured
+from bench.ratchet import Compared, Ratchet, markdown
+from bench.ratchet_rows import Row
+from ratcheted import figures, measured
 
 
 def rows(text: str) -> list[list[str]]:
@@ -39,3 +40,13 @@ def test_the_table_has_a_place_of_its_own_in_a_page() -> None:
 def test_as_json_both_sides_are_told() -> None:
     cat = measured().as_json()["rows"][1]
     assert (cat["stock"]["vfs"], cat["ours"]["bytes_down"], cat["budget"]) == (2, 42_000, 1)
+
+
+def test_of_another_system_its_own_names_stand() -> None:
+    found = Ratchet([Compared(Row("clone", "hg clone"), figures(3, 0, 3, 1300, 2000), figures(1, 0, 1, 90, 900))])
+    found.tool, found.scheme = "Mercurial", "http://"
+    text = markdown(found)
+    assert rows(text)[0][:2] == ["command", "http:// calls"]
+    assert "Mercurial" in text
+    assert "where http:// takes 3" in text
+    assert "was" not in text

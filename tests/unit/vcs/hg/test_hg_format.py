@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smartserver.vcs.hg.format import all_entries, changeset_manifest, copied_from, differing, entries, keys, lines_of
+from smartserver.records.hunks import Hunk
+from smartserver.vcs.hg.delta import hunks
+from smartserver.vcs.hg.format import (
+    all_entries,
+    changeset_manifest,
+    copied_from,
+    differing,
+    differing_in,
+    entries,
+    keys,
+    lines_of,
+)
 from smartserver.vcs.hg.kinds import NULL
 
 A, B = b"\xaa" * 20, b"\xbb" * 20
@@ -146,3 +157,10 @@ def test_what_differs(data: st.DataObject) -> None:
     now, before = differing(*texts)
     assert now == {name: row[0] for name, row in new.items() if old.get(name) != row}
     assert before == {name: row[0] for name, row in old.items() if texts[1] and new.get(name) != row}
+    if texts[1]:
+        assert differing_in(hunks(*texts), texts[1]) == (now, before)
+
+
+@pytest.mark.parametrize("hunk", [(2, 2, b""), (0, 0, b"a"), (0, 4, b"")])
+def test_hunks_that_are_not_of_whole_lines_say_nothing(hunk: Hunk) -> None:
+    assert differing_in([hunk], manifest(line(b"a"), line(b"b"))) is None

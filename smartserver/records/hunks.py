@@ -1,0 +1,89 @@
+"""Hunks: which pieces of its base a text has otherwise.
+
+    hunks = hunk*
+    hunk = kept removed added bytes     integers: bytes of the base to keep, then to leave out; bytes that come instead
+
+What is left of the base after the last hunk is kept. Hunks are decompressed without the base, unlike a zstd frame that
+has the base as its prefix. So a bulk stream can compress those of many records together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from smartserver.records import limits
+from smartserver.records.varint import Malformed, decode, encode
+
+Hunk = tuple[int, int, bytes]
+"""Where a piece of the base begins and ends, and what stands instead of it."""
+
+
+def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
+    """The bytes of hunks, which are in order and do not overlap."""
+    out: list[bytes] = []
+    at = 0
+    for start, end, added in hunks:
+        out += (encode(start - at), encode(end - start), encode(len(added)), added)
+        at = end
+    return b"".join(out)
+
+
+def decode_hunks(said: bytes) -> list[Hunk]:
+    """The hunks, in order.
+
+    Raises:
+        Malformed: they are cut off, or too long.
+    """
+    size = len(said)
+    if size > limits.MAX_HUNKS:
+        raise Malformed(0, f"{size} bytes of hunks, expected no more than {limits.MAX_HUNKS}")
+    found: list[Hunk] = []
+    at = end = 0
+    try:
+        while at < size:
+            # A call of `decode` for each integer would take half of the time.
+            kept = said[at]
+            at += 1
+            if kept >= 0x80:
+                if 0 < (more := said[at]) < 0x80:
+                    kept += (more << 7) - 0x80
+                    at += 1
+                else:
+                    kept, at = decode(said, at - 1)
+            removed = said[at]
+            at += 1
+            if removed >= 0x80:
+                removed, at = decode(said, at - 1)
+            length = said[at]
+            at += 1
+            if length >= 0x80:
+                length, at = decode(said, at - 1)
+            start = end + kept
+            end = start + removed
+            found.append((start, end, said[at : at + length]))
+            at += length
+    except IndexError:
+        at = size + 1
+    if at > size:
+        raise Malformed(size, "a hunk is cut off")
+    return found
+
+
+def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
+    """The text of `length` bytes that hunks make of a base.
+
+    Raises:
+        Malformed: they make another, or reach beyond the base.
+    """
+    out: list[bytes] = []
+    at = 0
+    for start, end, added in hunks:
+        out += (base[at:start], added)
+        at = end
+    if at > len(base):
+        raise Malformed(0, f"hunks reach to byte {at} of a base of {len(base)}")
+    out.append(base[at:])
+    text = b"".join(out)
+    if len(text) != length:
+        raise Malformed(0, f"hunks make {len(text)} bytes of text, expected {length}")
+    return text

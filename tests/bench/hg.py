@@ -1,0 +1,100 @@
+"""A Mercurial history pushed and cloned back, by our extension and by stock hg over http."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import click
+
+from bench import histories, options
+from bench.copies import Answer, Copies, Side
+from bench.peers.hg import SETTINGS, Hg, serve_options
+from bench.peers.ours import OursByHg
+from bench.report import Report
+from smartserver.cli.servers import Workspace, attempt, run
+
+RATIO = 1.0
+"""Times stock's seconds that ours may take."""
+
+SOURCE = "source"
+"""The repository that is pushed; stock's server serves it, too."""
+
+CHANGESETS = "{node} {p1node} {p2node} {phase} {branch}\n"
+
+
+class HgHistory(Copies):
+    """Both push from the repository that stock's server serves."""
+
+    digits = 2
+    must_succeed = True
+    fewer = True
+    stored = (".hg/store", ".hg/store/**/*")
+    questions: ClassVar[Mapping[str, Sequence[str]]] = {
+        "hg log": ("log", "--template", CHANGESETS),
+        "hg verify": ("verify",),
+    }
+
+    def __init__(self, path: Path | None, work: Workspace, repeat: int) -> None:
+        super().__init__(work)
+        theirs = work.folder / "served-http"
+        self.source = theirs / SOURCE
+        theirs.mkdir()
+        self._progress.step("making the history")
+        histories.prepare_hg(path, self.source, self._environment("fixtures"))
+        for number in range(repeat + 1):
+            self.hg("init", str(theirs / f"pushed-{number}"))
+        serve = partial(serve_options, theirs, work.folder)
+        self.theirs = Side(work.start("http", theirs, serve, self._environment("server")), SOURCE)
+        self.ours = Side(work.start_ours())
+
+    def _environment(self, user: str) -> dict[str, str]:
+        return {**self._work.environment(user), **SETTINGS}
+
+    def hg(self, *words: str) -> str:
+        """What hg says of the source."""
+        return run(["hg", *words], self.source, self._environment("fixtures"))
+
+    def environment(self, side: Side, user: str) -> Mapping[str, str]:
+        return self._environment(user)
+
+    def command(self, what: str, url: str, target: Path) -> list[str]:
+        words = OursByHg.command if url.startswith(self.ours.server.scheme) else Hg.command
+        if what == self.push:
+            return [*words, "push", "--quiet", "--new-branch", url]
+        return [*words, "clone", "--quiet", "--noupdate", url, str(target)]
+
+    def bars(self) -> Sequence[float]:
+        return RATIO, RATIO
+
+    def answer(self, question: str, place: Path) -> Answer:
+        done = attempt(["hg", *self.questions[question]], place, self._environment("fixtures"))
+        # Changesets come in the order in which they came to be there.
+        return done.returncode, sorted(done.stdout.splitlines()), sorted(done.stderr.splitlines())
+
+
+@click.command()
+@options.path(required=False)
+@options.number("--repeat", 3, "Timed rounds.")
+def command(path: Path | None, repeat: int) -> None:
+    """Push and clone of a Mercurial history, ours beside hg over http: time, CPU, memory, bytes, sizes.
+
+    PATH is an hg repository, or a git repository or bundle that is converted by `hg convert`; without it a history of
+    100 changesets is made. The clone over hpss:// must equal the source: changesets, phases, branches, what `hg
+    verify` says and counts. Exit status 1 when ours takes longer than stock or more bytes, or a process over
+    300 MB.
+
+    \b
+    bench hg ~/src/repository
+    bench hg history.bundle --repeat 1
+    """
+    with Workspace("bench") as work:
+        copies = HgHistory(path, work, repeat)
+        copies.rounds(repeat)
+        count = copies.hg("log", "--rev", "tip", "--template", "{rev + 1}")
+        report = Report(f"{count} changesets, loopback, median of {repeat}", "http://")
+        copies.report(report)
+        report.problems = copies.differences()
+    report.finish()

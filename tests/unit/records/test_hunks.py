@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from smartserver.records import limits
+from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks, encode_hunks
+from smartserver.records.varint import Malformed
+
+BASE = b"one two three four"
+
+
+@pytest.mark.parametrize(
+    ("hunks", "frame", "text"),
+    [
+        ([], b"", BASE),
+        ([(0, 3, b"1")], b"\x00\x03\x011", b"1 two three four"),
+        ([(4, 7, b"2"), (14, 18, b"")], b"\x04\x03\x012\x07\x04\x00", b"one 2 three "),
+        ([(3, 3, b" and"), (18, 18, b"!")], b"\x03\x00\x04 and\x0f\x00\x01!", b"one and two three four!"),
+        ([(0, 18, b"")], b"\x00\x12\x00", b""),
+    ],
+)
+def test_a_frame_makes_the_text_of_its_base(hunks: list[Hunk], frame: bytes, text: bytes) -> None:
+    assert encode_hunks(hunks) == frame
+    assert decode_hunks(frame) == hunks
+    assert apply_hunks(hunks, len(text), BASE) == text
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (b"\x04", "cut off"),
+        (b"\x04\x03\x05abc", "cut off"),
+        (b"\x13\x00\x00", "byte 19 of a base of 18"),
+        (b"\x04\x0f\x00", "byte 19 of a base of 18"),
+        (b"\x00\x01\x00", "17 bytes of text, expected 18"),
+        (b"\x80\x00\x00\x00", "shortest form"),
+        (bytes(limits.MAX_HUNKS + 2), "1048578 bytes of hunks"),
+    ],
+)
+def test_what_is_refused(frame: bytes, says: str) -> None:
+    with pytest.raises(Malformed, match=says):
+        apply_hunks(decode_hunks(frame), len(BASE), BASE)
+
+
+def test_integers_of_any_length() -> None:
+    chance = random.Random(4)
+    for _ in range(300):
+        at, hunks = 0, []
+        for _ in range(chance.randrange(5)):
+            start = at + chance.choice((0, 1, 127, 128, 16_383, 16_384, 3_000_000))
+            at = start + chance.choice((0, 1, 127, 128, 20_000))
+            hunks.append((start, at, bytes(chance.choice((0, 1, 127, 128, 20_000)))))
+        assert decode_hunks(encode_hunks(hunks)) == hunks
