@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hg_bridge import folder_of, uses_working_copy, without_numbers
 from hg_cases import Cases, bridged, cases_in, compared, outcome
-from run_hg_suite import REASONS, Reasons, Report, read_reasons
+from run_hg_suite import REASONS, Report
+from suites import Reasons, read_reasons
 
 TEST = """\
 Words, with no meaning
@@ -101,9 +102,9 @@ def test_a_report() -> None:
 
 
 def test_the_reasons_are_of_the_closed_list() -> None:
-    reasons = read_reasons(REASONS.read_text())
+    reasons = read_reasons(REASONS.read_text(), "mercurial")
     assert set(reasons.cases.values()) <= reasons.words.keys()
-    assert len(reasons.files) > 50
+    assert len(reasons.tests) > 50
 
 
 @pytest.mark.parametrize(
@@ -134,15 +135,3 @@ def test_what_looks_into_a_working_copy(options: dict[bytes, object], expected: 
 
 def test_names_stay_as_they_are() -> None:
     assert without_numbers(b"nowhere", [b"tip", b"1a"]) == [b"tip", b"1a"]
-
-
-@pytest.mark.parametrize(
-    ("cases", "why"),
-    [
-        ("{ b = [1] }", "test-x: b is not in the list of reasons"),
-        ("{ a = [1, 2], c = [2] }", "test-x:2 has two reasons"),
-    ],
-)
-def test_reasons_that_are_wrong(cases: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        read_reasons(f"mercurial = '7.2.4'\n[reasons]\na = 'A'\nc = 'C'\n[tests]\ntest-x = {cases}\n")
