@@ -30,6 +30,10 @@ _MANIFESTS: Final = 16 << 20
 _STORES: Final = 500
 """Files whose stores are kept open."""
 
+_ELSEWHERE: Final = 0xE000
+"""Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Others say how it is kept,
+such as that of 7.2 for a merged file with copy metadata."""
+
 Candidates = dict[Key, None]
 
 
@@ -110,7 +114,7 @@ class Export:
     def _record(
         self, kind: int, key: Key, node: Node, store: Store, text: bytes, candidates: Candidates, path: bytes = b""
     ) -> NewRecord:
-        if store.flags(store.rev(node)):
+        if store.flags(store.rev(node)) & _ELSEWHERE:
             what = f"a version of {shown(path)}" if path else "a changeset or manifest"
             raise CannotSend(f"cannot push: {what} is stored elsewhere, in part or censored (it has revlog flags)")
         usable = [Candidate(each) for each in candidates if each not in self._excluded]
