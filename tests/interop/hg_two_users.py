@@ -163,7 +163,7 @@ class TwoUsers:
 
     def make_again(self) -> None:
         """Somebody deletes the repository and makes an empty one."""
-        self.log.append("made again")
+        self.log.append("recreated")
         self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL" && hg init "$URL"')
         self.both.hgs.prepare("rm -rf peer; hg init peer")
         self._configure()

@@ -6,16 +6,26 @@ have changed it since. Where the server refuses, its answer says what is there, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import msgspec
 from mercurial import discovery, error, exchange, node, phases, scmutil
 from mercurial.i18n import _
 
 from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
-from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
+from smartserver.errors import (
+    KnownRevisions,
+    NewHeads,
+    NoSuchBranch,
+    NoSuchRepository,
+    RepositoryExists,
+    StaleEntry,
+    WrongVcs,
+)
 from smartserver.plugins.mercurial.phase import PUBLIC, is_publishing
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
@@ -52,14 +62,19 @@ def make(remote: Remote) -> None:
         RepoError: there is one.
     """
     kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
-    with remote.words():
-        try:
-            (made,) = remote.repository.ask((repository_create, CreateRequest(HG, kinds))).results
-        except WrongVcs as wrong:
-            raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
-    if not getattr(made, "created", False):
-        raise error.RepoError(_(b"repository %s already exists") % remote.url)
+    with remote.words(), _new(remote):
+        remote.repository.ask((repository_create, CreateRequest(HG, kinds, exclusive=True)))
     remote.level = Level.REFS
+    remote.is_new = False
+
+
+@contextmanager
+def _new(remote: Remote) -> Iterator[None]:
+    """Say as Mercurial does that a repository to be made is there, of whatever system."""
+    try:
+        yield
+    except (KnownRevisions, RepositoryExists, WrongVcs) as wrong:
+        raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
 
 
 def push_bundle(operation: Any) -> None:
@@ -76,6 +91,8 @@ def push_bundle(operation: Any) -> None:
     if missing:
         operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
     done = _send(operation)
+    if done is None and remote.is_new:
+        make(remote)
     if done is not None and was_guessed and isinstance(done.error(), OF_GUESSES):
         _discover(operation)
         done = _send(operation)
@@ -102,12 +119,8 @@ again, and what Mercurial's checks refuse then is refused."""
 
 def _discover(operation: Any) -> None:
     """Find again what is to be sent, now that the remote is known."""
-    operation.ui.pushbuffer(error=True)  # It was said before.
-    try:
-        operation.outbookmarks, operation.bkresult = [], None
-        exchange._pushdiscovery(operation)
-    finally:
-        operation.ui.popbuffer()
+    operation.outbookmarks, operation.bkresult = [], None
+    exchange._pushdiscovery(operation)
 
 
 def _send(operation: Any) -> PushOutcome | None:
@@ -130,8 +143,11 @@ def _send(operation: Any) -> PushOutcome | None:
         return _updates(operation, local) if _check(operation) else updates, _others(operation)
 
     was_publishing = is_publishing(remote.knowledge.settings)
-    with remote.words():
-        done = remote.repository.push(PushRequest(updates, source, NEW, maps, atomic=True, replan=replan))
+    new = msgspec.structs.replace(NEW, exclusive=remote.is_new)
+    with remote.words(), _new(remote) if remote.is_new else nullcontext(), remote.progress(b"sending") as progress:
+        remote.repository.sent = lambda _size, done, total: progress.update(done, total=total)
+        done = remote.repository.push(PushRequest(updates, source, new, maps, atomic=True, replan=replan))
+    remote.is_new = False
     remote.level = max(remote.level, Level.REFS)
     if is_publishing(remote.knowledge.settings):
         return done
@@ -250,8 +266,11 @@ def _report(operation: Any, done: PushOutcome) -> None:
         if outcome.verdict is Verdict.CONFLICT:
             operation.ui.warn(exchange.bookmsgmap[action][1] % name)
             operation.bkresult = 1
-        else:
+        elif outcome.verdict is Verdict.DONE:
             operation.ui.status(exchange.bookmsgmap[action][0] % name)
+        elif action == b"delete":  # Another user removed it; one that is where it belongs is not mentioned.
+            operation.ui.warn(_(b"bookmark %s does not exist on the local or remote repository!\n") % name)
+            operation.bkresult = 2
 
 
 def _push_rest(operation: Any) -> None:
