@@ -116,7 +116,7 @@ class TwoUsers:
         chance = self.random
         user = chance.choice(USERS)
         often = [*[self.commit] * 5, *[self.push] * 5, *[self.pull] * 4, *[self.merge] * 2]
-        rarely = [self.bookmark, self.branch, self.ask, self.strip, self.publish]
+        rarely = [self.bookmark, self.branch, self.ask, self.strip, self.publish, self.amend]
         chance.choice([*often, *rarely])(user)
         if chance.random() < 0.01:
             self.make_again()
@@ -136,6 +136,10 @@ class TwoUsers:
     def pull(self, user: str) -> None:
         options = self.random.choice([[], [], ["-u"], ["-r", "default"], ["-b", "default"], ["-B", "mark"]])
         self.run(user, "pull", *options, "URL")
+
+    def amend(self, user: str) -> None:
+        self._count += 1
+        self.run(user, "commit", "-q", "--amend", "-m", f"amended {self._count}")
 
     def merge(self, user: str) -> None:
         if self.run(user, "merge", "-q", "--tool", ":local") == 0:
