@@ -149,6 +149,8 @@ def _send(operation: Any) -> PushOutcome | None:
         done = remote.repository.push(PushRequest(updates, source, new, maps, atomic=True, replan=replan))
     remote.is_new = False
     remote.level = max(remote.level, Level.REFS)
+    if done.error() is None:
+        remote.pushed.update(tip.id for each in updates for tip in each.heads)
     if is_publishing(remote.knowledge.settings):
         return done
     if was_publishing:

@@ -75,6 +75,8 @@ class Remote:
         self.wanted: Names | None = None
         """The names in the command; None: all changesets."""
         self.arrived: Arrived | None = None
+        self.pushed: set[bytes] = set()
+        """Changesets that a push sent, or that the server had before it."""
         self.level = Level.NOTHING
         self.is_new = False
         """Whether a push makes the repository."""
@@ -257,6 +259,7 @@ class Remote:
         graph = {**self._graph, **came}
         known.update(parent for parents in graph.values() for parent in parents if parent not in graph)
         known.update(self._found.values())
+        known.update(self.pushed)
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
 
