@@ -181,7 +181,7 @@ class HpssPeer(Peer):
     def _cannot(self, *_arguments: object, **_named: object) -> Any:
         raise error.Abort(_(b"operation not supported over hpss"))
 
-    get_cached_bundle_inline = stream_out = unbundle = between = changegroup = changegroupsubset = _cannot
+    get_cached_bundle_inline = stream_out = unbundle = branches = between = changegroup = changegroupsubset = _cannot
 
 
 class Scheme:

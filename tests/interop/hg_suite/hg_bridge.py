@@ -6,7 +6,7 @@ server is copied back into the folder before the push reports on it, so that the
 and after, and the folder says what it received.
 
 Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, and repositories
-behind hgweb. Numbers of revisions are replaced by ids, because a server refuses numbers.
+behind hgweb. Numbers of revisions and local tags are replaced by ids, because a server knows neither.
 """
 
 from __future__ import annotations
@@ -204,11 +204,11 @@ def uses_working_copy(options: Any) -> bool:
 
 
 def without_numbers(folder: bytes, names: Sequence[bytes]) -> list[bytes]:
-    """The names of revisions of a repository, those that are numbers as ids: a server refuses numbers."""
-    if not any(name.isdigit() for name in names):
-        return list(names)
+    """The names of revisions of a repository, numbers and local tags as ids: a server knows neither."""
     repository = FACTORY.repository(_quiet(), folder)
-    return [repository[int(name)].hex() if name.isdigit() and int(name) in repository else name for name in names]
+    here = {name: repository.tags()[name].hex().encode() for name in names if repository.tagtype(name) == b"local"}
+    here |= {name: repository[int(name)].hex() for name in names if name.isdigit() and int(name) in repository}
+    return [here.get(name, name) for name in names]
 
 
 def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from hg_bridge import folder_of, uses_working_copy, without_numbers
 from hg_cases import Cases, bridged, cases_in, compared, outcome
+from hg_histories import commit, new_repository
 from run_hg_suite import REASONS, Report
 from suites import Reasons, read_reasons
+
+from smartserver.vcs.hg.kinds import NULL
 
 TEST = """\
 Words, with no meaning
@@ -133,5 +136,7 @@ def test_what_looks_into_a_working_copy(options: dict[bytes, object], expected: 
     assert uses_working_copy(options) == expected
 
 
-def test_names_stay_as_they_are() -> None:
-    assert without_numbers(b"nowhere", [b"tip", b"1a"]) == [b"tip", b"1a"]
+def test_numbers_and_local_tags_become_ids(tmp_path: Path) -> None:
+    node = commit(new_repository(tmp_path / "a"), (NULL, NULL), {}, b"one", {}, 1).hex().encode()
+    (tmp_path / "a/.hg/localtags").write_bytes(node + b" mine\n")
+    assert without_numbers(bytes(tmp_path / "a"), [b"0", b"mine", b"tip", b"7"]) == [node, node, b"tip", b"7"]
