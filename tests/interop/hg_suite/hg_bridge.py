@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mercurial import exchange, extensions, logexchange, phases
+from mercurial import bundlerepo, exchange, extensions, logexchange, phases
 from mercurial import ui as mercurial_ui
 from mercurial.cmd_impls import clone as cloning
 from mercurial.utils import urlutil
@@ -48,8 +48,8 @@ class Bridge:
 
     def __init__(self, ui: Any, folder: bytes, *, is_ssh: bool) -> None:
         self._ui = ui
-        self._folder = folder
-        self._is_ssh = is_ssh
+        self.folder = folder
+        self.is_ssh = is_ssh
         """Whether what the folder prints has a prefix, and its hooks are those of a server."""
         self.shown = b"file:" + folder
         self.url = os.fsencode(f"{os.environ['HPSS_BRIDGE']}/{uuid4().hex}")
@@ -58,7 +58,7 @@ class Bridge:
         """Make the copy on the server."""
         quiet = _quiet()
         with tempfile.TemporaryDirectory() as temporary, _alone():
-            shutil.copytree(Path(os.fsdecode(self._folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
+            shutil.copytree(Path(os.fsdecode(self.folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
             local = FACTORY.repository(quiet, os.fsencode(temporary))
             peer = FACTORY.peer(quiet, {}, self.url, create=True)
             names = [
@@ -69,7 +69,7 @@ class Bridge:
     def copy_out(self, operation: Any) -> None:
         """Bring into the folder what a push changed on the server."""
         with _alone():
-            folder = FACTORY.repository(self._ui, self._folder)
+            folder = FACTORY.repository(self._ui, self.folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
             if not new and not self._public(folder, peer, operation) and not self._moved(folder, peer):
@@ -77,7 +77,7 @@ class Bridge:
             with self._prefixed(folder.ui), folder.wlock(), folder.lock(), folder.transaction(b"push") as transaction:
                 if new:
                     bundle = peer.getbundle(b"push", heads=peer.heads())
-                    words = (b"serve", b"remote:ssh:127.0.0.1") if self._is_ssh else (b"push", self.shown)
+                    words = (b"serve", b"remote:ssh:127.0.0.1") if self.is_ssh else (b"push", self.shown)
                     exchange.unbundle(folder, bundle, [b"force"], *words)
                 public = self._public(folder, peer, operation)
                 phases.advanceboundary(folder.unfiltered(), transaction, phases.public, public)
@@ -108,7 +108,7 @@ class Bridge:
         return changes
 
     def _publishes(self) -> bool:
-        folder = FACTORY.repository(_quiet(), self._folder)
+        folder = FACTORY.repository(_quiet(), self.folder)
         return bool(folder.ui.configbool(b"phases", b"publish"))
 
     @contextmanager
@@ -119,7 +119,7 @@ class Bridge:
             yield
         finally:
             for line in ui.popbuffer().splitlines(keepends=True):
-                self._ui.write(b"remote: " + line if self._is_ssh else line)
+                self._ui.write(b"remote: " + line if self.is_ssh else line)
 
 
 def uisetup(ui: Any) -> None:
@@ -128,6 +128,7 @@ def uisetup(ui: Any) -> None:
     extensions.wrapfunction(cloning, "clone", _clone)
     extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
     extensions.wrapfunction(logexchange, "activepath", _active_path)
+    extensions.wrapfunction(bundlerepo, "getremotechanges", _get_remote_changes)
 
 
 def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
@@ -159,11 +160,17 @@ def _peer(
     branch = getattr(path, "branch", None)
     url = bridge.url + (b"#" + branch if branch else b"")
     if options.get(b"rev") and not FROM_REMOTE.isdisjoint(options):
-        options[b"rev"][:] = without_numbers(folder, options[b"rev"])
+        here = ids_here(folder, options[b"rev"])
+        options[b"rev"][:] = [here.get(name, name) for name in options[b"rev"]]
     with _alone():
         peer = FACTORY.peer(source, options, path.copy(url) if hasattr(path, "copy") else url, create, *rest, **named)
     peer.url = lambda: bridge.shown
     peer.bridge = bridge
+    if branch:
+        tag = ids_here(folder, [branch]).get(branch, branch)
+        name_fragment, lookup = peer.name_fragment, peer.lookup
+        peer.name_fragment = lambda name, source: name_fragment(tag if name == branch else name, source)
+        peer.lookup = lambda name: lookup(tag if name == branch else name)
     return peer
 
 
@@ -203,12 +210,24 @@ def uses_working_copy(options: Any) -> bool:
     return b"num" in options or options.get(b"updaterev") == b"."
 
 
-def without_numbers(folder: bytes, names: Sequence[bytes]) -> list[bytes]:
-    """The names of revisions of a repository, numbers and local tags as ids: a server knows neither."""
+def ids_here(folder: bytes, names: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The ids of those names of revisions that only the repository itself knows: numbers and local tags."""
     repository = FACTORY.repository(_quiet(), folder)
-    here = {name: repository.tags()[name].hex().encode() for name in names if repository.tagtype(name) == b"local"}
-    here |= {name: repository[int(name)].hex() for name in names if name.isdigit() and int(name) in repository}
-    return [here.get(name, name) for name in names]
+    tags = repository.tags()
+    found = {name: tags[name].hex().encode() for name in names if repository.tagtype(name) == b"local"}
+    return found | {name: repository[int(name)].hex() for name in names if name.isdigit() and int(name) in repository}
+
+
+def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
+    """Show incoming changesets by their numbers in the folder, as Mercurial does without a server."""
+    shown, nodes, clean = original(ui, repository, peer, *arguments, **named)
+    bridge = getattr(peer, "bridge", None)
+    if bridge is not None and not bridge.is_ssh and nodes:
+        folder = FACTORY.repository(ui, bridge.folder)
+        nodes.sort(key=folder.changelog.rev)
+        if [folder.changelog.rev(node) for node in nodes] != [shown.changelog.rev(node) for node in nodes]:
+            shown = folder
+    return shown, nodes, clean
 
 
 def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:

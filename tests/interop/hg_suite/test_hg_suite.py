@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hg_bridge import folder_of, uses_working_copy, without_numbers
+from hg_bridge import folder_of, ids_here, uses_working_copy
 from hg_cases import Cases, bridged, cases_in, compared, outcome
 from hg_histories import commit, new_repository
 from run_hg_suite import REASONS, Report
@@ -139,4 +139,4 @@ def test_what_looks_into_a_working_copy(options: dict[bytes, object], expected: 
 def test_numbers_and_local_tags_become_ids(tmp_path: Path) -> None:
     node = commit(new_repository(tmp_path / "a"), (NULL, NULL), {}, b"one", {}, 1).hex().encode()
     (tmp_path / "a/.hg/localtags").write_bytes(node + b" mine\n")
-    assert without_numbers(bytes(tmp_path / "a"), [b"0", b"mine", b"tip", b"7"]) == [node, node, b"tip", b"7"]
+    assert ids_here(bytes(tmp_path / "a"), [b"0", b"mine", b"tip", b"7"]) == {b"0": node, b"mine": node}
