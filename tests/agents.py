@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from smartserver.agent.address import KEEPER, NoAgent, path_of
 from smartserver.agent.keeper import Keeper
@@ -37,6 +39,26 @@ def stop(environment: dict[str, str]) -> bool:
     except NoAgent:
         return False
     return True
+
+
+def children(process: int) -> list[int]:
+    """The processes that one has forked and that are there."""
+    try:
+        return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def workers(zygote: int) -> list[int]:
+    """Those of its children that have a command: its streams are theirs. One more waits for the next command."""
+    return [each for each in children(zygote) if _input(each) not in ("", os.devnull)]
+
+
+def _input(process: int) -> str:
+    try:
+        return os.readlink(f"/proc/{process}/fd/0")
+    except OSError:
+        return ""
 
 
 class Times:

@@ -6,6 +6,7 @@ on.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import queue
@@ -40,38 +41,96 @@ MAX_PACKET = 1 << 20
 TIME_TO_SAY = 2.0
 """Seconds a command has to bring what it is."""
 
+TIME_TO_RECOVER = 1.0
+"""Seconds until another worker is forked in place of one that could not be, or ended before it had a command."""
+
+TOUCHED_AT_ONCE = 1000
+"""Objects, between two looks whether a command is there."""
+
+TAKEN = b"t"
+"""What a worker says to the zygote once it has a command."""
+
 TIME_TO_END = 10.0
 """Seconds a worker has to end whose command is gone."""
 
 
 def run(listener: socket.socket, keeper: int) -> None:
-    """Fork a worker for each who comes, until the keeper's end of a pair of sockets is closed."""
+    """Have a worker wait for each command, forked before that comes, until the keeper's end of a pair of sockets is
+    closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
+    listener.setblocking(False)
     here = circumstances(os.environb)
     load()
+    gc.collect()
+    loaded = gc.get_objects()
+    loaded += gc.get_referents(*loaded)
     gc.freeze()  # A collection would copy the pages of all that is loaded.
-    poll = select.poll()
-    poll.register(listener, select.POLLIN)
-    poll.register(keeper, select.POLLIN)
-    while not any(number == keeper for number, _ in poll.poll()):
-        try:
-            connection, _ = listener.accept()
-        except OSError:  # It is gone already.
-            continue
-        with connection:
+    is_on = True
+    while is_on:
+        ours, its = socket.socketpair()
+        with ours, its:
             try:
                 is_worker = os.fork() == 0
-            except OSError:  # There is no room for another process: the command runs itself.
+            except OSError:  # There is no room for another process: commands run themselves.
+                _turn_away(listener)
+                is_on = _wait(keeper, listener, seconds=TIME_TO_RECOVER)
                 continue
             if is_worker:
-                listener.close()
-                os.close(keeper)
-                try:
-                    _work(connection, here)
-                except BaseException:
-                    sys.excepthook(*sys.exc_info())
-                finally:
-                    os._exit(1)
+                ours.close()
+                os.close(keeper)  # It ends with the last process that has it.
+                _run_worker(listener, its, loaded, here)
+            its.close()
+            is_on = _wait(keeper, ours)
+            if is_on and ours.recv(1):
+                # The next one is made ready when this one ends, unless somebody waits for it.
+                is_on = _wait(keeper, ours, listener)
+            elif is_on:  # What ended one before it had a command may end the next one too.
+                is_on = _wait(keeper, seconds=TIME_TO_RECOVER)
+
+
+def _wait(keeper: int, *others: socket.socket, seconds: float | None = None) -> bool:
+    """Wait until something can be read from one of the others, or so long; whether the keeper is there."""
+    poll = select.poll()
+    numbers = [keeper, *[each.fileno() for each in others]]
+    for each in numbers:
+        poll.register(each, select.POLLIN)
+    return not any(number == keeper for number, _ in poll.poll(None if seconds is None else seconds * 1000))
+
+
+def _turn_away(listener: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            listener.accept()[0].close()
+
+
+def _run_worker(listener: socket.socket, zygote: socket.socket, loaded: Sequence[object], here: bytes) -> NoReturn:
+    try:
+        connection = _wait_for_command(listener, zygote, loaded)
+        listener.close()
+        zygote.send(TAKEN)
+        _work(connection, here)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
+
+
+def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Sequence[object]) -> socket.socket:
+    """The next command's connection. Until it comes, the pages of all that is loaded become this process's own: to copy
+    them one by one, as they are touched, is a third of a short command's time."""
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(zygote, select.POLLIN)
+    at = 0
+    while True:
+        found = poll.poll(0 if at < len(loaded) else None)
+        if any(number == zygote.fileno() for number, _ in found):  # It is gone.
+            os._exit(0)
+        if found:
+            with contextlib.suppress(OSError):  # The command is gone already.
+                return listener.accept()[0]
+        touched = loaded[at : at + TOUCHED_AT_ONCE]  # A reference more to each is a change of it.
+        at += len(touched)
 
 
 def load() -> None:

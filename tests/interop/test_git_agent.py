@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents import of_its_own, stop
+from agents import children, of_its_own, stop, workers
 from git_sides import Served, environment
 
 from smartserver.agent.address import ZYGOTE, connect
@@ -69,14 +69,10 @@ class User:
         """The zygote, ready."""
         found = children(self.keeper())
         deadline = time.monotonic() + PATIENCE
-        while not modules(found[0], "msgspec") or children(found[0]):
+        while not modules(found[0], "msgspec") or workers(found[0]) or not children(found[0]):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         return found[0]
-
-
-def children(process: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 def read(path: Path) -> str:
@@ -247,7 +243,7 @@ def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked, program
     assert "git-remote-hpss" in Path(f"/proc/{blocked.program()}/cmdline").read_text()
     assert not modules(blocked.program(), "msgspec")
     assert modules(blocked.program(), "python") == (programs == os.path.dirname(sys.executable))
-    (worker,) = children(zygote_of(user))
+    (worker,) = workers(zygote_of(user))
     assert modules(worker, "msgspec")
     assert os.getsid(worker) != os.getsid(blocked.git.pid)
 
@@ -257,14 +253,14 @@ def zygote_of(user: User) -> int:
 
 
 def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:
-    (worker,) = children(zygote_of(user))
+    (worker,) = workers(zygote_of(user))
     os.killpg(blocked.git.pid, signal.SIGINT)
     blocked.git.wait(PATIENCE)
     assert ended(worker)
 
 
 def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Blocked) -> None:
-    (worker,) = children(zygote_of(user))
+    (worker,) = workers(zygote_of(user))
     os.kill(blocked.program(), signal.SIGKILL)
     assert ended(worker)
     assert "Traceback" not in blocked.git.communicate(timeout=PATIENCE)[1]
@@ -272,7 +268,7 @@ def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Bloc
 
 def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blocked) -> None:
     """^Z stops git and the thin program: the worker may end meanwhile, and is heard when they go on."""
-    (worker,) = children(zygote_of(user))
+    (worker,) = workers(zygote_of(user))
     os.killpg(blocked.git.pid, signal.SIGSTOP)
     blocked.hang_up()
     assert ended(worker)
@@ -282,7 +278,7 @@ def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blo
 
 
 def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
-    (worker,) = children(zygote_of(user))
+    (worker,) = workers(zygote_of(user))
     os.kill(worker, signal.SIGKILL)
     assert LAST_WORDS.decode() in blocked.git.communicate(timeout=PATIENCE)[1]
     assert blocked.git.returncode == 128
@@ -342,9 +338,17 @@ def test_after_the_zygote_another_agent_is_started(user: User) -> None:
     assert HELD in user("git fetch")
 
 
+def test_a_worker_that_ends_before_its_command_is_replaced(user: User) -> None:
+    user("git push origin main")
+    (idle,) = children(user.wait_until_loaded())
+    os.kill(idle, signal.SIGKILL)
+    assert HELD in user("git fetch")
+    assert children(user.wait_until_loaded()) != [idle]
+
+
 def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: Blocked) -> None:
     zygote, keeper = zygote_of(user), user.keeper()
-    (worker,) = children(zygote)
+    (worker,) = workers(zygote)
     os.kill(keeper, signal.SIGKILL)
     assert ended(zygote)
     assert CONNECTED in user("git fetch")
@@ -379,7 +383,7 @@ def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -
     user.wait_until_loaded()
     made = Blocked(user, f"sh -c '{prefix} git ls-remote {{}}'")
     try:
-        assert children(zygote_of(user)) == []
+        assert workers(zygote_of(user)) == []
         assert modules(made.program(), "msgspec")
     finally:
         made.close()
@@ -481,6 +485,7 @@ def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
         said = "".join(each.communicate(timeout=PATIENCE))
         assert each.returncode == 0, said
     assert HELD in user("git fetch")
+    keeper, zygote = user.keeper(), user.wait_until_loaded()
     mark = user.agent["XDG_RUNTIME_DIR"]
     of_agents = [each for each in Path("/proc").glob("[0-9]*/cmdline") if mark in read(each)]
-    assert sorted(int(each.parent.name) for each in of_agents) == sorted([user.keeper(), user.wait_until_loaded()])
+    assert {int(each.parent.name) for each in of_agents} == {keeper, zygote, *children(zygote)}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents import of_its_own
+from agents import children, of_its_own, workers
 from git_sides import Served, environment
 
 from smartserver.agent.lending import ask
@@ -141,10 +141,6 @@ def user(tmp_path: Path, server: Served, access: Path, request: pytest.FixtureRe
         yield found
 
 
-def children(process: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
 def wait_until_loaded(agent: dict[str, str]) -> None:
     """Until commands run in workers of the zygote."""
     process = ask(Status(), decode_held, agent)[0].process
@@ -248,7 +244,7 @@ def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
     if user.agent:
         zygote = children(ask(Status(), decode_held, user.agent)[0].process)[0]
         deadline = time.monotonic() + PATIENCE
-        while children(zygote):  # A worker that waits for an answer.
+        while workers(zygote):  # A worker that waits for an answer.
             assert time.monotonic() < deadline
             time.sleep(0.02)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from agents import of_its_own, stop
+from agents import children, of_its_own, stop, workers
 from serving import NOISE, SMARTSERVER, Done, Server, User, finish, run, server_refs, wait_until, write_history
 from sshd import Sshd
 
@@ -133,7 +133,7 @@ class World:
 
     def worker(self, chance: random.Random) -> int | None:
         zygote = self.zygote()
-        return chance.choice(children(zygote) or [0]) or None if zygote else None
+        return chance.choice(workers(zygote) or [0]) or None if zygote else None
 
     def hang_up(self, chance: random.Random) -> int | None:
         """The group of a push that runs; it is known then that it was hung up."""
@@ -185,10 +185,6 @@ def read(pid: int, name: str) -> bytes:
 
 def words(pid: int) -> list[bytes]:
     return read(pid, "cmdline").split(b"\0")
-
-
-def children(pid: int) -> list[int]:
-    return [int(each) for each in read(pid, f"task/{pid}/children").split()]
 
 
 def state(pid: int) -> bytes:

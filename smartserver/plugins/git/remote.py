@@ -81,6 +81,10 @@ class GitRemote:
             CannotGoOn, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
         """
         try:
+            if self._hint.command and not self._hint.refs_only and (local := self._local()) is not None:
+                local.prepare()
+                if self._hint.command == "push":
+                    local.objects.open()
             while line := self._line():
                 self._command(line)
         finally:

@@ -10,7 +10,7 @@ import functools
 import os
 import subprocess
 from binascii import hexlify, unhexlify
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import IO, Self
 
 from smartserver.records.model import Kind, RevisionId
@@ -46,6 +46,8 @@ class GitRepository:
         }
         self.objects = ObjectReader(self.start)
         self._config: dict[str, list[bytes]] | None = None
+        self._config_process: subprocess.Popen[bytes] | None = None
+        """Git as it lists the configuration, whose output is not read yet."""
         self._common_dir: str | None = None
 
     def __enter__(self) -> Self:
@@ -57,6 +59,8 @@ class GitRepository:
     def close(self) -> None:
         """End the processes it keeps open."""
         self.objects.close()
+        if self._config_process is not None:
+            end(self._config_process)
 
     # ---- running git
 
@@ -78,14 +82,7 @@ class GitRepository:
             ToolFailed: its exit status is not one of `accept`.
         """
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            written, said = process.communicate(stdin)
-        except BaseException:
-            end(process)
-            raise
-        if process.returncode not in accept:
-            raise failure(arguments[0], process.returncode, said)
-        return written
+        return _output(process, arguments[0], stdin, accept)
 
     # ---- what it is
 
@@ -158,11 +155,21 @@ class GitRepository:
 
     # ---- configuration
 
+    def prepare(self) -> None:
+        """Start to read the configuration, which gets ready while the caller does something else."""
+        if self._config is None and self._config_process is None:
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            self._config_process = self.start("config", "-z", "--list", **pipes)
+
     def settings(self) -> Mapping[str, list[bytes]]:
         """The whole configuration, read once: section and name in lower case, all values in order."""
         if self._config is None:
+            self.prepare()
+            assert self._config_process is not None
+            process, self._config_process = self._config_process, None
+            listing = _output(process, "config")
             self._config = {}
-            for item in self.run("config", "-z", "--list").split(b"\0"):
+            for item in listing.split(b"\0"):
                 if item:
                     name, _, value = item.partition(b"\n")
                     value = value if b"\n" in item else b"true"  # A name alone is a true boolean.
@@ -292,6 +299,8 @@ class GitRepository:
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
         """Those of `keys` from which everything can be reached: refs, of alternates too, vouch for what they reach,
         the rest is walked."""
+        if not keys or self._reaches_all(keys):
+            return keys
         here = [key for key, _ in self.existing([hexlify(key) for key in keys])]
         whole: list[RevisionId] = []
         groups = [here] if here else []
@@ -311,6 +320,19 @@ class GitRepository:
         lines = [hexlify(key) + b"\n" for key in keys] + [b"^" + hexlify(key) + b"\n" for key in self._borrowed]
         process.communicate(b"".join(lines))
         return process.returncode == 0
+
+
+def _output(
+    process: subprocess.Popen[bytes], command: str, stdin: bytes | None = None, accept: Collection[int] = (0,)
+) -> bytes:
+    try:
+        written, said = process.communicate(stdin)
+    except BaseException:
+        end(process)
+        raise
+    if process.returncode not in accept:
+        raise failure(command, process.returncode, said)
+    return written
 
 
 def _symbolic(path: str | bytes) -> bytes:
