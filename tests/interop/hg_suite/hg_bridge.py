@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mercurial import bundlerepo, exchange, extensions, logexchange, phases
+from mercurial import bundlerepo, commands, exchange, extensions, logexchange, phases
 from mercurial import ui as mercurial_ui
 from mercurial.cmd_impls import clone as cloning
 from mercurial.utils import urlutil
@@ -39,8 +39,8 @@ FROM_REMOTE = frozenset((b"confirm", b"bundle", b"noupdate"))
 _copying = False
 """Whether the bridge opens a repository: that one is not bridged."""
 
-_by_copy = False
-"""Whether a clone may copy files."""
+_in_place = False
+"""Whether a command looks at the files of a folder: a clone that may copy them, or `identify`."""
 
 
 class Bridge:
@@ -126,6 +126,7 @@ def uisetup(ui: Any) -> None:
     """Put the bridge around what opens a remote repository, and around a clone that may do without."""
     extensions.wrapfunction(FACTORY, "peer", _peer)
     extensions.wrapfunction(cloning, "clone", _clone)
+    extensions.wrapcommand(commands.table, b"identify", _identify)
     extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
     extensions.wrapfunction(logexchange, "activepath", _active_path)
     extensions.wrapfunction(bundlerepo, "getremotechanges", _get_remote_changes)
@@ -147,7 +148,7 @@ def _peer(
     original: Original, source: Any, options: Any, path: Any, create: bool = False, *rest: Any, **named: Any
 ) -> Any:
     found = None if create or _copying else folder_of(path, os.environb[b"TESTTMP"])
-    if found is None or (not found[1] and (_by_copy or uses_working_copy(options))):
+    if found is None or (not found[1] and (_in_place or options.get(b"updaterev") == b".")):
         return original(source, options, path, create, *rest, **named)
     with open(os.environ["HPSS_BRIDGE_LOG"], "a") as log:
         log.write(f"{os.environ['TESTNAME']}\n")
@@ -205,11 +206,6 @@ def _push_bundle(original: Original, operation: Any) -> Any:
         remote.push, operation.ui.status = push, status
 
 
-def uses_working_copy(options: Any) -> bool:
-    """Whether a command looks into the working copy of a repository in a folder: `identify`, and `clone -u .`."""
-    return b"num" in options or options.get(b"updaterev") == b"."
-
-
 def ids_here(folder: bytes, names: Sequence[bytes]) -> dict[bytes, bytes]:
     """The ids of those names of revisions that only the repository itself knows: numbers and local tags."""
     repository = FACTORY.repository(_quiet(), folder)
@@ -250,12 +246,24 @@ def _active_path(original: Original, repository: Any, peer: Any) -> Any:
 
 
 def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
-    global _by_copy
-    before, _by_copy = _by_copy, not pull and not revs
-    try:
+    with _looking_inside(not pull and not revs):
         return original(*arguments, pull=pull, revs=revs, **named)
+
+
+def _identify(original: Original, *arguments: Any, **named: Any) -> Any:
+    with _looking_inside(True):
+        return original(*arguments, **named)
+
+
+@contextmanager
+def _looking_inside(looks: bool) -> Iterator[None]:
+    """Open repositories in folders as they are, or not."""
+    global _in_place
+    before, _in_place = _in_place, looks
+    try:
+        yield
     finally:
-        _by_copy = before
+        _in_place = before
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hg_bridge import folder_of, ids_here, uses_working_copy
+from hg_bridge import folder_of, ids_here
 from hg_cases import Cases, bridged, cases_in, compared, outcome
 from hg_histories import commit, new_repository
 from run_hg_suite import REASONS, Report
@@ -126,14 +126,6 @@ def test_the_folder_of_a_repository(tmp_path: Path, url: str, expected: tuple[st
     (tmp_path / "a/.hg").mkdir(parents=True)
     found = folder_of(url.format(top=tmp_path).encode(), bytes(tmp_path))
     assert found == (expected and (expected[0].format(top=tmp_path).encode(), expected[1]))
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({b"num": None}, True), ({b"updaterev": b"."}, True), ({b"updaterev": b"1"}, False), ({b"rev": [b"."]}, False)],
-)
-def test_what_looks_into_a_working_copy(options: dict[bytes, object], expected: bool) -> None:
-    assert uses_working_copy(options) == expected
 
 
 def test_numbers_and_local_tags_become_ids(tmp_path: Path) -> None:
