@@ -31,6 +31,9 @@ SHOWN = "--config hpss.debug=hpss"
 
 START = "hg init a; a commit one; a commit two"
 
+OF_ITS_OWN = pytest.mark.skipif("TEST_HG" in os.environ, reason="the Python of that hg does not have smartserver")
+"""Of what starts a process of ours with the Python of hg."""
+
 RULES = """
 [[rules]]
 who = ["anna"]
@@ -120,6 +123,7 @@ def test_a_token_that_is_wrong(secure: Secure, tmp_path: Path) -> None:
     assert "hpss_wrong" not in done.said
 
 
+@OF_ITS_OWN
 def test_tls_with_the_agent(secure: Secure, tmp_path: Path) -> None:
     side = HgSide(tmp_path / "ours", secure.url("project"))
     use(side, f"[auth]\ncode.prefix = {secure.above}\ncode.password = {secure.token()}\n")
@@ -128,6 +132,7 @@ def test_tls_with_the_agent(secure: Secure, tmp_path: Path) -> None:
             assert HELD in said
 
 
+@OF_ITS_OWN
 def test_the_second_command_has_the_connection_of_the_first(served: Served, tmp_path: Path) -> None:
     side = HgSide(tmp_path / "ours", served.url("hg-agent"), served)
     side.prepare(START)
@@ -154,7 +159,7 @@ def login(tmp_path: Path) -> Iterator[Sshd]:
         yield server
 
 
-@pytest.mark.parametrize("is_agent_there", [False, True])
+@pytest.mark.parametrize("is_agent_there", [False, pytest.param(True, marks=OF_ITS_OWN)])
 def test_ssh(login: Sshd, tmp_path: Path, is_agent_there: bool) -> None:
     side = HgSide(tmp_path / "ours", f"hpss+ssh://{login.user}@{login.host}:{login.port}/~/project")
     use(side, f"[ui]\nssh = ssh -F {login.config}\n")
@@ -169,6 +174,7 @@ def test_ssh(login: Sshd, tmp_path: Path, is_agent_there: bool) -> None:
             assert HELD in said
 
 
+@OF_ITS_OWN
 def test_sftp(sshd: Sshd, tmp_path: Path) -> None:
     """A host that has no smartserver."""
     served = tmp_path / "served"

@@ -171,7 +171,7 @@ def _peer(
         tag = ids_here(folder, [branch]).get(branch, branch)
         name_fragment, lookup = peer.name_fragment, peer.lookup
         peer.name_fragment = lambda name, source: name_fragment(tag if name == branch else name, source)
-        peer.lookup = lambda name: lookup(tag if name == branch else name)
+        peer.lookup = lambda key: lookup(tag if key == branch else key)
     return peer
 
 
