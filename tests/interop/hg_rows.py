@@ -208,6 +208,14 @@ ROWS = [
         rounds=0,
     ),
     Row(
+        "push of nothing with a bookmark on a secret changeset",
+        'a hg push "$URL"',
+        before=f"{MARK}; a commit four; a hg phase -q -f -s .",
+        status=255,
+        says="no changes found (ignored 1 secret changesets)\nabort: cannot push bookmark mark",
+        rounds=0,
+    ),
+    Row(
         "push that a hook refuses",
         'a hg push --config hooks.preoutgoing=false "$URL"',
         before="a commit four",

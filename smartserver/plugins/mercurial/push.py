@@ -129,6 +129,7 @@ def _send(operation: Any) -> PushOutcome | None:
     has_news = _check(operation)
     if has_news:
         operation.repo.prepushoutgoinghooks(operation)
+    _check_none_is_secret(operation)
     maps = _others(operation)
     if not has_news and not maps:
         return None
@@ -140,7 +141,9 @@ def _send(operation: Any) -> PushOutcome | None:
         """What is to be changed of a remote that is another than it was taken for."""
         remote.level = max(remote.level, Level.REFS)
         _discover(operation)
-        return _updates(operation, local) if _check(operation) else updates, _others(operation)
+        changed = _updates(operation, local) if _check(operation) else updates
+        _check_none_is_secret(operation)
+        return changed, _others(operation)
 
     was_publishing = is_publishing(remote.knowledge.settings)
     new = msgspec.structs.replace(NEW, exclusive=remote.is_new)
@@ -176,7 +179,6 @@ def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[Re
 
 def _others(operation: Any) -> list[MapUpdateRequest]:
     """What is sent besides changesets and heads: bookmarks, and what becomes public."""
-    _check_none_is_secret(operation)
     found = _maps(operation.outbookmarks, strict=True)
     if is_publishing(operation.remote.remote.knowledge.settings):
         return found

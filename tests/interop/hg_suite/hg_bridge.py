@@ -66,30 +66,30 @@ class Bridge:
             ]  # As peers list them.
             exchange.push(local, peer, force=True, newbranch=True, bookmarks=names)
 
-    def copy_out(self, operation: Any) -> None:
-        """Bring into the folder what a push changed on the server."""
+    def copy_out(self, pushed: Sequence[bytes]) -> None:
+        """Bring into the folder what a push changed on the server. `pushed`: the heads that it sent."""
         with _alone():
             folder = FACTORY.repository(self._ui, self.folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
-            if not new and not self._public(folder, peer, operation) and not self._moved(folder, peer):
+            if not new and not self._public(folder, peer, pushed) and not self._moved(folder, peer):
                 return
             with self._prefixed(folder.ui), folder.wlock(), folder.lock(), folder.transaction(b"push") as transaction:
                 if new:
                     bundle = peer.getbundle(b"push", heads=peer.heads())
                     words = (b"serve", b"remote:ssh:127.0.0.1") if self.is_ssh else (b"push", self.shown)
                     exchange.unbundle(folder, bundle, [b"force"], *words)
-                public = self._public(folder, peer, operation)
+                public = self._public(folder, peer, pushed)
                 phases.advanceboundary(folder.unfiltered(), transaction, phases.public, public)
                 folder._bookmarks.applychanges(folder, transaction, self._moved(folder, peer))
 
-    def _public(self, folder: Any, peer: Any, operation: Any) -> list[bytes]:
+    def _public(self, folder: Any, peer: Any, pushed: Sequence[bytes]) -> list[bytes]:
         """Drafts that a push made public: what was pushed, or in a repository that does not publish what is public on
         the server."""
         unfiltered = folder.unfiltered()
         has = unfiltered.changelog.hasnode
         if self._publishes():
-            public = [node for node in operation.futureheads if has(node)]
+            public = [node for node in pushed if has(node)]
         else:
             roots = [bytes.fromhex(key.decode()) for key, value in peer.listkeys(b"phases").items() if value == b"1"]
             there = [node for node in roots if has(node)]
@@ -167,6 +167,16 @@ def _peer(
         peer = FACTORY.peer(source, options, path.copy(url) if hasattr(path, "copy") else url, create, *rest, **named)
     peer.url = lambda: bridge.shown
     peer.bridge = bridge
+    pushkey = peer.pushkey
+
+    def push_key(**entry: bytes) -> bool:
+        """Of a push in the format before bundle2."""
+        is_done: bool = pushkey(**entry)
+        if is_done:
+            bridge.copy_out([])
+        return is_done
+
+    peer.pushkey = push_key
     if branch:
         tag = ids_here(folder, [branch]).get(branch, branch)
         name_fragment, lookup = peer.name_fragment, peer.lookup
@@ -192,7 +202,7 @@ def _push_bundle(original: Original, operation: Any) -> Any:
     def pushed(request: Any) -> Any:
         done = push(request)
         if done.error() is None:
-            bridge.copy_out(operation)
+            bridge.copy_out(operation.futureheads)
         return done
 
     def said(*words: bytes, **options: bytes) -> None:
