@@ -69,7 +69,8 @@ class Bridge:
     def copy_out(self, pushed: Sequence[bytes]) -> None:
         """Bring into the folder what a push changed on the server. `pushed`: the heads that it sent."""
         with _alone():
-            folder = FACTORY.repository(self._ui, self.folder)
+            # Behind ssh another process of Mercurial's reads the user's configuration, without the command's options.
+            folder = FACTORY.repository(mercurial_ui.ui.load() if self.is_ssh else self._ui, self.folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
             if not new and not self._public(folder, peer, pushed) and not self._moved(folder, peer):
