@@ -178,11 +178,9 @@ def _peer(
         return is_done
 
     peer.pushkey = push_key
-    if branch:
-        tag = ids_here(folder, [branch]).get(branch, branch)
-        name_fragment, lookup = peer.name_fragment, peer.lookup
-        peer.name_fragment = lambda name, source: name_fragment(tag if name == branch else name, source)
-        peer.lookup = lambda key: lookup(tag if key == branch else key)
+    lookup, name_fragment = peer.lookup, peer.name_fragment
+    peer.lookup = lambda key: lookup(ids_here(folder, [key]).get(key, key))
+    peer.name_fragment = lambda name, source: name_fragment(ids_here(folder, [name]).get(name, name), source)
     return peer
 
 
@@ -226,14 +224,12 @@ def ids_here(folder: bytes, names: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
-    """Show incoming changesets by their numbers in the folder, as Mercurial does without a server."""
+    """Show incoming changesets as they are in the folder, as Mercurial does without a server: their numbers, the tip."""
     shown, nodes, clean = original(ui, repository, peer, *arguments, **named)
     bridge = getattr(peer, "bridge", None)
     if bridge is not None and not bridge.is_ssh and nodes:
-        folder = FACTORY.repository(ui, bridge.folder)
-        nodes.sort(key=folder.changelog.rev)
-        if [folder.changelog.rev(node) for node in nodes] != [shown.changelog.rev(node) for node in nodes]:
-            shown = folder
+        shown = FACTORY.repository(ui, bridge.folder)
+        nodes.sort(key=shown.changelog.rev)
     return shown, nodes, clean
 
 
