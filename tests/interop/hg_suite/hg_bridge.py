@@ -224,7 +224,7 @@ def ids_here(folder: bytes, names: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
-    """Show incoming changesets as they are in the folder, as Mercurial does without a server: their numbers, the tip."""
+    """Show incoming changesets with their numbers in the folder, as Mercurial does without a server."""
     shown, nodes, clean = original(ui, repository, peer, *arguments, **named)
     bridge = getattr(peer, "bridge", None)
     if bridge is not None and not bridge.is_ssh and nodes:
