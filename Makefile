@@ -101,12 +101,12 @@ endif
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 
 git-suite: $(INSTALLED)
-	@PYTHONPATH=$(CURDIR)/tests:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run_git_suite.py $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/interop:$(GIT_SUITE) $(BIN)/python $(GIT_SUITE)/run_git_suite.py $(ARGS)
 
 HG_SUITE := $(CURDIR)/tests/interop/hg_suite
 
 hg-suite: $(TOOLS)
-	@PYTHONPATH=$(HG_SUITE) $(BIN)/python $(HG_SUITE)/run_hg_suite.py $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests/interop:$(HG_SUITE) $(BIN)/python $(HG_SUITE)/run_hg_suite.py $(ARGS)
 
 brz-suite: $(TOOLS) $(SUITE)/installed
 	PYTHONPATH=$(CURDIR)/$(SUITE) $(BIN)/python tests/interop/brz_suite/suite_main.py $(ARGS)

@@ -32,7 +32,7 @@ COMPILED = ("msgspec._core", "zstandard.backend_c")
 
 
 class Scheme:
-    """What Mercurial asks for peers until smartserver is loaded: that registers another."""
+    """Makes peers for Mercurial until smartserver is loaded, which registers another object."""
 
     def __init__(self, scheme: bytes, load: Callable[[], Any]) -> None:
         self._scheme = scheme

@@ -18,7 +18,7 @@ CodedError (transports.errors)
     │   ├── InternalError          a bug of the server
     │   └── UnknownRemoteError     a code this release does not know
     └── RepositoryError
-        ├── NoSuchRepository, NestedRepository, WrongVcs
+        ├── NoSuchRepository, RepositoryExists, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, NewHeads, StaleLease, HeadBranch, WrongTip
         ├── StaleEntry, WrongMapKind
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchPart
@@ -269,6 +269,16 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
 
     def __str__(self) -> str:
         return f"no repository at {place(self.path)}" + (f" but {self.found}" if self.found else "")
+
+
+@dataclasses.dataclass(eq=False)
+class RepositoryExists(RepositoryError, code="repository-exists"):
+    """There is a repository at that path, and the caller makes a new one or none."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"there is a repository at {place(self.path)} already"
 
 
 @dataclasses.dataclass(eq=False)

@@ -124,9 +124,9 @@ def hg() -> None:
         raise CommandError(f"this is {said.strip() or 'no Mercurial'}: the extension needs Mercurial 6.3 or newer")
     loader = Path(__file__).parents[2] / "hgext3rd" / "hpss.py"
     folders = os.pathsep.join(place for place in _places() if place != str(loader.parents[1]))
-    with_path = {"extensions.hpss": str(loader)} | ({"hpss.path": folders} if folders else {})
-    for items in ({"extensions.hpss": ""}, with_path):
-        problem = _hg(*[word for name, value in items.items() for word in ("--config", f"{name}={value}")]).stderr
+    with_path = [("extensions", "hpss", str(loader)), *([("hpss", "path", folders)] if folders else [])]
+    for items in ([("extensions", "hpss", "")], with_path):
+        problem = _hg(*[f"--config={section}.{name}={value}" for section, name, value in items]).stderr
         if "hpss" not in problem:
             break
     else:
@@ -135,17 +135,15 @@ def hg() -> None:
     try:
         before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
         after = before
-        for name, value in items.items():
-            section, _, item = name.partition(".")
-            after = hgrc.with_item(after, section, item, value)
+        for item in items:
+            after = hgrc.with_item(after, *item)
         if after != before:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(after, encoding="utf-8", errors="surrogateescape")
     except OSError as wrong:
         raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
-    for name, value in items.items():
-        section, _, item = name.partition(".")
-        click.echo(f"{file}: [{section}] {item} = {value}".rstrip())
+    for section, name, value in items:
+        click.echo(f"{file}: [{section}] {name} = {value}".rstrip())
 
 
 def _hg(*words: str) -> subprocess.CompletedProcess[str]:

@@ -177,8 +177,9 @@ class Push:
         calls: list[tuple[AnyVerb, Arguments]] = []
         flags = RequestFlag.ATOMIC if self._request.atomic else RequestFlag.NONE
         if self._creating is not None:
-            kinds = [KindField(kind.name, kind.check, kind.base) for kind in self._creating.kinds]
-            calls.append((repository_create, CreateRequest(self._creating.vcs, kinds, self._creating.settings)))
+            new = self._creating
+            kinds = [KindField(kind.name, kind.check, kind.base) for kind in new.kinds]
+            calls.append((repository_create, CreateRequest(new.vcs, kinds, new.settings, new.exclusive)))
         of_body, body = self._body(plan, announced=announced)
         if body is not None:
             calls.append((repository_insert_pack, InsertPackRequest()))
@@ -223,6 +224,8 @@ class Push:
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
         """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
         error, known, new = refusal.error, self._remote.knowledge, self._request.new
+        if new is not None and new.exclusive:
+            return False
         if new is not None and self._creating is None and known.vcs and known.vcs != new.vcs:
             # It was recreated, for another system: whatever the body met there, making it is refused by that name.
             self._creating = new

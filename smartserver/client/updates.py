@@ -92,6 +92,8 @@ class NewRepository(msgspec.Struct, frozen=True):
     vcs: str
     kinds: Sequence[Kind]
     settings: dict[str, bytes] = msgspec.field(default_factory=dict)
+    exclusive: bool = False
+    """Whether a repository that exists is an error."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import AccessDenied, InvalidName, LimitExceeded, NestedRepository, Unsupported, WrongVcs
+from smartserver.errors import (
+    AccessDenied,
+    InvalidName,
+    LimitExceeded,
+    NestedRepository,
+    RepositoryExists,
+    Unsupported,
+    WrongVcs,
+)
 from smartserver.records.model import Kind
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import MAX_KINDS, Small, Word
@@ -22,11 +30,13 @@ class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings` are small values kept with the repository, such as `HEAD`; the first creation decides them."""
+    """`settings` are small values kept with the repository, such as `HEAD`; the first creation decides them. With
+    `exclusive` a repository that exists is an error."""
 
     vcs: Word
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]
     settings: Annotated[dict[Word, Small], msgspec.Meta(max_length=MAX_SETTINGS)] = {}
+    exclusive: bool = False
 
 
 class CreateResult(Result, frozen=True, array_like=True):
@@ -35,15 +45,21 @@ class CreateResult(Result, frozen=True, array_like=True):
     created: bool
 
 
-@verb("Repository.create", errors=(AccessDenied, InvalidName, LimitExceeded, NestedRepository, Unsupported, WrongVcs))
+ERRORS = (AccessDenied, InvalidName, LimitExceeded, NestedRepository, RepositoryExists, Unsupported, WrongVcs)
+
+
+@verb("Repository.create", errors=ERRORS)
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Make a repository, or accept one of the same VCS that is there.
 
-    A repository that was deleted is made anew, with another incarnation. In one request with `Repository.insert_pack`
-    and `Branch.*` nobody ever sees it empty.
+    Creating a deleted repository again gives it another incarnation. In one request with `Repository.insert_pack` and
+    `Branch.*` nobody ever sees it empty.
     """
     if not context.transaction.exists:
         context.require(Permission.CREATE)
         check_size(request.settings, {})
     kinds = [Kind(kind.name, kind.check, kind.base) for kind in request.kinds]
-    return CreateResult(context.transaction.create(request.vcs, kinds, request.settings))
+    created = context.transaction.create(request.vcs, kinds, request.settings)
+    if request.exclusive and not created:
+        raise RepositoryExists(context.transaction.path)
+    return CreateResult(created)

@@ -33,7 +33,7 @@ AGENT = os.environ.get("SMARTSERVER_AGENT") == "1"
 """Whether an agent of the tests' own runs git's remote program: `make check SMARTSERVER_AGENT=1
 ARGS="tests/interop/test_git_*.py"`."""
 
-PRELUDE = r"""
+USERS = r"""
 set -e
 user() (
     XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME
@@ -44,10 +44,13 @@ a() { user a "$@"; }
 b() { user b "$@"; }
 c() { user c "$@"; }
 as() ( XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME; shift; cd "$SIDE"; "$@" )
-commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
 forget() { rm -rf "$SIDE/.cache/$1"; }
 """
 """`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
+
+COMMIT = r"""
+commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
+"""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -189,6 +192,9 @@ class Served:
 class Side:
     """Some users' repositories in a folder, and a URL they share."""
 
+    prelude = USERS + COMMIT
+    """What each script begins with."""
+
     def __init__(self, folder: Path, url: str, served: Served | None = None) -> None:
         self.folder = folder
         self.url = url
@@ -196,15 +202,18 @@ class Side:
         folder.mkdir(exist_ok=True)
         (folder / ".gitconfig").write_text(SETTINGS)
 
+    def environment(self, **variables: str) -> dict[str, str]:
+        """That of a script."""
+        return {**environment(self.folder), "URL": self.url, **variables}
+
     def run(self, script: str, **variables: str) -> Done:
         """Run a script, counting what goes over the link."""
         if self.served is not None:
             self.served.proxy.take()
-        env = {**environment(self.folder), "URL": self.url, **variables}
         done = subprocess.run(
-            ["sh", "-c", PRELUDE + script],
+            ["sh", "-c", self.prelude + script],
             cwd=self.folder,
-            env=env,
+            env=self.environment(**variables),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT,

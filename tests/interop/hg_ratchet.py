@@ -24,8 +24,8 @@ from bench.ratchet_rows import Row
 from bench.report import circumstances, finish, say
 from git_sides import RTT, Done, Served
 from hg_histories import Change, commit, open_repository
+from hg_rows import HISTORY, ROWS, SHARED
 from hg_sides import BUDGETS, HgSide, copy_hg_side
-from test_hg_commands import HISTORY, ROWS, SHARED
 
 from netem.proxy import Proxy
 from smartserver.cli.servers import LinkCost, Workspace

@@ -1,22 +1,20 @@
 """Two sides that do the same with stock hg: one against a served repository, one against Mercurial's own in a folder.
 
-A script is sh. `a commit f` is user a, in repository a and with a cache of their own, making a changeset of a file.
+A script is sh, as in `git_sides`. `a commit f` is user a making a changeset of a file.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from git_sides import TIMEOUT, Done, Served, Side, environment, readdress
+from git_sides import USERS, Done, Served, Side, readdress
 from hg_histories import open_repository
 from mercurials import HGRC, LIBRARIES, LOADER
 from sources import ROOT
 
-from netem.counter import Counts
 from smartserver.plugins.mercurial.markers import encode
 from smartserver.records.model import RefValue
 from smartserver.store.repository import PackRepository
@@ -25,21 +23,9 @@ from transports.local import LocalTransport
 BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text(encoding="utf-8"))["hg"]
 """The most round trips of each command, the handshake left out."""
 
-PRELUDE = r"""
-set -e
-user() (
-    XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME
-    cd "$SIDE/$1"; shift
-    "$@"
-)
-a() { user a "$@"; }
-b() { user b "$@"; }
-c() { user c "$@"; }
-as() ( XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME; shift; cd "$SIDE"; "$@" )
+COMMIT = r"""
 commit() { printf '%s\n' "$1" > "$1"; hg add -q "$1"; hg commit -q -m "$1"; }
-forget() { rm -rf "$SIDE/.cache/$1"; }
 """
-"""`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
 
 SETTINGS = (
     HGRC
@@ -71,32 +57,16 @@ class HgPair:
 class HgSide(Side):
     """Some users' repositories in a folder, and a URL they share."""
 
+    prelude = USERS + COMMIT
+
     def __init__(self, folder: Path, url: str, served: Served | None = None) -> None:
         super().__init__(folder, url, served)
         (folder / ".hgrc").write_text(SETTINGS.format(loader=LOADER, libraries=LIBRARIES))
 
-    def run(self, script: str, **variables: str) -> Done:
-        """Run a script, counting what goes over the link."""
-        if self.served is not None:
-            self.served.proxy.take()
-        env = {
-            **environment(self.folder),
-            "URL": self.url,
-            "HGRCPATH": str(self.folder / ".hgrc"),
-            "HGENCODING": "utf-8",
-            **variables,
-        }
-        done = subprocess.run(
-            ["sh", "-c", PRELUDE + script],
-            cwd=self.folder,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        counts = self.served.proxy.take() if self.served is not None else Counts()
-        return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
+    def environment(self, **variables: str) -> dict[str, str]:
+        """That of a script."""
+        hg = {"HGRCPATH": str(self.folder / ".hgrc"), "HGENCODING": "utf-8"}
+        return super().environment(**hg | variables)
 
     def has(self) -> dict[str, list[str]]:
         """What each user's repository has, the order of its changesets left out."""

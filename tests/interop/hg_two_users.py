@@ -37,19 +37,42 @@ class CommandServer:
     """An `hg` that one user runs all commands in."""
 
     def __init__(self, side: HgSide, user: str) -> None:
-        variables = {"HGRCPATH": str(side.folder / ".hgrc"), "XDG_CACHE_HOME": str(side.folder / ".cache" / user)}
+        self._variables = {"HGRCPATH": str(side.folder / ".hgrc"), "XDG_CACHE_HOME": str(side.folder / ".cache" / user)}
+        self._above = side.folder
         self.folder = side.folder / user
-        self._process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "hg"), "serve", "--cmdserver", "pipe"],
-            cwd=side.folder,
-            env={**environment(side.folder), **variables},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._errors = side.folder / f"{user}-errors"
+        self._start()
+
+    def _start(self) -> None:
+        with open(self._errors, "wb") as errors:
+            self._process = subprocess.Popen(
+                [str(Path(sys.executable).parent / "hg"), "serve", "--cmdserver", "pipe"],
+                cwd=self._above,
+                env={**environment(self._above), **self._variables},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
         self._read()
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Run a command in the user's repository: its status and what it said."""
+        """Run a command in the user's repository: its status and what it said.
+
+        After strips and amends Mercurial 7.2.4 may take a changeset for one of another branch: its cache of branches is
+        wrong then, with any remote. The next push ends it, and is run again without the cache.
+        """
+        try:
+            return self._run(*words)
+        except EOFError:
+            said = self._errors.read_text()
+            assert "in _headssummary" in said, said
+            self.close()
+            for cache in (self.folder / ".hg/cache").glob("rbc-*"):
+                cache.unlink()
+            self._start()
+            return self._run(*words)
+
+    def _run(self, *words: str) -> tuple[int, str]:
         assert self._process.stdin is not None
         given = "\0".join(["-R", str(self.folder), *words] if words[0] != "init" else words).encode()
         self._process.stdin.write(b"runcommand\n" + struct.pack(">I", len(given)) + given)
@@ -64,6 +87,8 @@ class CommandServer:
     def _read(self) -> tuple[bytes, bytes]:
         assert self._process.stdout is not None
         head = self._process.stdout.read(5)
+        if not head:
+            raise EOFError
         channel, length = head[:1], struct.unpack(">I", head[1:])[0]
         return channel, self._process.stdout.read(length) if channel.islower() or channel in b"oer" else b""
 
@@ -200,7 +225,7 @@ class TwoUsers:
 
     def make_again(self) -> None:
         """Somebody deletes the repository and makes an empty one."""
-        self.log.append("made again")
+        self.log.append("recreated")
         self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL" && hg init "$URL"')
         self.both.hgs.prepare("rm -rf peer; hg init peer")
         self._configure()

@@ -116,6 +116,23 @@ def test_the_ways_of_a_push_make_no_difference(
     assert verify(tmp_path / "whole") == (0, "")
 
 
+def test_a_merge_that_copies_a_file(tmp_path: Path) -> None:
+    """Mercurial 7.2 flags its version of the file."""
+    from hg_histories import commit
+
+    source = new_repository(tmp_path / "source")
+    first = commit(source, (NULL, NULL), {b"a": (b"a\n", b"", None)}, b"a file", {}, 1)
+    second = commit(source, (first, NULL), {b"b": (b"b\n", b"", None)}, b"another", {}, 2)
+    third = commit(source, (first, NULL), {b"b": (b"c\n", b"", None)}, b"beside it", {}, 3)
+    merged = commit(source, (second, third), {b"b": (b"a\nb\n", b"", b"a")}, b"merged", {}, 4)
+    served = Served()
+    served.push(source, [merged])
+    target = new_repository(tmp_path / "target")
+    assert served.pull(target, [merged]) == 4
+    assert open_repository(tmp_path / "target")[merged][b"b"].renamed() == source[merged][b"b"].renamed()
+    assert verify(tmp_path / "target") == (0, "")
+
+
 def test_an_empty_tree(tmp_path: Path) -> None:
     """A changeset without a manifest, and one whose manifest has no line."""
     from hg_histories import commit

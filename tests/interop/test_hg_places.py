@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from git_sides import Served, environment, fine
+from hg_histories import verify
 from hg_sides import HgSide, server_bookmarks, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -66,6 +67,24 @@ def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
     assert smartserver(side, "verify", folder).endswith("all well\n")
     smartserver(side, "pack", folder)
     fine(side.run('a hg pull "$URL"'))
+
+
+def test_changes_that_an_old_root_lacks_are_restored(side: HgSide, served: Served) -> None:
+    """Two heads, a new branch and a bookmark, pushed after the backup of the root that was put back."""
+    path = path_of(side.url)
+    root = served.root / path / "root"
+    kept = root.read_bytes()
+    side.prepare('a commit four; a hg branch -q new; a commit five; a hg push -q --new-branch "$URL"')
+    side.prepare('a hg bookmark -f -r tip mark; a hg push -q -B mark "$URL" || true')
+    heads, bookmarks = server_heads(served, path), server_bookmarks(served, path)
+    root.write_bytes(kept)
+    assert server_heads(served, path) != heads
+    assert "default" in smartserver(side, "recover", "--list", str(root.parent))
+    smartserver(side, "recover", "--yes", "--all", str(root.parent))
+    assert server_heads(served, path) == heads
+    assert server_bookmarks(served, path) == bookmarks
+    fine(side.run('as c hg clone -q "$URL" c'))
+    assert verify(side.folder / "c") == (0, "")
 
 
 def test_a_copy_has_all_markers(side: HgSide, served: Served) -> None:

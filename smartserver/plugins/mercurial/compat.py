@@ -16,6 +16,7 @@ from typing import Any
 
 from mercurial import changegroup, error, hg
 from mercurial.i18n import _
+from mercurial.utils import urlutil
 
 try:
     from mercurial.repo import factory as _factory  # Since 7.2.
@@ -39,6 +40,11 @@ def location(path: Any) -> bytes:
     return url
 
 
+def branch_resolver() -> tuple[Any, str]:
+    """The module and the name of the function that finds the branches a command names, given a peer."""
+    return (urlutil, "add_branch_revs") if hasattr(urlutil, "add_branch_revs") else (hg, "addbranchrevs")  # Since 7.2.
+
+
 def allow_changegroup_3(repository: Any) -> None:
     """Let a repository take changegroups of version 03 for `hg incoming`: before 6.9 it does so in pulls alone."""
     if b"03" not in changegroup.supportedincomingversions(repository):
@@ -55,8 +61,8 @@ class BranchMap(dict[bytes, list[bytes]]):
 
 
 class Peer:
-    """What every peer has. Mercurial's own class moves, and its abstract methods differ between releases; nothing in
-    Mercurial asks whether a peer is an instance of it. A subclass has `capabilities`."""
+    """The methods that every peer has. Mercurial's own class moves, and its abstract methods differ between releases;
+    nothing in Mercurial asks whether a peer is an instance of it. A subclass has `capabilities`."""
 
     limitedarguments = False
 

@@ -16,9 +16,9 @@ class MercurialCredentials:
         self._ui = ui
         self._scheme, self._where = scheme.encode(), where.encode()
         self._found = ""
-        """What was given last."""
+        """The token that was given last."""
         self._refused = ""
-        """What the server did not take."""
+        """The token that the server refused."""
 
     def stored(self) -> str:
         """The password of the group in `[auth]` whose prefix fits best."""

@@ -1,4 +1,4 @@
-"""What `hgext3rd/hpss.py` loads: Mercurial's own functions that have another way where the peer is one of ours."""
+"""Wraps the functions of Mercurial that do something else for an hpss:// peer. `hgext3rd/hpss.py` loads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mercurial import bundlerepo, error, exchange, extensions, setdiscovery
 from mercurial.i18n import _
 
 from smartserver.client.places import SCHEMES
-from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, peer_schemes
+from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, branch_resolver, peer_schemes
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
 from smartserver.plugins.mercurial.remote import Level, Remote
@@ -20,11 +20,12 @@ Original = Callable[..., Any]
 
 
 def uisetup(ui: Any) -> None:
-    """Take the place of what is to be another."""
+    """Register the schemes and wrap the functions."""
     del ui
     for scheme in SCHEMES:
         peer_schemes()[scheme.encode()] = Scheme
     extensions.wrapfunction(FACTORY, "peer", _peer)
+    extensions.wrapfunction(*branch_resolver(), _add_branches)
     extensions.wrapfunction(setdiscovery, "findcommonheads", _find_common_heads)
     extensions.wrapfunction(exchange, "pull", _pull)
     extensions.wrapfunction(exchange, "_pullobsolete", _pull_obsolete)
@@ -36,12 +37,12 @@ def uisetup(ui: Any) -> None:
 
 
 def extsetup(ui: Any) -> None:
-    """Nothing more."""
+    """Do nothing."""
     del ui
 
 
 def _peer(original: Original, source: Any, options: Any, *arguments: Any, **named: Any) -> Any:
-    """Say to which repository a peer belongs, and what the command names."""
+    """Give a peer its local repository, and the names in the command's options."""
     peer = original(source, options, *arguments, **named)
     if isinstance(peer, HpssPeer):
         if hasattr(source, "changelog"):
@@ -50,8 +51,15 @@ def _peer(original: Original, source: Any, options: Any, *arguments: Any, **name
     return peer
 
 
+def _add_branches(original: Original, source: Any, peer: Any, branches: Any, *arguments: Any, **named: Any) -> Any:
+    """Give a peer the name in the fragment of its URL, which is the first of `branches`."""
+    if isinstance(peer, HpssPeer) and branches[0]:
+        peer.name_fragment(branches[0], source)
+    return original(source, peer, branches, *arguments, **named)
+
+
 def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
-    """The heads of what both have, whether something comes, and the heads there; nobody is asked for it."""
+    """Common heads, whether there are incoming changesets, and remote heads. A push computes them from cached state."""
     if not isinstance(peer, HpssPeer):
         return original(ui, local, peer, *arguments, **named)
     remote = peer.remote
@@ -67,20 +75,26 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     if peer.is_pushed_to and remote.evolves and remote.has_unknown_heads():
         remote.ask_whether_there(Level.GRAPH)  # A head may have taken the place of one that is here.
     heads = remote.heads()
-    visible = remote.visible_below(local, remote.common())
+    common = remote.common()
+    visible = remote.visible_below(local, common)
+    audit = named.get("audit")
+    if audit is not None:  # `hg debugdiscovery` prints it.
+        audit |= {b"total-roundtrips": 1, b"total-queries": 0}
     has = local.changelog.hasnode
-    if len(local.changelog) and not peer.is_announced:
-        peer.is_announced = True
-        ui.status(_(b"searching for changes\n"))
+    searching = _(b"searching for changes\n")
+    if len(local.changelog) and peer.says_first(searching):
+        ui.status(searching)
     if matters and _is_unrelated(remote, local):
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
-        ui.warn(_(b"warning: repository is unrelated\n"))
+        unrelated = _(b"warning: repository is unrelated\n")
+        if peer.says_first(unrelated):
+            ui.warn(unrelated)
     return visible or [NULL], any(not has(head) for head in heads), heads or [NULL]
 
 
 def _is_unrelated(remote: Remote, local: Any) -> bool:
-    """Whether both have changesets, and none in common, as far as known."""
+    """Whether both have changesets and none in common, as far as is known."""
     return bool(len(local.changelog) and remote.heads()) and not remote.visible_below(local, remote.common())
 
 
@@ -120,19 +134,28 @@ def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 
 def _discover_bookmarks(original: Original, operation: Any) -> Any:
-    """What is said of a bookmark that is nowhere must be so now: where it was seen last, the server is asked."""
-    if not isinstance(operation.remote, HpssPeer) or operation.remote.remote.level:
+    """A message about a bookmark may come from stale state: ask the server first, and print a message once."""
+    peer = operation.remote
+    if not isinstance(peer, HpssPeer):
         return original(operation)
+    said = _messages(original, operation)
+    if said and not peer.remote.level:
+        peer.remote.ask_whether_there()
+        operation.outbookmarks, operation.bkresult = [], None
+        said = _messages(original, operation)
+    if said and peer.says_first(said):
+        operation.ui.warn(said)
+    return None
+
+
+def _messages(step: Original, operation: Any) -> bytes:
+    """Run a step of a push and return its messages instead of printing them."""
     operation.ui.pushbuffer(error=True)
     try:
-        original(operation)
+        step(operation)
     finally:
-        said = operation.ui.popbuffer()
-    if said:
-        operation.remote.remote.ask_whether_there()
-        operation.outbookmarks, operation.bkresult = [], None
-        original(operation)
-    return None
+        said: bytes = operation.ui.popbuffer()
+    return said
 
 
 def _push_bundle(original: Original, operation: Any) -> Any:

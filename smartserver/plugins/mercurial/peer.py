@@ -1,4 +1,4 @@
-"""`HpssPeer`: a repository on a server as Mercurial's commands see it. What they ask is answered from one snapshot."""
+"""`HpssPeer`: a repository on a server as Mercurial's commands see it. One snapshot answers all their calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from mercurial import bundle2, error, localrepo, pushkey, util
+from mercurial import bundle2, error, localrepo, phases, pushkey, util
 from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
@@ -17,16 +17,17 @@ from smartserver.plugins.mercurial.markers import stream
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, Names
+from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, Names
 
-_UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\nobsmarkers=V1\npushkey"
-"""What of bundles is said to be understood: enough for a command to use them."""
+_UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\nobsmarkers=V1\nphases=heads\npushkey"
+"""The capabilities of bundles that a peer announces, so that commands use bundles."""
 
 
 class HpssPeer(Peer):
-    """A URL of ours."""
+    """The peer of an hpss:// URL."""
 
-    def __init__(self, ui: Any, path: Any, create: bool = False) -> None:
+    def __init__(self, ui: Any, path: Any, create: bool = False, *, is_clone: bool = False) -> None:
+        """`create`: a repository is made, at once or, where it is a clone, by the push that follows."""
         super().__init__(ui, path if hasattr(path, "loc") else None)
         self._url = location(path)
         try:
@@ -35,11 +36,12 @@ class HpssPeer(Peer):
             raise refusal(str(wrong)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
-        """Whether it is answered from what was seen last: the server decides on a push."""
+        """Whether cached state answers: a push asks nothing before it sends, and the server decides."""
         self.is_pulled_from = False
-        self.is_announced = False
-        """Whether the user was told that it is asked."""
-        if create:
+        self._said: set[bytes] = set()
+        if create and is_clone:
+            self.remote.begin()
+        elif create:
             from smartserver.plugins.mercurial.push import make
 
             make(self.remote)
@@ -66,27 +68,40 @@ class HpssPeer(Peer):
         """Calls the methods below."""
         return localrepo.localcommandexecutor(self)
 
+    def says_first(self, message: bytes) -> bool:
+        """Whether a message was not printed yet. A push runs its discovery again after the server answered."""
+        is_first = message not in self._said
+        self._said.add(message)
+        return is_first
+
     def names(self, options: Any, source: Any) -> None:
-        """Take what a command's options name: only that is asked for. `source`: the repository the command runs in."""
+        """Request only what a command's options name. `source`: the repository the command runs in."""
         revisions = list(options.get(b"rev") or [])
         bookmarks = list(options.get(b"bookmark") or [])
         branches = [*(options.get(b"branch") or []), *(options.get(b"only_branch") or [])]
-        own = getattr(self.path, "branch", None)
         if all(isinstance(each, bytes) for each in (*revisions, *bookmarks, *branches)):
             if hasattr(source, "dirstate"):
                 branches = [source.dirstate.branch() if each == b"." else each for each in branches]
-            wanted = [in_utf8(each) for each in (*revisions, *bookmarks)]
+                bookmarks = [source._bookmarks.expandname(each) for each in bookmarks]
+            wanted = [in_utf8(each) for each in revisions]
+            wanted += [BOOKMARK + in_utf8(bookmark) for bookmark in bookmarks]
             wanted += [BRANCH + in_utf8(branch) for branch in branches]
-            wanted += [FRAGMENT + in_utf8(own)] if own else []
             self.remote.wanted = Names(wanted) if wanted else None
 
+    def name_fragment(self, name: bytes, source: Any) -> None:
+        """Request the name after the # of the URL, too. `source`: as in `names`."""
+        if name == b"." and hasattr(source, "dirstate"):
+            name = source.dirstate.branch()
+        before = [] if self.remote.wanted is None else self.remote.wanted.names
+        self.remote.wanted = Names([*before, FRAGMENT + in_utf8(name)])
+
     def _ask(self, level: Level = Level.REFS) -> Remote:
-        """What a command asks first decides how much is asked: of a command that names changesets, all they reach."""
+        """Send the request, once. A command that names changesets needs their history in the same request."""
         if not self.is_pushed_to:
             self.remote.ask(Level.HISTORY if self.remote.wanted is not None else level)
         return self.remote
 
-    # ---- what commands ask
+    # ---- commands of the wire protocol
 
     def heads(self) -> list[bytes]:
         """The heads."""
@@ -132,7 +147,7 @@ class HpssPeer(Peer):
         bundlecaps: object = None,
         **wanted: Any,
     ) -> Any:
-        """What came, as a bundle that is made here: from there on a pull goes as from any server."""
+        """The received changesets as a bundle, made here: Mercurial's own pull applies it."""
         remote = self._ask(Level.HISTORY)
         bundle = bundle2.bundle20(self.ui, {b"HG20": (), b"changegroup": (b"03",), b"listkeys": ()})
         nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
@@ -144,6 +159,10 @@ class HpssPeer(Peer):
             part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)
         if wanted.get("obsmarkers") and remote.markers:
             bundle.newpart(b"obsmarkers", data=stream(remote.markers))
+        if wanted.get("phases"):
+            found = remote.phase_heads(remote.heads() if heads is None else heads)
+            encoded = phases.binaryencode({phases.public: found.public, phases.draft: found.draft})
+            bundle.newpart(b"phase-heads", data=encoded)
         for namespace in wanted.get("listkeys") or ():
             part = bundle.newpart(b"listkeys", data=pushkey.encodekeys(self.listkeys(namespace).items()))
             part.addparam(b"namespace", namespace)
@@ -157,7 +176,7 @@ class HpssPeer(Peer):
             return new == b"0" and change_phase(self.remote, key)
         return namespace == b"bookmarks" and change_bookmark(self.remote, key, old, new)
 
-    # ---- what commands do not ask of a peer that says what it can
+    # ---- methods that no command calls, given the capabilities
 
     def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
         """Nothing."""
@@ -166,16 +185,18 @@ class HpssPeer(Peer):
     def _cannot(self, *_arguments: object, **_named: object) -> Any:
         raise error.Abort(_(b"operation not supported over hpss"))
 
-    get_cached_bundle_inline = stream_out = unbundle = between = changegroup = changegroupsubset = _cannot
+    get_cached_bundle_inline = stream_out = unbundle = branches = between = changegroup = changegroupsubset = _cannot
 
 
 class Scheme:
-    """What Mercurial asks for peers of our URLs."""
+    """Makes the peers of our URLs for Mercurial."""
 
     @staticmethod
-    def make_peer(ui: Any, path: Any, create: bool, *_arguments: object, **_named: object) -> HpssPeer:
-        """A peer; with `create` of a repository that is made now."""
-        return HpssPeer(ui, path, create)
+    def make_peer(
+        ui: Any, path: Any, create: bool, *_arguments: object, createopts: object = None, **_named: object
+    ) -> HpssPeer:
+        """A peer; `createopts`: `hg clone` has some, `hg init` none."""
+        return HpssPeer(ui, path, create, is_clone=createopts is not None)
 
     instance = make_peer
     """The same, in Mercurial 6.3."""

@@ -6,16 +6,26 @@ have changed it since. Where the server refuses, its answer says what is there, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import msgspec
 from mercurial import discovery, error, exchange, node, phases, scmutil
 from mercurial.i18n import _
 
 from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes, PushRequest
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
-from smartserver.errors import NewHeads, NoSuchBranch, NoSuchRepository, StaleEntry, WrongVcs
+from smartserver.errors import (
+    KnownRevisions,
+    NewHeads,
+    NoSuchBranch,
+    NoSuchRepository,
+    RepositoryExists,
+    StaleEntry,
+    WrongVcs,
+)
 from smartserver.plugins.mercurial.evolution import (
     ignored_heads,
     remember_sent,
@@ -60,14 +70,19 @@ def make(remote: Remote) -> None:
         RepoError: there is one.
     """
     kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
-    with remote.words():
-        try:
-            (made,) = remote.repository.ask((repository_create, CreateRequest(HG, kinds))).results
-        except WrongVcs as wrong:
-            raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
-    if not getattr(made, "created", False):
-        raise error.RepoError(_(b"repository %s already exists") % remote.url)
+    with remote.words(), _new(remote):
+        remote.repository.ask((repository_create, CreateRequest(HG, kinds, exclusive=True)))
     remote.level = Level.REFS
+    remote.is_new = False
+
+
+@contextmanager
+def _new(remote: Remote) -> Iterator[None]:
+    """Say as Mercurial does that a repository to be made is there, of whatever system."""
+    try:
+        yield
+    except (KnownRevisions, RepositoryExists, WrongVcs) as wrong:
+        raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
 
 
 def push_bundle(operation: Any) -> None:
@@ -86,6 +101,8 @@ def push_bundle(operation: Any) -> None:
     if missing:
         operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
     done = _send(operation)
+    if done is None and remote.is_new:
+        make(remote)
     if done is not None and was_guessed and isinstance(done.error(), OF_GUESSES):
         _discover(operation)
         done = _send(operation)
@@ -117,12 +134,8 @@ again, and what Mercurial's checks refuse then is refused."""
 
 def _discover(operation: Any) -> None:
     """Find again what is to be sent, now that the remote is known."""
-    operation.ui.pushbuffer(error=True)  # It was said before.
-    try:
-        operation.outbookmarks, operation.bkresult = [], None
-        exchange._pushdiscovery(operation)
-    finally:
-        operation.ui.popbuffer()
+    operation.outbookmarks, operation.bkresult = [], None
+    exchange._pushdiscovery(operation)
 
 
 def _send(operation: Any) -> PushOutcome | None:
@@ -131,6 +144,7 @@ def _send(operation: Any) -> PushOutcome | None:
     has_news = _check(operation)
     if has_news:
         operation.repo.prepushoutgoinghooks(operation)
+    _check_none_is_secret(operation)
     maps = _others(operation)
     local = HgRepository(operation.repo)
     moved = _updates(operation, local, has_news=has_news)
@@ -147,17 +161,22 @@ def _send(operation: Any) -> PushOutcome | None:
         remote.level = max(remote.level, Level.REFS)
         _discover(operation)
         has_news = _check(operation)
+        _check_none_is_secret(operation)
         return _updates(operation, local, has_news=has_news) or moved, _others(operation)
 
     was_publishing = is_publishing(remote.knowledge.settings)
+    new = msgspec.structs.replace(NEW, exclusive=remote.is_new)
     request = PushRequest(
-        moved, source, NEW, maps, maps_first=True, atomic=True, replan=replan, is_likely=_is_likely(operation)
+        moved, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=_is_likely(operation)
     )
-    with remote.words():
+    with remote.words(), _new(remote) if remote.is_new else nullcontext(), remote.progress(b"sending") as progress:
+        remote.repository.sent = lambda _size, done, total: progress.update(done, total=total)
         done = remote.repository.push(request)
+    remote.is_new = False
     remote.level = max(remote.level, Level.REFS)
     if done.error() is None:
-        remote.pushed = local.heads_of(operation.outgoing.missing)
+        remote.pushed.update(local.heads_of(operation.outgoing.missing))
+        remote.pushed.update(tip.id for each in moved for tip in each.heads)
         if planned_for and remote.root and planned_for[0] != remote.root[0]:
             _discover(operation)  # What was sent fits into a repository that was recreated, but may not be all.
             if operation.outgoing.missing:
@@ -195,7 +214,6 @@ def _unchanged(local: HgRepository, maps: Sequence[MapUpdateRequest]) -> list[Re
 
 def _others(operation: Any) -> list[MapUpdateRequest]:
     """What is sent besides changesets and heads: bookmarks, and what becomes public."""
-    _check_none_is_secret(operation)
     found = [*updates(unsent(operation)), *_maps(operation.outbookmarks, strict=True)]
     if is_publishing(operation.remote.remote.knowledge.settings):
         return found
@@ -292,8 +310,11 @@ def _report(operation: Any, done: PushOutcome) -> None:
         if outcome.verdict is Verdict.CONFLICT:
             operation.ui.warn(exchange.bookmsgmap[action][1] % name)
             operation.bkresult = 1
-        else:
+        elif outcome.verdict is Verdict.DONE:
             operation.ui.status(exchange.bookmsgmap[action][0] % name)
+        elif action == b"delete":  # Another user removed it; one that is where it belongs is not mentioned.
+            operation.ui.warn(_(b"bookmark %s does not exist on the local or remote repository!\n") % name)
+            operation.bkresult = 2
 
 
 def _push_markers(operation: Any) -> None:

@@ -1,7 +1,7 @@
 """`Remote`: a repository on a server as one command of Mercurial's sees it.
 
-A pull asks once, and whatever Mercurial wants to know is answered from that. A push asks nobody before it sends: what
-was seen last says what is to be sent, and the server decides.
+A pull sends one request, whose answer serves all of Mercurial's questions. A push sends no request before its own:
+cached state says what it sends, and the server decides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from mercurial import encoding, error
+from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
 from smartserver.client.exchange import Content
@@ -20,7 +21,7 @@ from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import NoSuchRepository, WrongVcs
 from smartserver.plugins.mercurial.markers import MarkerMemory, are_exchanged
-from smartserver.plugins.mercurial.phase import DRAFT, draft_roots, is_publishing
+from smartserver.plugins.mercurial.phase import DRAFT, PhaseHeads, draft_roots, is_publishing, phase_heads
 from smartserver.plugins.mercurial.server import environment_of, server_of
 from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
@@ -47,24 +48,24 @@ def in_utf8(name: bytes) -> bytes:
 
 
 def shown_here(name: bytes) -> bytes:
-    """A name that came, in the encoding of the user; it remembers what it was."""
+    """A received name in the encoding of the user. Mercurial's type for it keeps the original bytes."""
     found: bytes = encoding.tolocal(name)
     return found
 
 
 class Level(enum.IntEnum):
-    """How much was asked."""
+    """How much was requested."""
 
     NOTHING = 0
     REFS = 1
     GRAPH = 2
-    """And which changesets there are that are not here."""
+    """And the ids and parents of the changesets that are missing here."""
     HISTORY = 3
-    """And what they are."""
+    """And their content."""
 
 
 class Remote:
-    """One repository on a server. Nothing is asked by itself."""
+    """One repository on a server. Making one sends no request."""
 
     def __init__(self, ui: Any, location: Place, url: bytes) -> None:
         self.ui = ui
@@ -75,25 +76,31 @@ class Remote:
         self.local: HgRepository | None = None
         """The repository that is pulled into or pushed from, once that is known."""
         self.wanted: Names | None = None
-        """What the command named; None: all."""
+        """The names in the command; None: all changesets."""
         self.arrived: Arrived | None = None
+        self.pushed: set[bytes] = set()
+        """Changesets that a push sent, or that the server had before it."""
         self.level = Level.NOTHING
+        self.is_new = False
+        """Whether a push makes the repository."""
         self.takes_markers = are_exchanged(ui)
         """Whether a pull asks for obsolescence markers."""
         self.markers = b""
         """Those that came, encoded."""
-        self.pushed: list[bytes] = []
-        """Heads of what a push sent, which may be hidden there."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._wrong: Exception | None = None
 
     def words(self) -> AbstractContextManager[None]:
-        """Around whatever asks the server."""
+        """A context for requests, which raises Mercurial's errors."""
         return in_mercurials_words(self.location, self.url)
 
+    def progress(self, topic: bytes, total: int | None = None) -> Any:
+        """A progress bar of Mercurial's, which counts changesets."""
+        return self.ui.makeprogress(topic, unit=_(b"changesets"), total=total)
+
     def bind(self, repository: Any) -> None:
-        """Say which local repository it is about."""
+        """Set the local repository, once."""
         if self.local is None:
             self.local = HgRepository(repository)
 
@@ -112,20 +119,34 @@ class Remote:
         """Whether it exchanges obsolescence markers, as far as known."""
         return self.knowledge.settings.get(EVOLUTION) == YES
 
+    def begin(self) -> None:
+        """Expect no repository there: the next push creates it."""
+        self.knowledge.forget()
+        self.level = Level.REFS
+        self.is_new = True
+
     # ---- asking
 
     def ask(self, level: Level) -> None:
-        """Ask for so much, once; of history what the command named: changesets that came wait in a file."""
+        """Request that much, once; of history the part that the command named. Received changesets wait in a file."""
         if self._wrong is not None:
             raise self._wrong
         if self.level >= level:
             return
+        is_all_here = self.level and self.wanted is None and self._is_all_here()
         self.level = level
+        if is_all_here:
+            return  # As in the pull at the end of a clone into a pool, which asked for a name before.
         try:
             self._ask(level)
         except (error.Abort, error.RepoError) as wrong:
             self._wrong = wrong  # A command asks for several things before it looks at an answer.
             raise
+
+    def _is_all_here(self) -> bool:
+        """Whether the heads that the server named in this command are all here."""
+        local = self.local
+        return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
     def _ask(self, level: Level) -> None:
         with self.words():
@@ -178,7 +199,7 @@ class Remote:
             self._graph[each.revision] = tuple([parent.id for parent in each.parents])
 
     def ask_whether_there(self, level: Level = Level.REFS) -> None:
-        """Ask for so much. Where there is no repository, there is nothing."""
+        """Request that much. A repository that does not exist counts as an empty one."""
         try:
             self.ask(level)
         except error.RepoError as wrong:
@@ -196,7 +217,7 @@ class Remote:
         arrived = self.arrived = Arrived(self.local)
         self.ui.atexit(arrived.close)
         stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
-        with self.ui.makeprogress(b"receiving", unit=b"changesets", total=count) as progress:
+        with self.progress(b"receiving", count) as progress:
             for chunk in body:
                 stream.feed(chunk)
                 for segment in stream.segments():
@@ -210,7 +231,7 @@ class Remote:
 
     @property
     def came(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The changesets that came, with their parents, in order."""
+        """The received changesets and their parents, in order."""
         return self._graph if self.arrived is None else self.arrived.parents
 
     def branches(self) -> dict[bytes, list[bytes]]:
@@ -220,7 +241,7 @@ class Remote:
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def heads(self) -> list[bytes]:
-        """The heads of all branches that no other of them is known to descend from."""
+        """The heads of all branches, without those that are known to be ancestors of others."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
         inner = {parent for parents in self.came.values() for parent in parents}
         known = [head for head in heads if head not in inner]
@@ -245,15 +266,22 @@ class Remote:
         if self.level:
             self._learn_phases()
         graph = {**self._graph, **self.came}
-        roots = draft_roots(self.local, graph, [*self.common(), *self.pushed], self.public())
+        roots = draft_roots(self.local, graph, self.common(), self.public())
         return {hexadecimal(root): DRAFT for root in roots}
+
+    def phase_heads(self, heads: Collection[bytes]) -> PhaseHeads:
+        """The phases of some heads and their ancestors."""
+        if is_publishing(self.knowledge.settings):
+            return PhaseHeads(list(heads), [])
+        self._learn_phases()
+        return phase_heads(self.local, {**self._graph, **self.came}, self.public(), heads)
 
     def public(self) -> list[bytes]:
         """Heads of what is public there, where not all is."""
         return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
 
     def _learn_phases(self) -> None:
-        """Ask for the graph where something is public that is not here: what is below it is public, too."""
+        """Request the graph of public changesets that are missing here, because their ancestors are public, too."""
         local = self.local
         if local is None:
             return
@@ -265,13 +293,13 @@ class Remote:
                 self._learn_graph(self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=haves))
 
     def has(self, node: bytes) -> bool:
-        """Whether a changeset is there, as far as known."""
+        """Whether the server has a changeset, as far as is known."""
         if node in self.came:
             return True
         return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())
 
     def common(self) -> list[bytes]:
-        """The heads of what both have."""
+        """The heads of the common changesets."""
         local = self.local
         if local is None:
             return []
@@ -280,6 +308,7 @@ class Remote:
         graph = {**self._graph, **came}
         known.update(parent for parents in graph.values() for parent in parents if parent not in graph)
         known.update(self._found.values())
+        known.update(self.pushed)
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
 
@@ -330,7 +359,7 @@ class Remote:
         return self._found.get(name, NULL)
 
     def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:
-        """Those of the changesets that came that `heads` reach and that are not here yet, parents first."""
+        """The received changesets that `heads` reach and that are still missing here, parents first."""
         came = self.came
         if heads is None:
             reached = set(came)

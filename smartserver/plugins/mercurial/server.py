@@ -32,12 +32,12 @@ AGENT = f"hg smartserver/{smartserver.__version__}"
 
 
 def environment_of(ui: Any) -> dict[str, str]:
-    """The variables of the user's command, which are not those of a command server."""
+    """The variables of the user's command. A command server has others of its own."""
     return {os.fsdecode(name): os.fsdecode(value) for name, value in ui.environ.items()}
 
 
 class Server:
-    """What all peers of one server share during a command."""
+    """The connection that all peers of one server share during a command."""
 
     def __init__(self, ui: Any, location: Place) -> None:
         environment = environment_of(ui)
@@ -58,7 +58,7 @@ class Server:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Close the connection, or give it to what holds connections."""
+        """Close the connection, or give it to the agent."""
         with contextlib.suppress(KeyboardInterrupt):
             self.client.close()
 
@@ -70,7 +70,7 @@ def _source(ui: Any) -> Any:
 
 
 def _ssh(ui: Any) -> list[str]:
-    """The words of the command that logs in at other machines for hg."""
+    """The words of the command by which hg logs in to other machines."""
     from smartserver.client.ssh_url import of_shell
 
     return of_shell(os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))
@@ -80,7 +80,7 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(ui: Any, location: Place) -> Server:
-    """The one this command talks to."""
+    """The server of a place, one object for a whole command."""
     root = served_by(location)
     server = _servers.get(root)
     if server is None:
@@ -96,7 +96,7 @@ def _leave(root: str) -> None:
 
 
 def _observers(ui: Any, location: Place, debug: str) -> list[Observer]:
-    """Those that `hpss.debug` or SMARTSERVER_DEBUG ask for."""
+    """The observers that `hpss.debug` or SMARTSERVER_DEBUG switch on."""
     try:
         flags.check(debug, f"{flags.VARIABLE} or hpss.debug")
     except flags.BadFlag as wrong:

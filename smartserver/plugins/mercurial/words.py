@@ -1,4 +1,4 @@
-"""What goes wrong, as Mercurial's own errors: its commands catch those, and end with its messages and status."""
+"""Our errors as Mercurial's own: its commands catch those, and end with its messages and status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refusal(said: str) -> Any:
 
 @contextmanager
 def in_mercurials_words(location: Place, url: bytes) -> Iterator[None]:
-    """Raise Mercurial's error for whatever goes wrong with what is there."""
+    """Raise Mercurial's error for each of ours."""
     try:
         yield
     except CannotConnect as wrong:

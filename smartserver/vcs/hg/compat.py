@@ -1,4 +1,4 @@
-"""What of Mercurial is used here, and the shape of what a repository gives: 7.2 is what is tried.
+"""The names of Mercurial that are used here, and the types of the objects that a repository gives.
 
 The rule of this file: nothing else under `vcs` imports Mercurial, and nothing imports this module before there is a
 Mercurial repository to read.
@@ -46,7 +46,7 @@ class Store(Protocol):
         """Two, null where there is none."""
 
     def flags(self, rev: int) -> int:
-        """What is unusual about how the text is kept; 0: nothing."""
+        """The revlog flags of a revision."""
 
     def rawdata(self, node: Node) -> bytes:
         """The text as it is hashed."""

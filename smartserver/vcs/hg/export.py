@@ -35,6 +35,10 @@ _CHANGESETS: Final = 10_000
 _STORES: Final = 500
 """Files whose stores are kept open."""
 
+_ELSEWHERE: Final = 0xE000
+"""Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Others say how it is kept,
+such as that of 7.2 for a merged file with copy metadata."""
+
 Candidates = dict[Key, None]
 
 
@@ -131,7 +135,7 @@ class Export:
     ) -> NewRecord | HeldRecord:
         node = key[-len(NULL) :]
         rev = store.rev(node)
-        if store.flags(rev):
+        if store.flags(rev) & _ELSEWHERE:
             what = f"a version of {shown(path)}" if path else "a changeset or manifest"
             raise CannotSend(f"cannot push: {what} is stored elsewhere, in part or censored (it has revlog flags)")
         usable = [Candidate(each) for each in candidates if each not in self._excluded]

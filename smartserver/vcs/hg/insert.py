@@ -1,4 +1,4 @@
-"""What a pull brought, as Mercurial's own changegroup (version 03), and put into a repository.
+"""The received segments of a pull as Mercurial's own changegroup (version 03), and their insertion.
 
 Segments go to a spool file as they come. A changegroup has all changesets first, then all manifests, then the files one
 by one; each row of it is a text as Mercurial's delta on the first parent's. Every record is proved to be what its key
@@ -51,16 +51,16 @@ class _Row(NamedTuple):
     meta: bytes
     base: Key
     here: bool
-    """Whether its base did not come before it: then it is here, even where a copy of it comes later."""
+    """Whether its base was not received before it: then the base is here, even if a copy of it follows later."""
     introduced: list[Node]
-    """The changesets in whose segments it came."""
+    """The changesets whose segments contain it."""
 
 
 class Arrived:
-    """The changesets that came, in the order in which they did; a context that holds a temporary file."""
+    """The received changesets, in order; a context that holds a temporary file."""
 
     def __init__(self, repository: HgRepository | None) -> None:
-        """`repository`: has the records that those that come may rest on; None: none rests on any."""
+        """`repository`: has the bases of received records; None: no record has a base here."""
         self._repository = repository
         self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._size = 0
@@ -86,7 +86,7 @@ class Arrived:
 
     @property
     def objects(self) -> int:
-        """How many records came, copies left out."""
+        """The number of received records, without copies."""
         return sum(map(len, self._rows))
 
     def add(self, block: bytes) -> None:
@@ -120,7 +120,7 @@ class Arrived:
             block = block[os.write(self._spool.fileno(), block) :]
 
     def text(self, revision: RevisionId) -> bytes:
-        """The text of a changeset that came.
+        """The text of a received changeset.
 
         Raises:
             WrongContent: it is not what its key says.
@@ -128,7 +128,7 @@ class Arrived:
         return self._text(CHANGESET, revision)
 
     def chunks(self, wanted: Collection[RevisionId], progress: Progress = lambda done, total: None) -> Iterator[bytes]:
-        """The changegroup of some changesets that came, whose parents are wanted, too, or are in the repository.
+        """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository.
 
         Raises:
             WrongContent: a record is not what its key says, or cannot be decoded.
@@ -201,7 +201,7 @@ class Arrived:
     # ---- texts
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """The text of a record that came or is here, proved to be what its key says."""
+        """The text of a record, received or local, checked against its key."""
         came = self._rows[kind]
         chain: list[tuple[Key, _Row]] = []
         text = self._cache.get((kind, key))

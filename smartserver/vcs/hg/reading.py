@@ -31,7 +31,7 @@ from smartserver.vcs.hg.kinds import (
     Node,
     file_key,
 )
-from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, decode, encode_found
+from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, decode, encode_found
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
 _TAG: Final = re.compile(rb"([0-9a-f]{40}) (.+)")
@@ -84,6 +84,9 @@ def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], l
         if value is not None:
             heads += [tip.id for tip in value]
             found.append(NULL)
+        elif name.startswith(BOOKMARK):
+            found.append(finder.bookmark(name.removeprefix(BOOKMARK)) or NULL)
+            heads.append(found[-1])
         elif name.startswith(BRANCH):
             raise NoSuchPart(f"unknown branch '{shown(plain)}'")
         else:
@@ -120,11 +123,18 @@ class _Finder:
         whole = _whole(name)
         if whole is not None and stored.ordinal(whole) is not None:
             return whole
-        found = stored.map(BOOKMARKS).get(name)
-        if found == NULL:
-            return NULL  # A bookmark before the first changeset.
-        found = found or self.tags().get(name) or self._branch(name) or self._prefix(name)
+        found = self.bookmark(name)
+        if found is not None:
+            return found
+        found = self.tags().get(name) or self._branch(name) or self._prefix(name)
         if found is None or stored.ordinal(found) is None:
+            raise NoSuchPart(f"unknown revision '{shown(name)}'")
+        return found
+
+    def bookmark(self, name: bytes) -> Node | None:
+        """The changeset that a bookmark is on, null where that is before the first one; None without the bookmark."""
+        found = self._stored.map(BOOKMARKS).get(name)
+        if found is not None and found != NULL and self._stored.ordinal(found) is None:
             raise NoSuchPart(f"unknown revision '{shown(name)}'")
         return found
 

@@ -6,7 +6,7 @@ What lies below a changeset that is here is here too: that is Mercurial's own ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from smartserver.errors import shown
 from smartserver.records.model import Kind, RevisionId
@@ -26,11 +26,12 @@ REFUSED: Final = {
     b"exp-copies-sidedata-changeset": "copies beside its changesets (copies-sdc)",
     b"exp-changelog-v2": "changelogv2",
     b"exp-revlogv2.2": "revlogv2",
+    b"delta-info-revlog": "parents of files in another order (delta-info-revlog)",
     b"lfs": "files elsewhere (lfs)",
     b"largefiles": "files elsewhere (largefiles)",
     b"remotefilelog": "a part of its files' history (remotefilelog)",
 }
-"""What a repository may require that cannot be sent, and what it is."""
+"""Requirements of repositories that cannot be sent, and their names for users."""
 
 
 class WrongFormat(VcsError):
@@ -51,7 +52,11 @@ class HgRepository:
 
     def __init__(self, repository: Repository) -> None:
         self.mercurial = repository
-        self.changesets = changesets(repository)
+
+    @property
+    def changesets(self) -> Any:
+        """The store of changesets. Mercurial reads it again when it takes a lock that another process has held."""
+        return changesets(self.mercurial)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -114,7 +119,7 @@ class HgRepository:
         return [node for _, node in sorted(found, key=lambda each: each[0])]
 
     def heads_of(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those of changesets that are here that no other of them descends from."""
+        """The heads among some local changesets."""
         log = self.changesets
         return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
 

@@ -1,4 +1,4 @@
-"""What a pull of named changesets asks (`Repository.read`), and how the server says what it found.
+"""The selectors of `Repository.read` for named changesets, and the encoding of the answer.
 
 A selector is a byte (`h`: their history is sent; `n`: only what they are) and the names, joined with NUL. The answer is
 20 bytes for each. The selector `g` asks for the ids and parents of what the wants reach and the haves do not.
@@ -23,13 +23,16 @@ GRAPH: Final = b"g"
 BRANCH: Final = b"branch:"
 """Begins a name that stands for all heads of a branch. No name of Mercurial's has a colon."""
 
-
 FRAGMENT: Final = b"fragment:"
 """Begins a name that is a branch if there is one, else any name: that after the # of a URL."""
 
 
+BOOKMARK: Final = b"bookmark:"
+"""Begins a name that is a bookmark alone. One that is not there is no error: the answer has the map of bookmarks."""
+
+
 class Names(NamedTuple):
-    """What is asked; `is_all`: with their history, `BRANCH` names included."""
+    """The names of a selector; `is_all`: with their history, `BRANCH` names included."""
 
     names: Sequence[bytes]
     is_all: bool = True
@@ -41,7 +44,7 @@ def encode(names: Names) -> bytes:
 
 
 def decode(selector: bytes) -> Names:
-    """What a selector asks.
+    """The names in a selector.
 
     Raises:
         Unsupported: it is none of this release's.
@@ -54,12 +57,12 @@ def decode(selector: bytes) -> Names:
 
 
 def encode_found(found: Sequence[Node]) -> bytes:
-    """What the names are, null for a branch."""
+    """The changesets of the names, null for a branch."""
     return b"".join(found)
 
 
 def decode_found(names: Names, said: bytes) -> dict[bytes, Node]:
-    """What each name is; branches are left out."""
+    """The changeset of each name; branches are left out."""
     nodes = [said[at : at + NODE_BYTES] for at in range(0, NODE_BYTES * len(names.names), NODE_BYTES)]
     of_names = zip(names.names, nodes, strict=False)
     return {name.removeprefix(FRAGMENT): node for name, node in of_names if node != NULL}

@@ -10,21 +10,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from suites import CannotRun
+
 BRIDGE = Path(__file__).resolve().parent / "git_bridge.c"
 
 MAKE = ("NO_CURL=1", "NO_TCLTK=1", "NO_PYTHON=1", "NO_GETTEXT=1", "CFLAGS=-O1")
 """Nothing that the scripts need is left out; what takes long is."""
 
 
-class CannotBuild(Exception):
-    """Git cannot be had or built; one line for the user."""
-
-
 def built(source: Path | None, work: Path) -> Path:
     """A source tree of git with its programs built; without `source`, Debian's.
 
     Raises:
-        CannotBuild: something is missing.
+        CannotRun: something is missing.
     """
     if source is None:
         source = work / "git"
@@ -32,7 +30,7 @@ def built(source: Path | None, work: Path) -> Path:
             _unpack(_download(work / "download"), source)
     source = source.resolve()
     if not (source / "t" / "test-lib.sh").exists():
-        raise CannotBuild(f"{source} is not a source tree of git: it has no t/test-lib.sh")
+        raise CannotRun(f"{source} is not a source tree of git: it has no t/test-lib.sh")
     work.mkdir(parents=True, exist_ok=True)
     linked = source / "hpss-bridge.o"
     if not linked.exists() or linked.stat().st_mtime < BRIDGE.stat().st_mtime:
@@ -65,7 +63,7 @@ def _download(folder: Path) -> Path:
     if shutil.which("apt-get"):
         listed = _run(["apt-get", "indextargets", "--format", fields, "Created-By: Packages", "Label: Debian"], folder)
     if not listed:
-        raise CannotBuild("no list of Debian's packages is here (apt-get update): name git's source by --source FOLDER")
+        raise CannotRun("no list of Debian's packages is here (apt-get update): name git's source by --source FOLDER")
     sources = folder / "sources.list"
     sources.write_text("".join(f"deb-src {line}\n" for line in sorted(set(listed.splitlines()))))
     options = [f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=-", f"Dir::State::lists={folder / 'lists'}"]
@@ -88,7 +86,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
     """What a command wrote.
 
     Raises:
-        CannotBuild: it failed, or is not installed.
+        CannotRun: it failed, or is not installed.
     """
     try:
         done = subprocess.run(
@@ -102,9 +100,9 @@ def _run(command: Sequence[str], folder: Path) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise CannotBuild(f"{command[0]} is not installed") from None
+        raise CannotRun(f"{command[0]} is not installed") from None
     if done.returncode:
         log = folder / "failed.log"
         log.write_text(done.stdout + done.stderr)
-        raise CannotBuild(f"{command[0]} {command[-1]} ended with status {done.returncode}: see {log}")
+        raise CannotRun(f"{command[0]} {command[-1]} ended with status {done.returncode}: see {log}")
     return done.stdout

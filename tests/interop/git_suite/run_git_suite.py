@@ -14,18 +14,17 @@ import signal
 import subprocess
 import sys
 import threading
-import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
-from typing import NamedTuple
 
 from forks import Forks
-from git_source import CannotBuild, built, version
+from git_source import built, version
+from suites import CannotRun, Reasons, read_reasons, run_main, suite_server, summary
 
 REASONS = Path(__file__).resolve().with_name("reasons.toml")
 
@@ -97,29 +96,12 @@ class Suite:
     @contextmanager
     def served(self) -> Iterator[None]:
         """A server for the repositories of the scripts."""
-        root = self._work / "served"
-        rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
         for protocol in ("file", "git"):
             program = self._work / f"git-remote-{protocol}"
             program.write_text("from git_bridge import main\n\nmain()\n")
             self._programs = FORKS.stand_in(program)
-        command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
-        command += ["--listen", "127.0.0.1:0", "--anonymous", "write", "--fsck", "off"]
-        log = self._work / "server.log"
-        with open(log, "wb") as file:
-            server = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
-        try:
-            while not (found := re.search(r"hpss://127\.0\.0\.1:\d+", log.read_text())):
-                if server.poll() is not None:
-                    raise CannotBuild(f"the server ended: {log.read_text().strip()}")
-                with suppress(subprocess.TimeoutExpired):
-                    server.wait(0.05)
-            self._url = found[0]
+        with suite_server(self._work, "--fsck", "off") as self._url:
             yield
-        finally:
-            server.terminate()
-            server.wait()
 
     def run(self, script: str, *, bridged: bool) -> Cases:
         """Run a script, over hpss or with git alone."""
@@ -184,38 +166,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-class Reasons(NamedTuple):
-    """What reasons.toml says."""
-
-    git: str
-    """The release of git whose cases it names."""
-    words: Mapping[str, str]
-    """The closed list of reasons."""
-    scripts: Sequence[str]
-    """Those to run."""
-    cases: Mapping[tuple[str, int], str]
-    """The reason of each case that fails, by script and number."""
-
-
-def read_reasons(text: str) -> Reasons:
-    """The content of reasons.toml.
-
-    Raises:
-        ValueError: a case has a reason that is not in the list, or two.
-    """
-    content = tomllib.loads(text)
-    cases: dict[tuple[str, int], str] = {}
-    for script, by_reason in content["scripts"].items():
-        for reason, numbers in by_reason.items():
-            if reason not in content["reasons"]:
-                raise ValueError(f"{script}: {reason} is not in the list of reasons")
-            for number in numbers:
-                if (script, number) in cases:
-                    raise ValueError(f"{script}.{number} has two reasons")
-                cases[script, number] = reason
-    return Reasons(content["git"], content["reasons"], list(content["scripts"]), cases)
-
-
 def main() -> int:
     """Run what the command line says; the exit status."""
     parser = argparse.ArgumentParser(prog="make git-suite ARGS=...", description=__doc__.split("\n\n")[0])
@@ -228,20 +178,20 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="scripts at a time (%(default)s)")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one script (%(default)s)")
     options = parser.parse_args()
-    reasons = read_reasons(REASONS.read_text())
+    reasons = read_reasons(REASONS.read_text(), "git")
     work = options.work.resolve()
     try:
         source = built(options.source, work)
         found = version(source)
-        if found != reasons.git:
-            print(f"this is git {found}: the numbers in {REASONS.name} are those of {reasons.git}", file=sys.stderr)
+        if found != reasons.release:
+            print(f"this is git {found}: the numbers in {REASONS.name} are those of {reasons.release}", file=sys.stderr)
         suite = Suite(source, work, options.timeout)
-        scripts = reasons.scripts
+        scripts = reasons.tests
         if options.scripts:
             scripts = [path.stem for name in options.scripts for path in sorted((source / "t").glob(f"{name}*.sh"))]
         with suite.served():
             return Report(suite, reasons).run(scripts, options.jobs)
-    except CannotBuild as wrong:
+    except CannotRun as wrong:
         print(wrong, file=sys.stderr)
         return 2
 
@@ -269,12 +219,7 @@ class Report:
                 self.suite.stop()
                 raise
         print()
-        passed, run = self.counts.pop("passed", 0), self.counts.total()
-        print(f"{run + passed} cases, {passed} passed")
-        for reason, count in self.counts.most_common():
-            print(f"{count:5} {self.reasons.words.get(reason, reason)}")
-        if self.faulty:
-            print(f"{self.faulty} more fail with git alone, too")
+        print("\n".join(summary(self.reasons, self.counts, "git", self.faulty)))
         if self.wrong:
             print("\n".join(["", *self.wrong]))
         return 1 if self.wrong else 0
@@ -302,9 +247,4 @@ class Report:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from git_bridge import name_of, repository_of
-from run_git_suite import REASONS, cases_of, read_reasons
+from run_git_suite import REASONS, cases_of
+from suites import read_reasons
 
 OUTPUT = """\
 ok 1 - setup
@@ -40,21 +41,9 @@ def test_a_script_that_skipped_all() -> None:
 
 
 def test_the_reasons_are_of_the_closed_list() -> None:
-    reasons = read_reasons(REASONS.read_text())
+    reasons = read_reasons(REASONS.read_text(), "git")
     assert set(reasons.cases.values()) <= reasons.words.keys()
-    assert {script for script, _ in reasons.cases} <= set(reasons.scripts)
-
-
-@pytest.mark.parametrize(
-    ("cases", "why"),
-    [
-        ("{ b = [1] }", "t0001-x: b is not in the list of reasons"),
-        ("{ a = [1, 2], c = [2] }", "t0001-x.2 has two reasons"),
-    ],
-)
-def test_reasons_that_are_wrong(cases: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        read_reasons(f"git = '2.39.5'\n[reasons]\na = 'A'\nc = 'C'\n[scripts]\nt0001-x = {cases}\n")
+    assert {script for script, _ in reasons.cases} <= set(reasons.tests)
 
 
 @pytest.mark.parametrize("name", ["x", "x/.git", "y", "file"])

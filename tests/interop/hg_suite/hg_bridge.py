@@ -6,7 +6,7 @@ server is copied back into the folder before the push reports on it, so that the
 and after, and the folder says what it received.
 
 Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, and repositories
-behind hgweb. Numbers of revisions are replaced by ids, because a server refuses numbers.
+behind hgweb. Numbers of revisions and local tags are replaced by ids, because a server knows neither.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from mercurial import exchange, extensions, logexchange, obsolete, phases
+from mercurial import bundlerepo, commands, exchange, extensions, logexchange, obsolete, phases
 from mercurial import ui as mercurial_ui
 from mercurial.cmd_impls import clone as cloning
 from mercurial.utils import urlutil
@@ -41,8 +41,8 @@ FROM_REMOTE = frozenset((b"confirm", b"bundle", b"noupdate"))
 _copying = False
 """Whether the bridge opens a repository: that one is not bridged."""
 
-_by_copy = False
-"""Whether a clone may copy files."""
+_in_place = False
+"""Whether a command looks at the files of a folder: a clone that may copy them, or `identify`."""
 
 
 class Bridge:
@@ -50,8 +50,8 @@ class Bridge:
 
     def __init__(self, ui: Any, folder: bytes, *, is_ssh: bool) -> None:
         self._ui = ui
-        self._folder = folder
-        self._is_ssh = is_ssh
+        self.folder = folder
+        self.is_ssh = is_ssh
         """Whether what the folder prints has a prefix, and its hooks are those of a server."""
         self.shown = b"file:" + folder
         self.url = os.fsencode(f"{os.environ['HPSS_BRIDGE']}/{uuid4().hex}")
@@ -60,7 +60,7 @@ class Bridge:
         """Make the copy on the server."""
         quiet = _quiet()
         with tempfile.TemporaryDirectory() as temporary, _alone():
-            shutil.copytree(Path(os.fsdecode(self._folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
+            shutil.copytree(Path(os.fsdecode(self.folder), ".hg"), Path(temporary, ".hg"), symlinks=True)
             local = FACTORY.repository(quiet, os.fsencode(temporary))
             peer = FACTORY.peer(quiet, {}, self.url, create=True)
             self._configure(peer)
@@ -71,7 +71,7 @@ class Bridge:
 
     def _configure(self, peer: Any) -> None:
         """Have the server publish, and exchange markers, as the folder does."""
-        folder = FACTORY.repository(_quiet(), self._folder)
+        folder = FACTORY.repository(_quiet(), self.folder)
         publishes = folder.ui.configbool(b"phases", b"publish")
         evolves = obsolete.isenabled(folder, obsolete.exchangeopt)
         settings: dict[str, bytes | None] = {
@@ -80,32 +80,33 @@ class Bridge:
         }
         peer.remote.repository.ask((repository_configure, ConfigureRequest(settings)))
 
-    def copy_out(self, operation: Any) -> None:
-        """Bring into the folder what a push changed on the server."""
+    def copy_out(self, pushed: Sequence[bytes]) -> None:
+        """Bring into the folder what a push changed on the server. `pushed`: the heads that it sent."""
         with _alone():
-            folder = FACTORY.repository(self._ui, self._folder)
+            # Behind ssh another process of Mercurial's reads the user's configuration, without the command's options.
+            folder = FACTORY.repository(mercurial_ui.ui.load() if self.is_ssh else self._ui, self.folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
             bundle = peer.getbundle(b"push", heads=peer.heads(), cg=bool(new), obsmarkers=True)
             has_markers = not set(_markers(peer)) <= set(folder.obsstore)
             is_new = new or has_markers
-            if not is_new and not self._public(folder, peer, operation) and not self._moved(folder, peer):
+            if not is_new and not self._public(folder, peer, pushed) and not self._moved(folder, peer):
                 return
             with self._prefixed(folder.ui), folder.wlock(), folder.lock(), folder.transaction(b"push") as transaction:
                 if is_new:
-                    words = (b"serve", b"remote:ssh:127.0.0.1") if self._is_ssh else (b"push", self.shown)
+                    words = (b"serve", b"remote:ssh:127.0.0.1") if self.is_ssh else (b"push", self.shown)
                     exchange.unbundle(folder, bundle, [b"force"], *words)
-                public = self._public(folder, peer, operation)
+                public = self._public(folder, peer, pushed)
                 phases.advanceboundary(folder.unfiltered(), transaction, phases.public, public)
                 folder._bookmarks.applychanges(folder, transaction, self._moved(folder, peer))
 
-    def _public(self, folder: Any, peer: Any, operation: Any) -> list[bytes]:
+    def _public(self, folder: Any, peer: Any, pushed: Sequence[bytes]) -> list[bytes]:
         """Drafts that a push made public: what was pushed, or in a repository that does not publish what is public on
         the server."""
         unfiltered = folder.unfiltered()
         has = unfiltered.changelog.hasnode
         if self._publishes():
-            public = [node for node in operation.futureheads if has(node)]
+            public = [node for node in pushed if has(node)]
         else:
             roots = [bytes.fromhex(key.decode()) for key, value in peer.listkeys(b"phases").items() if value == b"1"]
             there = [node for node in roots if has(node)]
@@ -124,7 +125,7 @@ class Bridge:
         return changes
 
     def _publishes(self) -> bool:
-        folder = FACTORY.repository(_quiet(), self._folder)
+        folder = FACTORY.repository(_quiet(), self.folder)
         return bool(folder.ui.configbool(b"phases", b"publish"))
 
     @contextmanager
@@ -136,7 +137,7 @@ class Bridge:
             yield
         finally:
             for line in ui.popbuffer().splitlines(keepends=True):
-                self._ui.write(b"remote: " + line if self._is_ssh or is_captured else line)
+                self._ui.write(b"remote: " + line if self.is_ssh or is_captured else line)
 
 
 def _markers(peer: Any) -> list[Any]:
@@ -149,8 +150,10 @@ def uisetup(ui: Any) -> None:
     """Put the bridge around what opens a remote repository, and around a clone that may do without."""
     extensions.wrapfunction(FACTORY, "peer", _peer)
     extensions.wrapfunction(cloning, "clone", _clone)
+    extensions.wrapcommand(commands.table, b"identify", _identify)
     extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
     extensions.wrapfunction(logexchange, "activepath", _active_path)
+    extensions.wrapfunction(bundlerepo, "getremotechanges", _get_remote_changes)
 
 
 def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
@@ -169,7 +172,7 @@ def _peer(
     original: Original, source: Any, options: Any, path: Any, create: bool = False, *rest: Any, **named: Any
 ) -> Any:
     found = None if create or _copying else folder_of(path, os.environb[b"TESTTMP"])
-    if found is None or (not found[1] and (_by_copy or uses_working_copy(options))):
+    if found is None or (not found[1] and (_in_place or options.get(b"updaterev") == b".")):
         return original(source, options, path, create, *rest, **named)
     with open(os.environ["HPSS_BRIDGE_LOG"], "a") as log:
         log.write(f"{os.environ['TESTNAME']}\n")
@@ -182,11 +185,25 @@ def _peer(
     branch = getattr(path, "branch", None)
     url = bridge.url + (b"#" + branch if branch else b"")
     if options.get(b"rev") and not FROM_REMOTE.isdisjoint(options):
-        options[b"rev"][:] = without_numbers(folder, options[b"rev"])
+        here = ids_here(folder, options[b"rev"])
+        options[b"rev"][:] = [here.get(name, name) for name in options[b"rev"]]
     with _alone():
         peer = FACTORY.peer(source, options, path.copy(url) if hasattr(path, "copy") else url, create, *rest, **named)
     peer.url = lambda: bridge.shown
     peer.bridge = bridge
+    pushkey = peer.pushkey
+
+    def push_key(**entry: bytes) -> bool:
+        """Of a push in the format before bundle2."""
+        is_done: bool = pushkey(**entry)
+        if is_done:
+            bridge.copy_out([])
+        return is_done
+
+    peer.pushkey = push_key
+    lookup, name_fragment = peer.lookup, peer.name_fragment
+    peer.lookup = lambda key: lookup(ids_here(folder, [key]).get(key, key))
+    peer.name_fragment = lambda name, source: name_fragment(ids_here(folder, [name]).get(name, name), source)
     return peer
 
 
@@ -207,7 +224,7 @@ def _push_bundle(original: Original, operation: Any) -> Any:
     def pushed(request: Any) -> Any:
         done = push(request)
         if done.error() is None:
-            bridge.copy_out(operation)
+            bridge.copy_out(operation.futureheads)
         return done
 
     def said(*words: bytes, **options: bytes) -> None:
@@ -220,21 +237,26 @@ def _push_bundle(original: Original, operation: Any) -> Any:
     finally:
         remote.push, operation.ui.status = push, status
     if not operation.outgoing.missing:
-        bridge.copy_out(operation)  # What the folder publishes may be a draft in it.
+        bridge.copy_out(operation.futureheads)  # What the folder publishes may be a draft in it.
     return done
 
 
-def uses_working_copy(options: Any) -> bool:
-    """Whether a command looks into the working copy of a repository in a folder: `identify`, and `clone -u .`."""
-    return b"num" in options or options.get(b"updaterev") == b"."
-
-
-def without_numbers(folder: bytes, names: Sequence[bytes]) -> list[bytes]:
-    """The names of revisions of a repository, those that are numbers as ids: a server refuses numbers."""
-    if not any(name.isdigit() for name in names):
-        return list(names)
+def ids_here(folder: bytes, names: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The ids of those names of revisions that only the repository itself knows: numbers and local tags."""
     repository = FACTORY.repository(_quiet(), folder)
-    return [repository[int(name)].hex() if name.isdigit() and int(name) in repository else name for name in names]
+    tags = repository.tags()
+    found = {name: tags[name].hex().encode() for name in names if repository.tagtype(name) == b"local"}
+    return found | {name: repository[int(name)].hex() for name in names if name.isdigit() and int(name) in repository}
+
+
+def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
+    """Show incoming changesets with their numbers in the folder, as Mercurial does without a server."""
+    shown, nodes, clean = original(ui, repository, peer, *arguments, **named)
+    bridge = getattr(peer, "bridge", None)
+    if bridge is not None and not bridge.is_ssh and nodes:
+        shown = FACTORY.repository(ui, bridge.folder)
+        nodes.sort(key=shown.changelog.rev)
+    return shown, nodes, clean
 
 
 def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:
@@ -257,12 +279,24 @@ def _active_path(original: Original, repository: Any, peer: Any) -> Any:
 
 
 def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
-    global _by_copy
-    before, _by_copy = _by_copy, not pull and not revs
-    try:
+    with _looking_inside(not pull and not revs):
         return original(*arguments, pull=pull, revs=revs, **named)
+
+
+def _identify(original: Original, *arguments: Any, **named: Any) -> Any:
+    with _looking_inside(True):
+        return original(*arguments, **named)
+
+
+@contextmanager
+def _looking_inside(looks: bool) -> Iterator[None]:
+    """Open repositories in folders as they are, or not."""
+    global _in_place
+    before, _in_place = _in_place, looks
+    try:
+        yield
     finally:
-        _by_copy = before
+        _in_place = before
 
 
 @contextmanager

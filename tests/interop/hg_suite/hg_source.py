@@ -7,9 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-
-class CannotRun(Exception):
-    """The tests cannot be had or run; one line for the user."""
+from suites import CannotRun
 
 
 def installed(hg: Path) -> str:

@@ -10,59 +10,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
-from typing import NamedTuple
 
 from hg_cases import Cases, bridged, outcome
-from hg_source import CannotRun, installed, tests_of
+from hg_source import installed, tests_of
+from suites import CannotRun, Reasons, read_reasons, run_main, suite_server, summary
 
 HERE = Path(__file__).resolve().parent
 REASONS = HERE / "reasons.toml"
 LOADER = HERE.parents[2] / "hgext3rd" / "hpss.py"
 HG = Path(sys.executable).with_name("hg")
-
-
-class Reasons(NamedTuple):
-    """What reasons.toml says."""
-
-    release: str
-    """The Mercurial whose cases it names."""
-    words: Mapping[str, str]
-    """The closed list of reasons."""
-    files: Sequence[str]
-    """Those to run."""
-    cases: Mapping[tuple[str, int], str]
-    """The reason of each case that fails, by test and line."""
-
-
-def read_reasons(text: str) -> Reasons:
-    """The content of reasons.toml.
-
-    Raises:
-        ValueError: a case has a reason that is not in the list, or two.
-    """
-    content = tomllib.loads(text)
-    cases: dict[tuple[str, int], str] = {}
-    for test, by_reason in content["tests"].items():
-        for reason, lines in by_reason.items():
-            if reason not in content["reasons"]:
-                raise ValueError(f"{test}: {reason} is not in the list of reasons")
-            for line in lines:
-                if (test, line) in cases:
-                    raise ValueError(f"{test}:{line} has two reasons")
-                cases[test, line] = reason
-    files = dict.fromkeys(test.partition("#")[0] for test in content["tests"])
-    return Reasons(content["mercurial"], content["reasons"], list(files), cases)
 
 
 @dataclass
@@ -78,25 +43,8 @@ class Suite:
     @contextmanager
     def served(self) -> Iterator[None]:
         """A server for the repositories of the tests."""
-        root = self.work / "served"
-        rmtree(root, ignore_errors=True)
-        root.mkdir(parents=True)
-        command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
-        command += ["--listen", "127.0.0.1:0", "--anonymous", "write"]
-        log = self.work / "server.log"
-        with open(log, "wb") as file:
-            server = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
-        try:
-            while not (found := re.search(r"hpss://127\.0\.0\.1:\d+", log.read_text())):
-                if server.poll() is not None:
-                    raise CannotRun(f"the server ended: {log.read_text().strip()}")
-                with suppress(subprocess.TimeoutExpired):
-                    server.wait(0.05)
-            self._url = found[0]
+        with suite_server(self.work) as self._url:
             yield
-        finally:
-            server.terminate()
-            server.wait()
 
     def run(self, files: Sequence[str], *, over_hpss: bool) -> dict[str, Cases]:
         """Run test files, over hpss or with Mercurial alone; what became of each test."""
@@ -189,12 +137,8 @@ class Report:
 
     def lines(self) -> Iterator[str]:
         """What is printed in the end."""
-        passed, run = self.counts.pop("passed", 0), self.counts.total()
-        yield f"{run + passed} cases, {passed} passed, {self.remote} operations over hpss"
-        for reason, count in self.counts.most_common():
-            yield f"{count:5} {self.reasons.words.get(reason, reason)}"
-        if self.faulty:
-            yield f"{self.faulty} more fail with Mercurial alone, too"
+        more = f", {self.remote} operations over hpss"
+        yield from summary(self.reasons, self.counts, "Mercurial", self.faulty, more)
         if self.skipped:
             yield f"{len(self.skipped)} tests are skipped on this machine: {' '.join(self.skipped)}"
         yield from self.wrong
@@ -213,7 +157,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="files at a time (%(default)s)")
     parser.add_argument("--timeout", type=int, default=600, help="seconds for one file (%(default)s)")
     options = parser.parse_args()
-    reasons = read_reasons(REASONS.read_text())
+    reasons = read_reasons(REASONS.read_text(), "mercurial")
     work = options.work.resolve()
     report = Report(reasons)
     try:
@@ -224,7 +168,10 @@ def main() -> int:
                 file=sys.stderr,
             )
         suite = Suite(tests_of(release, work), work, options.jobs, options.timeout)
-        files = [f"{name.removesuffix('.t')}.t" for name in options.files or reasons.files]
+        files = [
+            f"{name.removesuffix('.t')}.t"
+            for name in options.files or dict.fromkeys(test.partition("#")[0] for test in reasons.tests)
+        ]
         if options.plain:
             outcomes = suite.run(files, over_hpss=False)
             report.reasons = reasons._replace(cases={})
@@ -243,9 +190,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

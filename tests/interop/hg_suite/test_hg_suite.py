@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hg_bridge import folder_of, uses_working_copy, without_numbers
+from hg_bridge import folder_of, ids_here
 from hg_cases import Cases, bridged, cases_in, compared, outcome
-from run_hg_suite import REASONS, Reasons, Report, read_reasons
+from hg_histories import commit, new_repository
+from run_hg_suite import REASONS, Report
+from suites import Reasons, read_reasons
+
+from smartserver.vcs.hg.kinds import NULL
 
 TEST = """\
 Words, with no meaning
@@ -101,9 +105,9 @@ def test_a_report() -> None:
 
 
 def test_the_reasons_are_of_the_closed_list() -> None:
-    reasons = read_reasons(REASONS.read_text())
+    reasons = read_reasons(REASONS.read_text(), "mercurial")
     assert set(reasons.cases.values()) <= reasons.words.keys()
-    assert len(reasons.files) > 50
+    assert len(reasons.tests) > 50
 
 
 @pytest.mark.parametrize(
@@ -124,25 +128,7 @@ def test_the_folder_of_a_repository(tmp_path: Path, url: str, expected: tuple[st
     assert found == (expected and (expected[0].format(top=tmp_path).encode(), expected[1]))
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({b"num": None}, True), ({b"updaterev": b"."}, True), ({b"updaterev": b"1"}, False), ({b"rev": [b"."]}, False)],
-)
-def test_what_looks_into_a_working_copy(options: dict[bytes, object], expected: bool) -> None:
-    assert uses_working_copy(options) == expected
-
-
-def test_names_stay_as_they_are() -> None:
-    assert without_numbers(b"nowhere", [b"tip", b"1a"]) == [b"tip", b"1a"]
-
-
-@pytest.mark.parametrize(
-    ("cases", "why"),
-    [
-        ("{ b = [1] }", "test-x: b is not in the list of reasons"),
-        ("{ a = [1, 2], c = [2] }", "test-x:2 has two reasons"),
-    ],
-)
-def test_reasons_that_are_wrong(cases: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        read_reasons(f"mercurial = '7.2.4'\n[reasons]\na = 'A'\nc = 'C'\n[tests]\ntest-x = {cases}\n")
+def test_numbers_and_local_tags_become_ids(tmp_path: Path) -> None:
+    node = commit(new_repository(tmp_path / "a"), (NULL, NULL), {}, b"one", {}, 1).hex().encode()
+    (tmp_path / "a/.hg/localtags").write_bytes(node + b" mine\n")
+    assert ids_here(bytes(tmp_path / "a"), [b"0", b"mine", b"tip", b"7"]) == {b"0": node, b"mine": node}

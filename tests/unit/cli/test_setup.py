@@ -211,7 +211,7 @@ def test_hg_reads_another_file(hg_home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_hg_elsewhere_needs_the_path(hg_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This hg finds no extension by its name alone."""
-    named = '*" extensions.hpss= "*) echo "*** failed to import extension hpss" >&2;;'
+    named = '*"extensions.hpss= "*) echo "*** failed to import extension hpss" >&2;;'
     stand_in(hg_home, monkeypatch, f"case \" $* \" in {named} esac; echo 'Mercurial (version 6.3.2)'")
     result = CliRunner().invoke(group, ["setup", "hg"])
     assert result.exit_code == 0, result.output

@@ -42,6 +42,7 @@ from smartserver.errors import (
     NoSuchRepository,
     NotDone,
     OutcomeUnknown,
+    RepositoryExists,
     RequestRefused,
     ServerBusy,
     StaleLease,
@@ -166,6 +167,15 @@ def test_a_repository_that_is_gone_is_made_anew() -> None:
     assert updated.outcome is Outcome.DONE
     assert source.haves == [[TIP], []]
     assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
+
+
+def test_a_repository_that_must_be_new_is_not_pushed_to() -> None:
+    new = msgspec.structs.replace(NEW, exclusive=True)
+    for error in (RepositoryExists("project"), KnownRevisions([OLD])):
+        server = Server([saying(error)])
+        with pytest.raises(type(error)):
+            remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), new))
+        assert len(requests(server)) == 1
 
 
 def test_a_repository_made_anew_for_another_system_refuses_to_be_made() -> None:

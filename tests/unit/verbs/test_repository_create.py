@@ -7,7 +7,7 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import NotedContext, Project
 
-from smartserver.errors import AccessDenied, LimitExceeded, WrongVcs
+from smartserver.errors import AccessDenied, LimitExceeded, RepositoryExists, WrongVcs
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
@@ -51,6 +51,13 @@ def test_one_of_the_same_vcs_is_accepted_as_it_is(project: Project) -> None:
     assert context.transaction.created is None
     assert context.transaction.settings == SETTINGS
     assert context.asked == []
+
+
+def test_one_that_must_be_new(project: Project) -> None:
+    exclusive = msgspec.structs.replace(REQUEST, exclusive=True)
+    assert repository_create.function(nothing(), exclusive).created
+    with pytest.raises(RepositoryExists, match="there is a repository at 'project' already"):
+        repository_create.function(project.context(), exclusive)
 
 
 def test_twice_in_one_request_is_once() -> None:

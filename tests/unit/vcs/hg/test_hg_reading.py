@@ -14,7 +14,7 @@ from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
-from smartserver.vcs.hg.selector import BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
+from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
@@ -150,6 +150,15 @@ def test_what_comes_after_a_url_is_a_branch_or_another_name() -> None:
     plan = read(Stored(), encode(Names([FRAGMENT + b"old", FRAGMENT + b"mark"])), ReadScope())
     assert plan.said == NULL + SECOND
     assert find(Stored(), FRAGMENT + b"mark") == {b"mark": SECOND}
+
+
+def test_a_bookmark_alone() -> None:
+    """A tag or a branch of that name does not count."""
+    plan = read(Stored(), encode(Names([BOOKMARK + b"mark", BOOKMARK + b"old", BOOKMARK + b"tip"])), ReadScope())
+    assert plan.heads == [SECOND]
+    assert plan.said == SECOND + NULL + NULL
+    with pytest.raises(NoSuchPart, match="unknown revision 'lost'"):
+        find(Stored(), BOOKMARK + b"lost")
 
 
 def test_a_graph() -> None:

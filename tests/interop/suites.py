@@ -1,0 +1,99 @@
+"""What runs the test suites of git and of Mercurial over hpss: a server, the list of reasons, and what is counted."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from typing import NamedTuple
+
+
+class CannotRun(Exception):
+    """A suite cannot be had, built or run; one line for the user."""
+
+
+@contextmanager
+def suite_server(work: Path, *options: str) -> Iterator[str]:
+    """A server of the folder `served` in `work`, empty at first: its URL.
+
+    Raises:
+        CannotRun: it ended.
+    """
+    root, log = work / "served", work / "server.log"
+    rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
+    command += ["--listen", "127.0.0.1:0", "--anonymous", "write", *options]
+    with open(log, "wb") as file:
+        server = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        while not (found := re.search(r"hpss://127\.0\.0\.1:\d+", log.read_text())):
+            if server.poll() is not None:
+                raise CannotRun(f"the server ended: {log.read_text().strip()}")
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(0.05)
+        yield found[0]
+    finally:
+        server.terminate()
+        server.wait()
+
+
+class Reasons(NamedTuple):
+    """What a reasons.toml says."""
+
+    release: str
+    """The release of the tool whose cases it names."""
+    words: Mapping[str, str]
+    """The closed list of reasons."""
+    tests: Sequence[str]
+    """Those to run."""
+    cases: Mapping[tuple[str, int], str]
+    """The reason of each case that fails, by test and number."""
+
+
+def read_reasons(text: str, tool: str) -> Reasons:
+    """The content of a reasons.toml. `tool`: the name of its release there.
+
+    Raises:
+        ValueError: a case has a reason that is not in the list, or two.
+    """
+    content = tomllib.loads(text)
+    cases: dict[tuple[str, int], str] = {}
+    for test, by_reason in content["tests"].items():
+        for reason, numbers in by_reason.items():
+            if reason not in content["reasons"]:
+                raise ValueError(f"{test}: {reason} is not in the list of reasons")
+            for number in numbers:
+                if (test, number) in cases:
+                    raise ValueError(f"{test}: {number} has two reasons")
+                cases[test, number] = reason
+    return Reasons(content[tool], content["reasons"], list(content["tests"]), cases)
+
+
+def summary(reasons: Reasons, counts: Counter[str], tool: str, faulty: int, more: str = "") -> Iterator[str]:
+    """Lines that say how many cases passed (`counts["passed"]`), how many did not for which reason, and how many fail
+    with the tool alone. `more`: what else the first line says."""
+    passed = counts["passed"]
+    yield f"{counts.total()} cases, {passed} passed{more}"
+    for reason, count in counts.most_common():
+        if reason != "passed":
+            yield f"{count:5} {reasons.words.get(reason, reason)}"
+    if faulty:
+        yield f"{faulty} more fail with {tool} alone, too"
+
+
+def run_main(main: Callable[[], int]) -> None:
+    """Run a command, which signals end as ^C does."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

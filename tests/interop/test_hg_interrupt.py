@@ -1,0 +1,161 @@
+"""plugins.mercurial.push, plugins.mercurial.remote: ^C at random moments of a push, a clone and a pull: hg says so in a
+line, nothing is left to recover, and the next command works."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from git_sides import TIMEOUT, Served
+from hg_histories import RandomHistory, new_repository, verify
+from hg_sides import HgSide, server_heads
+
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+TURNS = int(os.environ.get("INTERRUPTS", "3"))
+"""Interrupts of each command."""
+
+SEED = int(os.environ.get("INTERRUPTS_SEED", "3"))
+
+CHANGESETS = 400
+
+NOISE = re.compile(r"Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error|\*\* ", re.MULTILINE)
+"""What a user must never see."""
+
+
+IMPORTING = re.compile(
+    r"Exception ignored in: <function _get_module_lock.*\n"
+    r"Traceback .*\n  File \"<frozen importlib.*\nKeyboardInterrupt: \n"
+)
+"""What Python itself says, and forgets the interrupt, where that comes at one moment of an import."""
+
+BEGUN = """
+import os
+
+def uisetup(ui):
+    os.write(int(os.environ["BEGUN"]), b".")
+"""
+"""An extension that tells when hg has begun: it does not catch ^C while it is loaded."""
+
+
+@dataclass
+class Turn:
+    """A command that is interrupted so many seconds after it began."""
+
+    seconds: float
+    is_cut: bool = False
+    took: float = 0.0
+
+    def run(self, side: HgSide, *words: str) -> None:
+        (side.folder / "begun.py").write_text(BEGUN)
+        reads, writes = os.pipe()
+        with open(reads, "rb", buffering=0) as begun:
+            process = subprocess.Popen(
+                ["hg", "--config", f"extensions.begun={side.folder / 'begun.py'}", *words],
+                cwd=side.folder,
+                env=side.environment(BEGUN=str(writes)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                pass_fds=[writes],
+                start_new_session=True,
+                preexec_fn=_interruptible,
+            )
+            os.close(writes)
+            assert begun.read(1), "it never begins"
+        began = time.monotonic()
+        try:
+            _, said = process.communicate(timeout=self.seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            _, said = process.communicate(timeout=TIMEOUT)
+        self.took = time.monotonic() - began
+        self.is_cut = process.returncode != 0
+        assert not NOISE.search(IMPORTING.sub("", said)), said
+        # Python itself ends without a word where the interrupt comes after hg has ended.
+        assert not self.is_cut or said.endswith("interrupted!\n") or (process.returncode, said) == (-signal.SIGINT, "")
+
+
+def _interruptible() -> None:
+    """Whatever started the tests may have had its own children ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def turns(side: HgSide, *words: str) -> Iterator[Turn]:
+    """Turns of a command, one in each part of the time it takes: it was run once to see how long that is."""
+    whole = Turn(TIMEOUT)
+    whole.run(side, *words)
+    assert not whole.is_cut
+    chance = random.Random(f"{SEED}/{words[0]}")
+    made = [Turn(chance.uniform(number, number + 1) * whole.took / TURNS) for number in range(TURNS)]
+    for turn in made:
+        try:
+            yield turn
+        except BaseException as wrong:
+            wrong.add_note(f"{words[0]}, interrupted after {turn.seconds} s of {whole.took}")
+            raise
+    assert any(turn.is_cut for turn in made), "nothing was tried"
+
+
+@pytest.fixture(scope="module")
+def side(served: Served, tmp_path_factory: pytest.TempPathFactory) -> HgSide:
+    """User a has a history, of which user b has the beginning."""
+    made = HgSide(tmp_path_factory.mktemp("hg-interrupt") / "ours", served.url("hg-interrupt"), served)
+    RandomHistory(new_repository(made.folder / "a"), SEED, CHANGESETS)
+    made.prepare('a hg push -q -f --new-branch "$URL"; as b hg clone -q -U -r 0 "$URL" kept')
+    return made
+
+
+def check_nothing_is_left(side: HgSide, name: str) -> None:
+    store = side.folder / name / ".hg/store"
+    assert not (store / "journal").exists()
+    assert not os.path.lexists(store / "lock")
+    assert verify(side.folder / name) == (0, "")
+
+
+def test_push(side: HgSide, served: Served) -> None:
+    heads = server_heads(served, "hg-interrupt")
+    for number, turn in enumerate(turns(side, "-R", "a", "push", "-q", "-f", "--new-branch", f"{side.url}-measured")):
+        url = f"{side.url}-{number}"
+        turn.run(side, "-R", "a", "push", "-q", "-f", "--new-branch", url)
+        check_nothing_is_left(side, "a")
+        assert server_heads(served, f"hg-interrupt-{number}") in ({}, heads)
+        side.run(f'a hg push -q -f --new-branch "{url}"')
+        assert server_heads(served, f"hg-interrupt-{number}") == heads
+        assert PackRepository(LocalTransport(served.root), f"hg-interrupt-{number}").verify().problems == ()
+
+
+def test_pull(side: HgSide) -> None:
+    kept = side.folder / "kept"
+    shutil.copytree(kept, side.folder / "b", symlinks=True)
+    for turn in turns(side, "-R", "b", "pull", "-q", side.url):
+        shutil.rmtree(side.folder / "b")
+        shutil.copytree(kept, side.folder / "b", symlinks=True)
+        turn.run(side, "-R", "b", "pull", "-q", side.url)
+        check_nothing_is_left(side, "b")
+        side.prepare('b hg pull -q "$URL"')
+        assert side.has()["b"] == side.has()["a"]
+    shutil.rmtree(side.folder / "b")
+
+
+def test_clone(side: HgSide) -> None:
+    for turn in turns(side, "clone", "-q", "-U", side.url, "measured"):
+        turn.run(side, "clone", "-q", "-U", side.url, "c")
+        assert turn.is_cut != Path(side.folder / "c").exists(), "hg removes what it has not finished"
+        shutil.rmtree(side.folder / "c", ignore_errors=True)
+        side.prepare('as c hg clone -q -U "$URL" c')
+        assert side.has()["c"] == side.has()["a"]
+        shutil.rmtree(side.folder / "c")

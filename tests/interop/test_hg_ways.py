@@ -1,0 +1,229 @@
+"""plugins.mercurial.server, plugins.mercurial.credentials: each way from hg to a server, with and without the agent,
+and from a command server of Mercurial's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agents import of_its_own
+from certificates import Authority
+from git_sides import Served
+from hg_histories import verify
+from hg_sides import HgSide, server_heads
+from hg_two_users import CommandServer
+from sshd import Sshd
+
+from smartserver.agent.lending import ask
+from smartserver.agent.messages import Status, decode_held
+from smartserver.server.tokens import TokenChanges
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+FRESH = "1 round trip on a fresh connection"
+HELD = "1 round trip on a held connection"
+SHOWN = "--config hpss.debug=hpss"
+
+START = "hg init a; a commit one; a commit two"
+
+OF_ITS_OWN = pytest.mark.skipif("TEST_HG" in os.environ, reason="the Python of that hg does not have smartserver")
+"""Of what starts a process of ours with the Python of hg."""
+
+RULES = """
+[[rules]]
+who = ["anna"]
+path = "**"
+may = "admin"
+
+[[rules]]
+who = ["*"]
+path = "open"
+may = "read"
+"""
+
+
+def exchange(side: HgSide, **variables: str) -> list[str]:
+    """A push, a clone, a push and a pull, which give both users the same; what each printed."""
+    side.prepare(START)
+    said = []
+    for step in (
+        f'a hg push {SHOWN} "$URL"',
+        f'as b hg clone {SHOWN} "$URL" b',
+        f'a commit three; a hg push {SHOWN} "$URL"',
+        f'b hg pull {SHOWN} "$URL"',
+        f'b hg incoming {SHOWN} "$URL" || true',
+    ):
+        done = side.run(step, **variables)
+        assert done.status == 0, done.said
+        said.append(done.said)
+    has = side.has()
+    assert len(has["a"]) == 3
+    assert has["a"] == has["b"]
+    assert verify(side.folder / "b") == (0, "")
+    return said
+
+
+def use(side: HgSide, config: str) -> None:
+    """Add to the configuration of all users."""
+    with open(side.folder / ".hgrc", "a") as hgrc:
+        hgrc.write(config)
+
+
+class Secure:
+    """A server over TLS whose users have tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder / "authority")
+        certificate, key = self.authority.sign("127.0.0.1")
+        self.access = folder / "access.toml"
+        self.access.write_text(RULES)
+        words = ["--access", str(self.access), "--tls", str(certificate), "--tls-key", str(key), "--require-tls"]
+        self.server = Served(folder, *words)
+        self.above = f"hpss+tls://127.0.0.1:{self.server.direct[1]}"
+
+    def url(self, path: str) -> str:
+        return f"{self.above}/{path}?ca={self.authority.file}"
+
+    def token(self) -> str:
+        return TokenChanges(self.access).create("anna", int(time.time()), None, None, read_only=False)[0]
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Secure]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    made = Secure(folder)
+    yield made
+    made.server.close()
+
+
+def test_tls_with_a_token_of_auth(secure: Secure, tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", secure.url("project"))
+    use(side, f"[auth]\ncode.prefix = {secure.above}\ncode.password = {secure.token()}\n")
+    *first, a_again, b_again, b_third = exchange(side)
+    for said in first:
+        assert "2 round trips on a fresh connection" in said, "the server asks each user for a token once"
+    for said in (a_again, b_again, b_third):
+        assert FRESH in said
+
+
+def test_a_token_that_is_wrong(secure: Secure, tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", secure.url("project"))
+    use(side, f"[auth]\ncode.prefix = {secure.above}\ncode.password = hpss_wrong\n")
+    assert secure.token() != "hpss_wrong"
+    side.prepare(START)
+    done = side.run('a hg push "$URL"')
+    assert (done.status, done.err.count("\n")) == (255, 1), done.said
+    assert "log in: the token is unknown" in done.err
+    assert "hpss_wrong" not in done.said
+
+
+@OF_ITS_OWN
+def test_tls_with_the_agent(secure: Secure, tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", secure.url("project"))
+    use(side, f"[auth]\ncode.prefix = {secure.above}\ncode.password = {secure.token()}\n")
+    with of_its_own() as agent:
+        for said in exchange(side, **agent)[2:]:
+            assert HELD in said
+
+
+@OF_ITS_OWN
+def test_the_second_command_has_the_connection_of_the_first(served: Served, tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", served.url("hg-agent"), served)
+    side.prepare(START)
+    with of_its_own() as agent:
+        first = side.run('a hg push "$URL"', **agent)
+        assert (first.status, first.counts.rounds, first.counts.connections) == (0, 2, 1), first
+        for step in ('as b hg clone "$URL" b', 'a commit x; a hg push "$URL"', 'b hg pull "$URL"', 'a hg id "$URL"'):
+            done = side.run(step, **agent)
+            assert (done.status, done.counts.rounds, done.counts.connections) == (0, 1, 0), (step, done)
+        assert len(ask(Status(), decode_held, agent)[0].lines) == 1
+    assert side.has()["a"] == side.has()["b"]
+
+
+@pytest.fixture
+def login(tmp_path: Path) -> Iterator[Sshd]:
+    """A host that has smartserver on its PATH."""
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    program = shutil.which("smartserver", path=os.path.dirname(sys.executable))
+    with Sshd(folder) as server:
+        key = (folder / "user_key.pub").read_text()
+        allowed = f'command="{program} serve {tmp_path} --stdio" {key}'
+        (folder / "authorized_keys").write_text(allowed)
+        yield server
+
+
+@pytest.mark.parametrize("is_agent_there", [False, pytest.param(True, marks=OF_ITS_OWN)])
+def test_ssh(login: Sshd, tmp_path: Path, is_agent_there: bool) -> None:
+    side = HgSide(tmp_path / "ours", f"hpss+ssh://{login.user}@{login.host}:{login.port}/~/project")
+    use(side, f"[ui]\nssh = ssh -F {login.config}\n")
+    if not is_agent_there:
+        for said in exchange(side):
+            assert FRESH in said
+        return
+    with of_its_own() as agent:
+        first, *others = exchange(side, **agent)
+        assert FRESH in first
+        for said in others:
+            assert HELD in said
+
+
+@OF_ITS_OWN
+def test_sftp(sshd: Sshd, tmp_path: Path) -> None:
+    """A host that has no smartserver."""
+    served = tmp_path / "served"
+    served.mkdir()
+    side = HgSide(tmp_path / "ours", f"hpss+sftp://127.0.0.1:{sshd.port}{served}/project")
+    (side.folder / ".ssh").mkdir()
+    shutil.copy(sshd.config, side.folder / ".ssh" / "config")
+    for said in exchange(side):
+        assert "1 round trip" in said
+
+
+def test_a_server_for_reading(served: Served, tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", served.url("hg-read"), served)
+    exchange(side)
+    folder = tmp_path / "server"
+    folder.mkdir()
+    server = Served(folder, "--anonymous", "read", root=served.root)
+    try:
+        reader = HgSide(side.folder, server.url("hg-read"), server)
+        reader.prepare("a commit four")
+        done = reader.run('a hg push "$URL"')
+        assert done.status == 255
+        assert done.err.startswith("abort: "), done.said
+        assert done.err.count("\n") == 1, done.said
+        assert done.counts.rounds == 2
+        assert reader.run('b hg pull "$URL"').counts.rounds == 2
+    finally:
+        server.close()
+
+
+def test_a_command_server_keeps_nothing(served: Served, tmp_path: Path) -> None:
+    """Between its commands another user pushes, and the repository is deleted and created again."""
+    side = HgSide(tmp_path / "ours", served.url("hg-cmdserver"), served)
+    exchange(side)
+    server = CommandServer(side, "b")
+    try:
+        assert server.run("pull", side.url)[0] == 0
+        side.prepare('a commit four; a hg push -q "$URL"')
+        served.proxy.take()
+        status, said = server.run("pull", side.url)
+        counts = served.proxy.take()
+        assert (status, counts.rounds, counts.connections) == (0, 2, 1), said
+        assert "added 1 changesets" in said
+        side.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL"')
+        status, said = server.run("incoming", side.url)
+        assert (status, said.splitlines()[-1]) == (255, f"abort: repository {side.url} not found")
+        side.prepare('hg init "$URL"; a hg push -q -r 0 "$URL"')
+        status, said = server.run("push", side.url)
+        assert status == 0, said
+        assert server_heads(served, "hg-cmdserver") == {"default": [side.run("b hg log -r tip -T '{node}'").out]}
+    finally:
+        server.close()
