@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from git_sides import Served, fine
 from hg_histories import open_repository
-from hg_sides import HgPair, HgSide, peer_heads, peer_markers, server_heads, server_markers
+from hg_sides import HgPair, HgSide, copy_hg_side, peer_heads, peer_markers, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -81,15 +81,33 @@ ROWS = {
 """What leads there, the command that is compared, and its round trips besides the handshake."""
 
 
-@pytest.fixture
-def pair(served: Served, tmp_path: Path, request: pytest.FixtureRequest) -> HgPair:
+def evolve(side: HgSide) -> None:
+    """Turn obsolescence markers on for the users of a side."""
+    with open(side.folder / ".hgrc", "a") as file:
+        file.write("[experimental]\nevolution = all\n")
+
+
+@pytest.fixture(scope="module")
+def start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> HgPair:
     """Two users on each side who have exchanged three changesets."""
-    ours = HgSide(tmp_path / "ours", served.url(f"obsolete-{tmp_path.name}"), served)
-    hgs = HgSide(tmp_path / "hgs", f"{tmp_path}/hgs/peer")
+    folder = tmp_path_factory.mktemp("hg-obsolete")
+    ours = HgSide(folder / "ours", served.url("hg-obsolete"), served)
+    hgs = HgSide(folder / "hgs", f"{folder}/hgs/peer")
     for side, first in ((ours, SERVER), (hgs, FOLDER)):
-        with open(side.folder / ".hgrc", "a") as file:
-            file.write("[experimental]\nevolution = all\n")
+        evolve(side)
         side.prepare(first + START + HISTORY)
+    return HgPair(ours, hgs)
+
+
+@pytest.fixture
+def pair(start: HgPair, served: Served, tmp_path: Path) -> HgPair:
+    """A copy of the start, with a repository of its own on the server."""
+    path = f"hg-obsolete-{tmp_path.name}"
+    served.copy("hg-obsolete", path)
+    ours = copy_hg_side(start.ours, tmp_path / "ours", served.url(path))
+    hgs = copy_hg_side(start.hgs, tmp_path / "hgs", f"{tmp_path}/hgs/peer")
+    evolve(ours)
+    evolve(hgs)
     return HgPair(ours, hgs)
 
 
