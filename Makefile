@@ -43,33 +43,35 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each command is tested and measured alone; what tests the agent turns it on.
 export SMARTSERVER_AGENT := 0
 
-.PHONY: demo soak test computing breezy interop faulty waiting check lint docs bench compare ratchet git-suite brz-suite
+.PHONY: demo soak test computing breezy mercurial interop faulty waiting check lint docs bench compare ratchet git-suite brz-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	$(BIN)/smartserver demo $(ARGS)
 
-# Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of git and the
-# rest of brz's with the real programs; those of what goes wrong, of any input and of stores behind a link; and those of sockets
-# and links.
+# Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of hg, those of
+# git and the rest of brz's with the real programs; those of what goes wrong, of any input and of stores behind a link; and those
+# of sockets and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
+MERCURIAL := $(wildcard tests/interop/test_hg_*.py tests/interop/hg_suite/test_*.py)
 STORES := tests/interop/test_stores.py
-INTEROP := $(filter-out $(BREEZY) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py tests/interop/hg_suite/test_*.py))
+INTEROP := $(filter-out $(BREEZY) $(MERCURIAL) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py))
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 
 test: $(TOOLS)
-	@$(MAKE) --no-print-directory --jobs=6 lint computing breezy interop faulty waiting
+	@$(MAKE) --no-print-directory --jobs=7 lint computing breezy mercurial interop faulty waiting
 
 computing: $(TOOLS)
 	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))
 
 breezy: FILES := $(BREEZY)
+mercurial: FILES := $(MERCURIAL)
 interop: FILES := $(INTEROP)
 faulty: FILES := $(STORES) $(FAULTY)
 waiting: FILES := $(WAITING)
-breezy interop faulty waiting: $(TOOLS)
+breezy mercurial interop faulty waiting: $(TOOLS)
 	@$(BIN)/python -m pytest $(FILES) >$(VENV)/$@.log 2>&1; failed=$$?; cat $(VENV)/$@.log; exit $$failed
 
 check: $(TOOLS)
