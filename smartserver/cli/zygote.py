@@ -76,9 +76,7 @@ def run(listener: socket.socket, keeper: int) -> None:
                 is_on = _wait(keeper, listener, seconds=TIME_TO_RECOVER)
                 continue
             if is_worker:
-                ours.close()
-                os.close(keeper)  # It ends with the last process that has it.
-                _run_worker(listener, its, loaded, here)
+                _run_worker(listener, keeper, ours, its, loaded, here)
             its.close()
             is_on = _wait(keeper, ours)
             if is_on and ours.recv(1):
@@ -103,8 +101,17 @@ def _turn_away(listener: socket.socket) -> None:
             listener.accept()[0].close()
 
 
-def _run_worker(listener: socket.socket, zygote: socket.socket, loaded: Sequence[object], here: bytes) -> NoReturn:
+def _run_worker(
+    listener: socket.socket,
+    keeper: int,
+    other_end: socket.socket,
+    zygote: socket.socket,
+    loaded: Sequence[object],
+    here: bytes,
+) -> NoReturn:
     try:
+        other_end.close()
+        os.close(keeper)  # It ends with the last process that has it.
         connection = _wait_for_command(listener, zygote, loaded)
         listener.close()
         zygote.send(TAKEN)

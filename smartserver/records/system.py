@@ -95,8 +95,8 @@ class System:
         del name, value
         return ""
 
-    def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Why an entry of a map cannot have this key or value; empty where it can."""
+    def entry_problem(self, table: str, key: bytes, value: bytes | None) -> str:
+        """Why an entry of a map cannot have this key or value, or (None) be removed; empty where it can."""
         del table, key, value
         return ""
 

@@ -23,11 +23,14 @@ from smartserver.records.segment import (
     encode_segment,
     frames,
 )
-from smartserver.records.varint import Malformed
+from smartserver.records.varint import Malformed, decode
 from smartserver.store.segment_reader import SegmentReader
 
 LARGEST: Final = 4 << 20
 """Bytes of a segment that is expanded, before and after."""
+
+EXPANDED_AT_ONCE: Final = 16 << 20
+"""Bytes that what is read of the store at once may become; the rest of it is left as it lies."""
 
 REMEMBERED: Final = 200_000
 """Records of a stream that are remembered, some 30 MB."""
@@ -64,22 +67,37 @@ class BulkReader:
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
             if self._kinds:
-                self._stream.feed(content)
-                content = b"".join([expand(segment, self._kinds, self._sent) for segment in self._stream.segments()])
-            if self._reader.left and not content:
-                continue  # Of a large segment.
-            if self._reader.left:
-                self._rest = self._writer.add(content) + self._writer.flush()
+                parts = self._expanded(content)
+                if self._reader.left and not parts:
+                    continue  # A part of a large segment was read.
             else:
-                self._rest = self._writer.add(content) + self._writer.finish()
+                parts = [self._writer.add(content)]
+            if self._reader.left:
+                parts.append(self._writer.flush())
+            else:
+                parts.append(self._writer.finish())
                 self._writer = None
+            self._rest = b"".join(parts)
         read, self._rest = self._rest[:size], self._rest[size:]
         self.size += len(read)
         return read
 
+    def _expanded(self, content: bytes) -> list[bytes]:
+        """What the stream has of the segments that end in `content`."""
+        assert self._writer is not None
+        self._stream.feed(content)
+        room = EXPANDED_AT_ONCE
+        parts: list[bytes] = []
+        for segment in self._stream.segments():
+            said = expand(segment, self._kinds, self._sent) if room > 0 else segment
+            room -= len(said)
+            parts.append(self._writer.add(said))
+        return parts
+
 
 def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
-    """A segment with the frames decompressed that need no base for it. What is damaged stays so: its reader says it."""
+    """A segment with the frames decompressed that need no base for it. A damaged one is left as it is: its reader says
+    so."""
     try:
         return _expand(content, kinds, sent) if len(content) <= LARGEST else content
     except Malformed:
@@ -98,16 +116,18 @@ def _expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
             bodies.append(b"")
             continue
         if entry.encoding == ZSTD_HUNKS:
+            if decode(body, 0)[0] > room:
+                return content
             body, encoding = hunks_in(ZSTD_HUNKS, body), HUNKS
         elif entry.encoding == ZSTD and entry.base == BaseTag.NONE and entry.length <= room:
             body, encoding = decompress(ZSTD, body, entry.length), STORED
         else:
             encoding = entry.encoding
         room -= len(body)
+        if room < 0:
+            return content
         entries.append(entry._replace(encoding=encoding, frame_length=len(body)))
         bodies.append(body)
-    if room < 0:
-        return content
     if len(sent) < REMEMBERED:
         sent.update([(entry.kind, entry.key) for entry in segment.entries])
     return encode_segment(segment.revision, segment.parents, entries, bodies, kinds)

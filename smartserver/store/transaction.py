@@ -310,7 +310,7 @@ class Transaction:
         elif declared != kind:
             raise WrongMapKind(name, declared, kind)
         check_key(key)
-        problem = "" if value is None else system_of(self.vcs).entry_problem(name, key, value)
+        problem = system_of(self.vcs).entry_problem(name, key, value)
         if problem:
             raise InvalidName(key, problem)
         of, belongs, _ = key.partition(b"\0")

@@ -8,7 +8,7 @@ from typing import Any
 from mercurial import obsolete
 from mercurial.i18n import _
 
-from smartserver.client.updates import PushOutcome
+from smartserver.client.updates import Outcome, PushOutcome
 from smartserver.plugins.mercurial.markers import Marker
 from smartserver.plugins.mercurial.phase import is_publishing
 from smartserver.plugins.mercurial.remote import Remote
@@ -27,13 +27,16 @@ def unsent(operation: Any) -> list[Marker]:
     return memory.unsent(operation.outobsmarkers, b"" if remote.root is None else remote.root[0])
 
 
-def remember_sent(operation: Any, before: KnownRoot | None) -> None:
+def remember_sent(operation: Any, done: PushOutcome, before: KnownRoot | None) -> None:
     """Remember which markers the server has. `before`: its root before the push."""
     remote: Remote = operation.remote.remote
     memory = remote.marker_memory() if operation.outobsmarkers and remote.evolves else None
     is_locked = operation.trmanager is not None
     if memory is not None and remote.root is not None and is_locked:
-        memory.sent(operation.outobsmarkers, before, remote.root)
+        is_changed = any(each.outcome is Outcome.DONE for each in done.refs) or any(
+            entry.verdict is Verdict.DONE for each in done.maps for entry in each.entries
+        )
+        memory.sent(operation.outobsmarkers, before, remote.root, is_changed=is_changed)
 
 
 def report_markers(operation: Any, done: PushOutcome, heads: Collection[bytes]) -> None:

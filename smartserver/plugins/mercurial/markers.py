@@ -108,12 +108,13 @@ class MarkerMemory:
             self.root = root
         self._keep()
 
-    def sent(self, markers: Iterable[Marker], before: KnownRoot | None, after: KnownRoot) -> None:
-        """Remember what a push sent. `before`: the root there as last seen before the push."""
-        is_own = after[1] == 1 if before is None else self.root == before and after[:2] == (before[0], before[1] + 1)
+    def sent(self, markers: Iterable[Marker], before: KnownRoot | None, after: KnownRoot, *, is_changed: bool) -> None:
+        """Remember what a push sent. `before`: the root there as last seen before the push; `is_changed`: whether that
+        changed anything."""
+        is_next = after[1] == 1 if before is None else self.root == before and after[:2] == (before[0], before[1] + 1)
         self._is_of(after[0])
         self._there.update(markers)
-        if is_own:  # All that is new there came from here.
+        if is_changed and is_next:  # All that is new there came from here.
             self.root = after
         self._keep()
 

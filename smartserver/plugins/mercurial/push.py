@@ -120,7 +120,7 @@ def push_bundle(operation: Any) -> None:
         _report_changesets(operation, done, was_guessed=was_guessed)
     report_markers(operation, done, heads)
     _report(operation, done)
-    remember_sent(operation, root)
+    remember_sent(operation, done, root)
     if remote.evolves and not evolved:
         _push_markers(operation)
     if was_guessed:
@@ -170,8 +170,14 @@ def _send(operation: Any) -> PushOutcome | None:
         moved, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=_is_likely(operation)
     )
     with remote.words(), _new(remote) if remote.is_new else nullcontext(), remote.progress(b"sending") as progress:
-        remote.repository.sent = lambda _size, done, total: progress.update(done, total=total)
-        done = remote.repository.push(request)
+        before, remote.repository.sent = (
+            remote.repository.sent,
+            lambda _, done, total: progress.update(done, total=total),
+        )
+        try:
+            done = remote.repository.push(request)
+        finally:
+            remote.repository.sent = before
     remote.is_new = False
     remote.level = max(remote.level, Level.REFS)
     if done.error() is None:
@@ -332,7 +338,7 @@ def _push_markers(operation: Any) -> None:
             if wrong is not None:
                 raise wrong
         report_markers(operation, done, ())
-        remember_sent(operation, root)
+        remember_sent(operation, done, root)
 
 
 def _push_rest(operation: Any) -> None:

@@ -87,6 +87,8 @@ class Remote:
         """Whether a pull asks for obsolescence markers."""
         self.markers = b""
         """Those that came, encoded."""
+        self._markers_root: KnownRoot | None = None
+        """Of the answer that they came with."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._wrong: Exception | None = None
@@ -186,13 +188,15 @@ class Remote:
             self._found.update(decode_found(self.wanted, said))
             said = said[NODE_BYTES * len(self.wanted.names) :]
         self.markers = said if self.evolves else b""
+        if self.takes_markers:
+            self._markers_root = self.root
         self._receive(content.segments, content.result.segments)
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
         memory = self.marker_memory()
-        if self.takes_markers and self.evolves and memory is not None and self.root is not None:
-            memory.took(self.markers, self.root, is_all=self.wanted is None)
+        if self.evolves and memory is not None and self._markers_root is not None:
+            memory.took(self.markers, self._markers_root, is_all=self.wanted is None)
 
     def _learn_graph(self, content: Content) -> None:
         for each in content.parts:

@@ -11,13 +11,14 @@ took the markers of everything that the refs reached, and a marker matters to so
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from smartserver.errors import Unsupported
-from smartserver.vcs.hg.kinds import NODE_BYTES, Node
+from smartserver.vcs.hg.kinds import NODE_BYTES, NULL, Node
 
 MARKERS: Final = b"o"
 """Begins the selector of a history with its markers."""
@@ -69,7 +70,7 @@ def parse(encoded: bytes) -> Marker:
     """
     if len(encoded) < _HEAD.size:
         raise ValueError(f"a marker of {len(encoded)} bytes")
-    size, _date, _zone, flags, successors, parents, pairs = _HEAD.unpack_from(encoded)
+    size, date, _zone, flags, successors, parents, pairs = _HEAD.unpack_from(encoded)
     parents = 0 if parents == _NO_PARENTS else parents
     at = _HEAD.size
     end = at + NODE_BYTES * (1 + successors + parents)
@@ -80,6 +81,8 @@ def parse(encoded: bytes) -> Marker:
         raise ValueError("a marker that cannot be read")
     if size != len(encoded) or nodes[0] in nodes[1 : 1 + successors]:
         raise ValueError("a marker of another size, or of a changeset that replaces itself")
+    if NULL in nodes[1 : 1 + successors] or not math.isfinite(date):
+        raise ValueError("a marker with a successor or a date that is none")  # Mercurial refuses to take it in.
     return Marker(nodes[0], tuple(nodes[1 : 1 + successors]), tuple(nodes[1 + successors :]))
 
 

@@ -122,8 +122,11 @@ class HgSystem(System):
         shown = set(stored.map(BOOKMARKS).values())
         return [tip for tip in drafts if tip not in shown], [tip for tip in drafts if tip in shown]
 
-    def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Why a bookmark cannot have this name or be there, or why something is no marker."""
+    def entry_problem(self, table: str, key: bytes, value: bytes | None) -> str:
+        """Why a bookmark cannot have this name or be there, or why something is no marker. What is public stays so, and
+        what is obsolete: else who may write could take away the heads of others."""
+        if value is None:
+            return "it is never removed" if table in (OBSOLETE, PUBLIC) else ""
         if table == OBSOLETE:
             return _marker_problem(key, value)
         if table == PUBLIC:

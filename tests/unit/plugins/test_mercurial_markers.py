@@ -69,11 +69,11 @@ def root(version: int, incarnation: bytes = ONE) -> KnownRoot:
 def test_what_was_sent_is_not_sent_again() -> None:
     repository = Repository(A, B)
     assert repository.unsent(B, A) == [A, B]
-    repository.memory().sent([A], root(4), root(5))
+    repository.memory().sent([A], root(4), root(5), is_changed=True)
     assert repository.unsent(A, B) == [B]
     repository.add(C)
     assert repository.unsent(A, B, C) == [B, C]
-    repository.memory().sent([B, C], root(5), root(6))
+    repository.memory().sent([B, C], root(5), root(6), is_changed=True)
     assert repository.unsent(A, B, C) == []
     assert MarkerMemory(repository, b"hpss://h/another").unsent([A], ONE) == [A]
     # Of a repository that was recreated there nothing is known.
@@ -98,11 +98,11 @@ def test_what_was_taken_is_not_sent_back() -> None:
 def test_what_is_new_there_came_from_here_alone() -> None:
     repository = Repository(A)
     repository.memory().took(b"", root(3), is_all=True)
-    repository.memory().sent([A], root(3), root(4))
+    repository.memory().sent([A], root(3), root(4), is_changed=True)
     assert repository.memory().root == root(4)
-    repository.memory().sent([A], root(4), root(6))  # Somebody else was there, too.
+    repository.memory().sent([A], root(4), root(6), is_changed=True)  # Somebody else was there, too.
     assert repository.memory().root == root(4)
-    repository.memory().sent([A], root(5), root(6))
+    repository.memory().sent([A], root(5), root(6), is_changed=True)
     assert repository.memory().root == root(4)
 
 
@@ -110,7 +110,7 @@ def test_what_is_new_there_came_from_here_alone() -> None:
 def test_a_first_push(version: int, expected: KnownRoot) -> None:
     """What made the repository sent all that is there."""
     repository = Repository(A)
-    repository.memory().sent([A], None, root(version))
+    repository.memory().sent([A], None, root(version), is_changed=True)
     assert repository.memory().root == expected
     assert repository.unsent(A) == []
 

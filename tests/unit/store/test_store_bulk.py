@@ -111,6 +111,15 @@ def test_an_expanded_stream_is_the_segments_again(snapshot: Snapshot, size: int)
     assert b"".join(read_bulk(chunks)) == b"".join([expand(each, snapshot.root.kinds, sent) for each in SEGMENTS])
 
 
+def test_what_is_expanded_at_once_has_a_limit(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_bulk, "EXPANDED_AT_ONCE", 1)
+    reader = BulkReader(snapshot.read_ranges([(0, 30)]), snapshot.root.kinds)
+    sent: store_bulk.Sent = set()
+    assert b"".join(read_bulk([reader.read(1 << 20)])) == b"".join(
+        [expand(SEGMENTS[0], snapshot.root.kinds, sent), *SEGMENTS[1:]]
+    )
+
+
 def test_a_record_that_came_before_comes_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     first = whole(record(b"a", (STORED, BASE), len(BASE)))
     again = whole(record(b"a", ON_BASE, len(HUNKED), b"z"), record(b"b", (STORED, b"b"), 1))

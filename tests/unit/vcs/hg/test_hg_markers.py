@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import pytest
 from mercurial import obsolete
 
 from smartserver.errors import Unsupported
+from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.markers import (
     KEY_DIGITS,
     Marker,
@@ -47,7 +51,8 @@ def test_what_a_marker_says(encoded: bytes, expected: Marker) -> None:
 def test_what_is_no_marker() -> None:
     whole = marker(A, B, parents=(C,))
     long = b"".join(obsolete.encodemarkers([(A + bytes(12), (), 2, (), (0.0, 0), None)], False, 1))
-    for wrong in (*(whole[:end] for end in range(len(whole))), whole + b"x", long, marker(A, A)):
+    nan = whole[:4] + struct.pack(">d", math.nan) + whole[12:]
+    for wrong in (*(whole[:end] for end in range(len(whole))), whole + b"x", long, marker(A, A), marker(A, NULL), nan):
         with pytest.raises(ValueError, match="marker"):
             parse(wrong)
 

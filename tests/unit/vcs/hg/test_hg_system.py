@@ -137,6 +137,11 @@ def test_entries_that_are_none(table: str, key: bytes, value: bytes, why: str) -
     assert bool(said) is bool(why)
 
 
+def test_what_is_never_removed() -> None:
+    removed = [RULES.entry_problem(table, A.hex().encode(), None) for table in ("obsolete", "public", "bookmarks")]
+    assert removed == ["it is never removed", "it is never removed", ""]
+
+
 class Maps:
     """Changesets A, B and C in a row, D beside them; A, B and D have markers."""
 
