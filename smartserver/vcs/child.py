@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NoReturn
 
@@ -99,6 +98,8 @@ def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
     Raises:
         VcsError: as `Child.wait`, at the end of what came before.
     """
+    import tempfile  # Most commands of git fork no child.
+
     reading, writing = os.pipe()
 
     def work() -> bytes:

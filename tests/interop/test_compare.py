@@ -88,7 +88,7 @@ def test_a_network_there_cannot_be_is_a_note(temporary: Path, monkeypatch: pytes
 
 def test_a_name_there_is_not_is_refused(temporary: Path) -> None:
     result = compare(temporary, "--only", "cvs")
-    assert (result.exit_code, "there is hpss, hpss-brz, git, hg" in result.stderr) == (2, True)
+    assert (result.exit_code, "there is hpss, hpss-brz, hpss-hg, git, hg" in result.stderr) == (2, True)
 
 
 def test_an_interrupt_leaves_nothing(temporary: Path) -> None:
