@@ -58,8 +58,8 @@ class BulkReader:
     def read(self, size: int) -> bytes:
         """The next bytes, at most `size`; empty at the end.
 
-        The segments that were read of the store whole are in them whole, so that whoever has them has those segments,
-        whatever comes after.
+        They end with a whole segment wherever the store was read to the end of one: a reader that is cut off keeps all
+        segments up to there.
 
         Raises:
             NoSuchFile, CorruptFile, TransportFailed: as `SegmentReader.read`.
