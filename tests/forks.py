@@ -39,7 +39,7 @@ connection = _socket.socket(_socket.AF_UNIX)
 connection.connect({address!r})
 fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2))
 connection.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fds)])
-asked = [{program!r}, *sys.argv[1:]], os.getcwd(), dict(os.environ), (0, 1, 2), os.getppid()
+asked = [{run!r}, *sys.argv[1:]], os.getcwd(), dict(os.environ), (0, 1, 2), os.getppid()
 connection.sendall(ascii(asked).encode() + b"\\n")
 os.closerange(0, 3)
 connection.recv(4)
@@ -176,14 +176,15 @@ class Forks:
             err.seek(0)
             return status, out.read(), err.read()
 
-    def stand_in(self, program: Path) -> Path:
-        """A folder with a program that is `program`, forked, for what finds it in its path."""
+    def stand_in(self, program: Path, run: Path | None = None) -> Path:
+        """A folder with a program that is `program`, forked, for what finds it in its path. `run`: the file in Python
+        that is run as it, where that is not the program itself."""
         address = self._address(os.environ)
         stands_in = Path(self._folder.name, "programs", program.name)
         if not stands_in.exists():
             stands_in.parent.mkdir(exist_ok=True)
             made = stands_in.with_name(f"{program.name}.{threading.get_ident()}")
-            made.write_text(STAND_IN.format(python=sys.executable, address=address, program=str(program)))
+            made.write_text(STAND_IN.format(python=sys.executable, address=address, program=str(program), run=str(run or program)))
             made.chmod(0o755)
             made.rename(stands_in)
         return stands_in.parent

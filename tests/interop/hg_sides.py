@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from git_sides import USERS, Done, Served, Side, readdress
+from hg_forks import with_forked
 from hg_histories import open_repository
 from mercurials import HGRC, LIBRARIES, LOADER
 from sources import ROOT
@@ -65,8 +66,10 @@ class HgSide(Side):
 
     def environment(self, **variables: str) -> dict[str, str]:
         """That of a script."""
-        hg = {"HGRCPATH": str(self.folder / ".hgrc"), "HGENCODING": "utf-8"}
-        return super().environment(**hg | variables)
+        inherited = super().environment()
+        path = with_forked(inherited["PATH"])
+        hg = {"PATH": path, "HGRCPATH": str(self.folder / ".hgrc"), "HGENCODING": "utf-8"}
+        return inherited | hg | variables
 
     def has(self) -> dict[str, list[str]]:
         """What each user's repository has, the order of its changesets left out."""

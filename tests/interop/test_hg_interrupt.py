@@ -64,7 +64,7 @@ class Turn:
             process = subprocess.Popen(
                 ["hg", "--config", f"extensions.begun={side.folder / 'begun.py'}", *words],
                 cwd=side.folder,
-                env=side.environment(BEGUN=str(writes)),
+                env=side.environment(PATH=os.environ["PATH"], BEGUN=str(writes)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
