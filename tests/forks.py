@@ -184,7 +184,8 @@ class Forks:
         if not stands_in.exists():
             stands_in.parent.mkdir(exist_ok=True)
             made = stands_in.with_name(f"{program.name}.{threading.get_ident()}")
-            made.write_text(STAND_IN.format(python=sys.executable, address=address, program=str(program), run=str(run or program)))
+            words = {"program": str(program), "run": str(run or program)}
+            made.write_text(STAND_IN.format(python=sys.executable, address=address, **words))
             made.chmod(0o755)
             made.rename(stands_in)
         return stands_in.parent

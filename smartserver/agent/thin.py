@@ -132,16 +132,21 @@ def _run(packet: bytes, environment: Mapping[bytes, bytes], told: list[Callable[
 
     quiet, said, count, *rest = packet.split(b"\0")
     variables = dict(each.split(b"=", 1) for each in rest[int(count) :])
+    early: list[int] = []  # Signals that come while it starts.
+    told.append(early.append)
     try:
         process = subprocess.Popen(
             rest[: int(count)], env={**environment, **variables}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
         )  # fmt: skip
     except OSError:
+        told.pop()
         return b""
-    told.append(process.send_signal)
+    told[-1] = process.send_signal
+    for each in early:
+        process.send_signal(each)
     output, _ = process.communicate(said)
-    told.remove(process.send_signal)
+    told.pop()
     return b"" if process.returncode else output
 
 

@@ -12,7 +12,7 @@ from mercurial.utils import procutil
 # What these modules read as they were imported.
 pycompat.sysargv = [os.fsencode(each) for each in sys.argv]
 for name, number in (("stdout", 1), ("stderr", 2)):
-    stream = open(number, "w", closefd=False)
+    stream = os.fdopen(number, "w", closefd=False)
     for module, attribute, value in (
         (sys, name, stream),
         (sys, f"__{name}__", stream),
