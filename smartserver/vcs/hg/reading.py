@@ -54,23 +54,23 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     if selector.startswith(markers.MARKERS):
         known, names = markers.decode_selector(selector)
         plan = read(stored, names, question) if names else ReadPlan(heads=question.wants)
-        return plan._replace(said=plan.said + _markers(stored, known, plan.heads or ()))
+        return plan._replace(said=plan.said + _markers(stored, known, (plan.heads or ()) if names else None))
     asked = decode(selector)
     found, heads = _find(stored, asked.names)
     return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
 
 
-def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[Node]) -> bytes:
-    """The obsolescence markers that a pull of some heads needs."""
+def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[Node] | None) -> bytes:
+    """The obsolescence markers that came since a root. Where heads are named, only those that matter to them."""
     if stored.setting(EVOLUTION) != YES:
         return b""
-    changed = stored.changed(OBSOLETE, known)
-    if changed is not None and not changed:
-        return b""
-    wanted = set(stored.reached(_stored(stored, heads), [], []))
-    entries = list(stored.map(OBSOLETE).items())
-    keys = markers.relevant(entries, lambda node: stored.ordinal(node) in wanted)
-    return b"".join([value for key, value in entries if key in keys and (changed is None or key in changed)])
+    chosen = stored.changed(OBSOLETE, known)
+    table = stored.map(OBSOLETE)
+    if heads is not None and (chosen is None or chosen):
+        wanted = set(stored.reached(_stored(stored, heads), [], []))
+        matter = markers.relevant(table.items(), lambda node: stored.ordinal(node) in wanted)
+        chosen = matter if chosen is None else matter.intersection(chosen)
+    return b"".join(table.values() if chosen is None else [table[key] for key in sorted(chosen)])
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:

@@ -181,29 +181,34 @@ def marker(predecessor: bytes, *successors: bytes) -> bytes:
 ONE, TWO, OTHER = marker(MISSING, SECOND), marker(b"\xdd" * 20, MISSING), marker(b"\xcc" * 20, FOURTH)
 """The second matters to what the first matters to."""
 
+EARLY = marker(FIRST, b"\xbb" * 20)
+"""It matters to a changeset that has not come yet."""
+
 
 @pytest.mark.parametrize(
     ("known", "news", "names", "expected"),
     [
-        (None, [], [], {ONE, TWO, OTHER}),
+        (None, [], [], {ONE, TWO, OTHER, EARLY}),
         (None, [], [b"old"], {ONE, TWO, OTHER}),
         (None, [], [b"12"], set()),
         (None, [], [b"mark"], {ONE, TWO}),
         (KNOWN, [], [], set()),
         (KNOWN, [TWO, OTHER], [], {TWO, OTHER}),
+        (KNOWN, [EARLY], [], {EARLY}),
+        (KNOWN, [EARLY, TWO], [b"mark"], {TWO}),
         (KNOWN, [TWO, OTHER], [b"mark"], {TWO}),
     ],
 )
-def test_markers_that_matter(
+def test_markers(
     known: tuple[bytes, int, int] | None, news: list[bytes], names: list[bytes], expected: set[bytes]
 ) -> None:
-    stored = Stored(markers=[ONE, TWO, OTHER])
+    stored = Stored(markers=[ONE, TWO, OTHER, EARLY])
     stored.news = [key_of(each) for each in news]
     asked = encode(Names([BRANCH + name if name == b"old" else name for name in names])) if names else b""
     every = [tip.id for value in stored.refs().values() for tip in value]
     found = HgSystem().read(stored, encode_selector(known, asked), ReadScope(wants=[] if names else every))
     said = found.said[20 * len(names) :]
-    assert {each for each in (ONE, TWO, OTHER) if each in said} == expected
+    assert {each for each in (ONE, TWO, OTHER, EARLY) if each in said} == expected
     assert len(said) == sum(map(len, expected))
     assert found.heads == every or names
     stored.evolution = b"no"
