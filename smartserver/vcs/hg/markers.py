@@ -25,7 +25,7 @@ MARKERS: Final = b"o"
 """Begins the selector of a history with its markers."""
 
 WHOLE: Final = b"O"
-"""The selector of all entries of the map."""
+"""Begins the selector of the entries of the map after a key."""
 
 VERSION: Final = b"\x01"
 """Begins a stream of markers in Mercurial's encoding of version 1."""

@@ -8,7 +8,7 @@ other has. `0` is the first changeset; other numbers differ between repositories
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -38,6 +38,9 @@ _TAG: Final = re.compile(rb"([0-9a-f]{40}) (.+)")
 
 TAGS: Final = b".hgtags"
 
+PAGE: Final = 4 << 20
+"""Bytes of entries of the map of markers in one answer; the last one may be over it."""
+
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
     """The changesets of the selector's names, and what they reach if that is wanted; or a graph; or markers.
@@ -49,8 +52,8 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     if selector == GRAPH:
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
         return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
-    if selector == markers.WHOLE:
-        return ReadPlan(msgspec.msgpack.encode(dict(stored.map(OBSOLETE).items())))
+    if selector.startswith(markers.WHOLE):
+        return ReadPlan(_page(stored.map(OBSOLETE), selector.removeprefix(markers.WHOLE)))
     if selector.startswith(markers.MARKERS):
         known, names = markers.decode_selector(selector)
         plan = read(stored, names, question) if names else ReadPlan(heads=question.wants)
@@ -71,6 +74,19 @@ def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[N
         matter = markers.relevant(table.items(), lambda node: stored.ordinal(node) in wanted)
         chosen = matter if chosen is None else matter.intersection(chosen)
     return b"".join(table.values() if chosen is None else [table[key] for key in sorted(chosen)])
+
+
+def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
+    """Entries after a key, and whether these are all."""
+    entries: dict[bytes, bytes] = {}
+    size = 0
+    for key, value in table.items():
+        if key > after:
+            if size >= PAGE:
+                return msgspec.msgpack.encode((entries, False))
+            entries[key] = value
+            size += len(key) + len(value)
+    return msgspec.msgpack.encode((entries, True))
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:

@@ -11,6 +11,7 @@ from mercurial import obsolete
 from smartserver.errors import NoSuchPart
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
+from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
@@ -215,6 +216,20 @@ def test_markers(
     assert len(HgSystem().read(stored, encode_selector(known, asked), ReadScope()).said) == 20 * len(names)
 
 
-def test_all_markers() -> None:
-    stored = Stored(markers=[ONE, TWO])
-    assert msgspec.msgpack.decode(read(stored, WHOLE, ReadScope()).said) == stored.markers
+def test_all_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = Stored(markers=sorted([ONE, TWO, OTHER], key=key_of))
+    assert pages(stored) == [stored.markers]
+    monkeypatch.setattr(reading, "PAGE", len(key_of(ONE)) + len(ONE) + 1)
+    found = pages(stored)
+    assert [len(page) for page in found] == [2, 1]
+    assert found[0] | found[1] == stored.markers
+
+
+def pages(stored: Stored) -> list[dict[bytes, bytes]]:
+    found: list[dict[bytes, bytes]] = []
+    is_all = False
+    while not is_all:
+        after = max(found[-1]) if found else b""
+        page, is_all = msgspec.msgpack.decode(read(stored, WHOLE + after, ReadScope()).said)
+        found.append(page)
+    return found
