@@ -35,6 +35,9 @@ FEW: Final = 5_000
 CACHE: Final = 64 << 20
 """Bytes of texts kept as bases."""
 
+STORES: Final = 500
+"""Files whose stores are kept open."""
+
 _ROW: Final = struct.Struct(">20s20s20s20s20sH")
 """The head of a row: node, parents, base of the delta, changeset, flags."""
 
@@ -68,7 +71,7 @@ class Arrived:
         self._read: tuple[_Row | None, list[Hunk]] = None, []
         """The hunks that were read last, and whose they are."""
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
-        self._stores: dict[bytes, Store] = {}
+        self._stores = Cache[bytes, Store](STORES, lambda store: 1)
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         """By changeset, in order."""
 
@@ -253,7 +256,7 @@ class Arrived:
         store = self._stores.get(name)
         if store is None:
             store = self._repository.file(name) if name else self._repository.manifests()
-            self._stores[name] = store
+            self._stores.put(name, store)
         return store
 
 

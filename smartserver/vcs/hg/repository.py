@@ -5,7 +5,7 @@ What lies below a changeset that is here is here too: that is Mercurial's own ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from smartserver.errors import shown
@@ -138,8 +138,7 @@ class HgRepository:
             raise VcsError(f"changeset {shown(revision)} is not here")
 
 
-def _steps(parents: object, head: Node) -> Iterator[tuple[int, Node]]:
-    assert callable(parents)
+def _steps(parents: Callable[[Node], Sequence[Node]], head: Node) -> Iterator[tuple[int, Node]]:
     node = head
     for distance in range(1, _FAR + 1):
         node = parents(node)[0]

@@ -129,7 +129,9 @@ class HgSystem(System):
         if table == OBSOLETE:
             return _marker_problem(key, value)
         if table == PUBLIC:
-            return "" if _NODE.fullmatch(key) else "it is not the id of a changeset in hex"
+            if not _NODE.fullmatch(key):
+                return "it is not the id of a changeset in hex"
+            return "" if value == b"1" else "its value is not 1"
         if table != BOOKMARKS:
             return ""
         try:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from mercurial import obsolete
 
-from smartserver.errors import NoSuchPart
+from smartserver.errors import NoSuchPart, Unsupported
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg import reading
@@ -141,10 +141,20 @@ def test_tags_of_all_heads() -> None:
             find(stored, b"gone")
 
 
+def test_a_tag_that_moved_often() -> None:
+    """Of two heads that know each other's, the one with the longer history counts, in time that grows with it."""
+    longer = line(FIRST, b"one") * 100_000 + line(SECOND, b"one")
+    shorter = line(SECOND, b"one") * 50_000 + line(FIRST, b"one")
+    for first, second in ((longer, shorter), (shorter, longer)):
+        assert find(Stored({THIRD: first, FOURTH: second}), b"one") == {b"one": SECOND}
+
+
 def test_history_of_names_and_branches() -> None:
     plan = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip"])), ReadScope())
     assert plan.heads == [SECOND, FOURTH]
     assert plan.said == SECOND + NULL + FOURTH
+    again = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip", b"mark", b"mark"])), ReadScope())
+    assert (again.heads, again.said) == (plan.heads, plan.said + SECOND + SECOND)
 
 
 def test_what_comes_after_a_url_is_a_branch_or_another_name() -> None:
@@ -214,6 +224,14 @@ def test_markers(
     assert found.heads == every or names
     stored.evolution = b"no"
     assert len(HgSystem().read(stored, encode_selector(known, asked), ReadScope()).said) == 20 * len(names)
+
+
+def test_a_selector_within_another() -> None:
+    selector = b""
+    for _ in range(5000):
+        selector = encode_selector(None, selector)
+    with pytest.raises(Unsupported):
+        read(Stored(), selector, ReadScope())
 
 
 def test_all_markers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,7 @@ MARKER = struct.pack(">IdhHBBB", 59, 0.0, 0, 0, 1, 3, 0) + A + B
         ("obsolete", key_of(MARKER), MARKER[1:], "marker"),
         ("public", A.hex().encode(), b"1", ""),
         ("public", A, b"1", "not the id"),
+        ("public", A.hex().encode(), b"1" * 1000, "not 1"),
         ("another", b"x", b"y", ""),
     ],
 )
