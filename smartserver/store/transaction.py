@@ -325,13 +325,15 @@ class Transaction:
             InvalidName: the map's name or the key cannot be one.
         """
         declared = self.map_kind(name)
+        system = system_of(self.vcs)
+        expected = declared or system.map_kinds.get(name, kind)
+        if expected != kind:
+            raise WrongMapKind(name, expected, kind)
         if declared is None:
             check_name(name.encode())
             self.declared[name] = kind
-        elif declared != kind:
-            raise WrongMapKind(name, declared, kind)
         check_key(key)
-        problem = system_of(self.vcs).entry_problem(name, key, value)
+        problem = system.entry_problem(name, key, value)
         if problem:
             raise InvalidName(key, problem)
         of, belongs, _ = key.partition(b"\0")

@@ -52,6 +52,7 @@ class HgSystem(System):
     keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
     own_kind = CHANGESET
     ghosts = False
+    map_kinds = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), "opaque")  # As ids no client could change one any more.
     untold = {OBSOLETE: WHOLE}
     in_hunks = True
 

@@ -350,6 +350,18 @@ def test_what_a_client_is_told_of_maps(repository: PackRepository, history: Hist
     assert {name: dict(each) for name, each in begin(repository).changes_since(None).maps.items()} == {"tags": {}}
 
 
+def test_a_system_says_what_its_maps_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system_of(GIT), "map_kinds", {"marks": "opaque"})
+    transaction = Transaction("p", None)
+    transaction.create(GIT, KINDS, {})
+    with pytest.raises(WrongMapKind):
+        transaction.set_map("marks", "ids", b"key", b"value")
+    assert transaction.entries == {}
+    transaction.set_map("marks", "opaque", b"key", b"value")
+    transaction.set_map("others", "ids", b"key", b"value")
+    assert transaction.maps() == ["marks", "others"]
+
+
 def test_what_has_entries(repository: PackRepository, history: History, line: list[bytes]) -> None:
     for number in range(3):
         push(repository, history, [], first=lambda made, at=number: made.set_map("notes", "opaque", b"a%d" % at, b"x"))  # type: ignore[misc]

@@ -138,6 +138,11 @@ def test_entries_that_are_none(table: str, key: bytes, value: bytes, why: str) -
     assert bool(said) is bool(why)
 
 
+def test_what_its_maps_are() -> None:
+    """Else the first entry could say that a map has ids, and every later push would be refused."""
+    assert RULES.map_kinds == {"bookmarks": "opaque", "obsolete": "opaque", "public": "opaque"}
+
+
 def test_what_is_never_removed() -> None:
     removed = [RULES.entry_problem(table, A.hex().encode(), None) for table in ("obsolete", "public", "bookmarks")]
     assert removed == ["it is never removed", "it is never removed", ""]
