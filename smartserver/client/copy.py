@@ -183,7 +183,7 @@ def pull(
     if pushed.error() is None and not names:
         for name in system_of(copied.vcs).untold:
             with of_source():
-                entries = _untold(there, name)
+                entries = untold_entries(there, name)
             pushed = _add(pushed, name, entries, here)
     return pushed, kept
 
@@ -191,8 +191,8 @@ def pull(
 _page = msgspec.msgpack.Decoder(tuple[dict[bytes, bytes], bool])
 
 
-def _untold(remote: RemoteRepository, name: str) -> Mapping[bytes, bytes]:
-    """The entries of a map that is not told with the refs."""
+def untold_entries(remote: RemoteRepository, name: str) -> Mapping[bytes, bytes]:
+    """All entries of a map that is not told with the refs."""
     selector = system_of(remote.knowledge.vcs).untold[name]
     entries: dict[bytes, bytes] = {}
     after, is_all = b"", False
@@ -211,7 +211,7 @@ def _untold(remote: RemoteRepository, name: str) -> Mapping[bytes, bytes]:
 
 def _add(pushed: PushOutcome, name: str, entries: Mapping[bytes, bytes], target: RemoteRepository) -> PushOutcome:
     """Add the entries of such a map that the target lacks, up to the first refusal; the outcome of both."""
-    known = _untold(target, name) if entries else {}
+    known = untold_entries(target, name) if entries else {}
     for part in _parts({key: value for key, value in entries.items() if key not in known}):
         added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
         pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from smartserver.errors import shown
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.hg.compat import Repository, Store, changesets, file_versions, manifests
@@ -127,15 +126,6 @@ class HgRepository:
         """Whether a changeset is one of `heads` or an ancestor of one."""
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
-
-    def check_has(self, revision: RevisionId) -> None:
-        """Check that a changeset is here.
-
-        Raises:
-            VcsError: it is not.
-        """
-        if not self.has(revision):
-            raise VcsError(f"changeset {shown(revision)} is not here")
 
 
 def _steps(parents: Callable[[Node], Sequence[Node]], head: Node) -> Iterator[tuple[int, Node]]:
