@@ -2,12 +2,16 @@
 
 A copy is a push, so what the target has already is not sent. `CopySource` is what the source has, a `PushSource` reads
 its revisions; `pull` gets both from another `RemoteRepository`.
+
+Maps that are not told with the refs (`System.untold`) are copied last, in requests of their own: the target is asked
+which of the entries it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 
@@ -23,10 +27,13 @@ from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
 from smartserver.verbs.rules import Growth, Rule
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_HAVES
+from smartserver.wire.limits import MAX_HAVES, MAX_REQUEST
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
 """What a short name of a ref may lack in front."""
+
+AT_ONCE: Final = MAX_REQUEST // 2
+"""Bytes of entries in one request that copies a map; the last one may be over it."""
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 """By name: what its values are, and its entries as they are kept."""
@@ -132,12 +139,17 @@ def copy(
         SourceFailed: a record is not what its key says: nothing of the target is damaged.
         CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.push`.
     """
-    maps = copied.map_updates(target.knowledge, force=force)
+    untold = system_of(copied.vcs).untold
+    told = replace(copied, maps={name: found for name, found in copied.maps.items() if name not in untold})
+    maps = told.map_updates(target.knowledge, force=force)
     try:
-        pushed = target.push(PushRequest(copied.ref_updates(force=force), source, new, maps))
+        pushed = target.push(PushRequest(told.ref_updates(force=force), source, new, maps))
     except (CorruptRecord, WrongParents, MissingReference) as wrong:
         raise SourceFailed(wrong) from wrong
-    return pushed, copied.differing(target.knowledge)
+    if pushed.error() is None:
+        for name in untold.keys() & copied.maps.keys():
+            pushed = _add(pushed, name, copied.maps[name][1], target)
+    return pushed, told.differing(target.knowledge)
 
 
 def pull(
@@ -167,25 +179,56 @@ def pull(
         with of_source():
             new = NewRepository(copied.vcs, system_of(copied.vcs).kinds, dict(copied.settings))
     body = Relay(pulled.body, pulled.result.segments, pulled.result.size, sent)
-    done = copy(copied, body, new, here, force=force)
-    if done[0].error() is None and not names:
-        _copy_untold(there, here)
-    return done
+    pushed, kept = copy(copied, body, new, here, force=force)
+    if pushed.error() is None and not names:
+        for name in system_of(copied.vcs).untold:
+            with of_source():
+                entries = untold_entries(there, name)
+            pushed = _add(pushed, name, entries, here)
+    return pushed, kept
 
 
-_entries = msgspec.msgpack.Decoder(dict[bytes, bytes])
+_page = msgspec.msgpack.Decoder(tuple[dict[bytes, bytes], bool])
 
 
-def _copy_untold(there: RemoteRepository, here: RemoteRepository) -> None:
-    """Copy the maps that are not told with the refs."""
-    for name, selector in system_of(there.knowledge.vcs).untold.items():
-        with of_source():
-            try:
-                entries = _entries.decode(there.read(selector, refs=[]).result.said)
-            except msgspec.DecodeError as wrong:
-                raise RemoteProtocolError(f"expected the entries of {name}: {wrong}") from wrong
-        source = CopySource("", {}, {}, {name: (MapKind.OPAQUE, entries)})
-        updates = source.map_updates(here.knowledge, force=False)
-        wrong_there = here.push(PushRequest([], maps=updates)).error() if updates else None
-        if wrong_there is not None:
-            raise wrong_there
+def untold_entries(remote: RemoteRepository, name: str) -> Mapping[bytes, bytes]:
+    """All entries of a map that is not told with the refs."""
+    selector = system_of(remote.knowledge.vcs).untold[name]
+    entries: dict[bytes, bytes] = {}
+    after, is_all = b"", False
+    while not is_all:
+        try:
+            page, is_all = _page.decode(remote.read(selector + after, refs=[]).result.said)
+        except msgspec.DecodeError as wrong:
+            raise RemoteProtocolError(f"expected entries of {name}: {wrong}") from wrong
+        last = max(page, default=b"")
+        if not is_all and last <= after:
+            raise RemoteProtocolError(f"expected entries of {name} after {shown(after)}")
+        entries |= page
+        after = last
+    return entries
+
+
+def _add(pushed: PushOutcome, name: str, entries: Mapping[bytes, bytes], target: RemoteRepository) -> PushOutcome:
+    """Add the entries of such a map that the target lacks, up to the first refusal; the outcome of both."""
+    known = untold_entries(target, name) if entries else {}
+    for part in _parts({key: value for key, value in entries.items() if key not in known}):
+        added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
+        pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])
+        if added.error() is not None:
+            break
+    return pushed
+
+
+def _parts(entries: Mapping[bytes, bytes]) -> Iterator[list[EntryChange]]:
+    """Entries to be added, in parts that fit into a request each."""
+    part: list[EntryChange] = []
+    size = 0
+    for key, value in entries.items():
+        part.append(EntryChange(key, value))
+        size += len(key) + len(value)
+        if size >= AT_ONCE or len(part) == MAX_IDS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

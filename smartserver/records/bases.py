@@ -99,32 +99,23 @@ class NewRecord(NamedTuple):
     """Its place in the tree, by which siblings are found; empty: none are looked for."""
 
 
-class RepeatedRecord(NamedTuple):
-    """A record to send whose key was sent before in this push; its text is asked for only if it is needed."""
-
-    kind: int
-    key: Key
-    meta: bytes
-    candidates: Sequence[Candidate] = ()
-    path: bytes = b""
-
-
 class HeldRecord(NamedTuple):
-    """A record to send whose text stays where it is: that it differs from a candidate in some hunks says enough.
+    """A record to send whose text stays where it is, and is asked for only if it is needed: `texts` gives it.
 
-    Its kind has no check beside the key. If hunks are no good, `texts` gives its text.
+    It is not needed where the key was sent before in this push, or where it is enough to say in which hunks the text
+    differs from a candidate's, and the kind has no check beside the key.
     """
 
     kind: int
     key: Key
     meta: bytes
-    length: int
-    """Bytes of its text."""
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
+    length: int = 0
+    """Bytes of its text, if `hunks` says how it differs from its candidates."""
 
 
-AnyRecord = NewRecord | RepeatedRecord | HeldRecord
+AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
@@ -284,21 +275,17 @@ class SegmentWriter:
         return version != ABSENT and versions.was_sent(version)
 
     def _settle(self, item: AnyRecord, version: int, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
-        """A record and how it is encoded; one that is repeated or held gets its text where that is needed."""
+        """A record and how it is encoded; one that is held gets its text where that is needed."""
         if isinstance(item, HeldRecord):
-            choice = self._again(item, version) or self._from_candidates(item, tags)
-            if choice is not None and choice.cost * 2 <= item.length:
-                return item, choice
-            text = self._text(item.kind, item.key)
-            item = NewRecord(item.kind, item.key, item.meta, text, item.candidates, item.path)
-        if isinstance(item, RepeatedRecord):
-            # A check that is not the key is made of the text.
-            again = None if check_bytes(self._kinds[item.kind]) else self._again(item, version)
-            if again is not None:
-                return item, again
-            item = NewRecord(
-                item.kind, item.key, item.meta, self._text(item.kind, item.key), item.candidates, item.path
-            )
+            kind, key, meta, candidates, path, length = item
+            if not check_bytes(self._kinds[kind]):  # A check that is not the key is made of the text.
+                again = self._again(item, version)
+                if again is not None:
+                    return item, again
+                choice = self._from_candidates(item, tags) if length else None
+                if choice is not None and choice.cost * 2 <= length:
+                    return item, choice
+            item = NewRecord(kind, key, meta, self._text(kind, key), candidates, path)
         return item, self._encode(item, version, tags)
 
     def _encode(self, record: NewRecord, version: int, tags: dict[Key, int]) -> _Choice:

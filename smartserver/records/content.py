@@ -56,14 +56,12 @@ class MapReader(Protocol):
     def map(self, name: str) -> Mapping[bytes, bytes]:
         """The entries of a map."""
 
-    def keys(self, name: str, first: bytes) -> Sequence[bytes]:
-        """The keys of a map that begin so."""
+    def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
+        """Those of `firsts` that a key of a map begins with."""
 
-    def has_revision(self, revision: RevisionId) -> bool:
-        """Whether a revision is stored or comes."""
-
-    def heads(self, revisions: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """Those of `revisions` that no other of them descends from."""
+    def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
+        """Those of `revisions` that none of `others` is or descends from. Ids of `others` that are neither stored nor
+        come are ignored."""
 
 
 class ReadScope(NamedTuple):

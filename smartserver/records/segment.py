@@ -179,6 +179,17 @@ def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
     return encode(len(body)) + body
 
 
+def read_length(head: Buffer) -> tuple[int, int]:
+    """The length that a segment or a graph begins with, and how many bytes say it; none where these are cut off.
+
+    Raises:
+        Malformed: it cannot be read.
+    """
+    if len(head) < MAX_BYTES and all(byte & 0x80 for byte in head):
+        return 0, 0
+    return decode(head, 0)
+
+
 class SegmentStream:
     """Cuts a stream into the announced graph, when one comes first, and whole segments.
 
@@ -265,12 +276,12 @@ class SegmentStream:
 
     def _total(self, head: Buffer) -> int:
         """Bytes of the unit that begins with `head`, or 0 when the length itself is cut off."""
-        if len(head) < MAX_BYTES and all(byte & 0x80 for byte in head):
-            return 0
         try:
-            length, size = decode(head, 0)
+            length, size = read_length(head)
         except Malformed as wrong:
             raise Malformed(self._taken, wrong.why) from None
+        if not size:
+            return 0
         if self._graph_due:
             _limit(BYTES_OF_GRAPH, length, limits.MAX_GRAPH)
         else:

@@ -71,9 +71,13 @@ class System:
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
 
+    map_kinds: Mapping[str, str] = {}
+    """What its own maps are declared as, `ids` or `opaque`. Any other is what its first entry says."""
+
     untold: Mapping[str, bytes] = {}
     """Maps that are not told with the refs, because they are long and few clients need all of one. With the selector
-    that gives all entries, as a msgpack map."""
+    that, followed by a key, gives the entries after it, or the first of them: a msgpack array of a map, in the order of
+    the keys, and whether it has all that are left."""
 
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""

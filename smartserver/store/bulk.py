@@ -2,11 +2,13 @@
 
 In systems whose clients push hunks, the frames that can be read without a base are decompressed. The stream compresses
 many of them together, which makes them a third smaller. A record that came before in the stream comes without its text.
-In a history that was converted twice, most versions of files are in two revisions. Large segments are left as they lie.
+In a history that was converted twice, most versions of files are in two revisions. Large segments are left as they lie,
+and sent as they are read.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,12 +20,12 @@ from smartserver.records.segment import (
     STORED,
     ZSTD,
     ZSTD_HUNKS,
-    SegmentStream,
     decode_segment,
     encode_segment,
     frames,
+    read_length,
 )
-from smartserver.records.varint import Malformed, decode
+from smartserver.records.varint import MAX_BYTES, Malformed, decode
 from smartserver.store.segment_reader import SegmentReader
 
 LARGEST: Final = 4 << 20
@@ -31,6 +33,9 @@ LARGEST: Final = 4 << 20
 
 EXPANDED_AT_ONCE: Final = 16 << 20
 """Bytes that what is read of the store at once may become; the rest of it is left as it lies."""
+
+_ENDLESS: Final = sys.maxsize
+"""The size of a segment that does not say how long it is."""
 
 REMEMBERED: Final = 200_000
 """Records of a stream that are remembered, some 30 MB."""
@@ -50,7 +55,10 @@ class BulkReader:
         """Bytes of the stream read so far."""
         self._reader = segments
         self._kinds = expanded
-        self._stream = SegmentStream(expanded, graph_first=False)
+        self._begun = b""
+        """The begin of a segment whose end was not read yet."""
+        self._passing = 0
+        """Bytes to come of a large segment, which are sent as they come."""
         self._sent: Sent = set()
         self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
         self._rest = b""
@@ -66,12 +74,9 @@ class BulkReader:
         """
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
-            if self._kinds:
-                parts = self._expanded(content)
-                if self._reader.left and not parts:
-                    continue  # A part of a large segment was read.
-            else:
-                parts = [self._writer.add(content)]
+            parts = [self._writer.add(each) for each in (self._expanded(content) if self._kinds else [content])]
+            if self._reader.left and not parts:
+                continue  # A part of a segment was read.
             if self._reader.left:
                 parts.append(self._writer.flush())
             else:
@@ -83,16 +88,40 @@ class BulkReader:
         return read
 
     def _expanded(self, content: bytes) -> list[bytes]:
-        """What the stream has of the segments that end in `content`."""
-        assert self._writer is not None
-        self._stream.feed(content)
+        """What is sent of the segments in what was read next."""
+        content = self._begun + content if self._begun else content
         room = EXPANDED_AT_ONCE
         parts: list[bytes] = []
-        for segment in self._stream.segments():
-            said = expand(segment, self._kinds, self._sent) if room > 0 else segment
-            room -= len(said)
-            parts.append(self._writer.add(said))
+        at = 0
+        while at < len(content):
+            if not self._passing:
+                size = _size(content[at : at + MAX_BYTES])
+                if not size:
+                    break
+                if size > LARGEST or room <= 0:
+                    self._passing = size
+                elif at + size > len(content):
+                    break
+                else:
+                    parts.append(expand(content[at : at + size], self._kinds, self._sent))
+                    room -= len(parts[-1])
+                    at += size
+            if self._passing:
+                parts.append(content[at : at + self._passing])
+                self._passing -= len(parts[-1])
+                at += len(parts[-1])
+        self._begun = content[at:]
+        if self._begun and not self._reader.left:
+            parts.append(self._begun)  # It is damaged: its reader says so.
         return parts
+
+
+def _size(head: bytes) -> int:
+    """Bytes of the segment that begins so, none where its length is cut off. A damaged one is as large as can be."""
+    try:
+        return sum(read_length(head))
+    except Malformed:
+        return _ENDLESS
 
 
 def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:

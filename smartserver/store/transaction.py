@@ -7,6 +7,7 @@ changed so far. The repository writes down what differs, in one swap.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -180,6 +181,19 @@ class Transaction:
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self._charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
+    def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `revisions` that none of `others` is or descends from.
+
+        Ids of `others` that are neither stored nor announced are ignored.
+
+        Raises:
+            MissingRevision: one of `revisions` is neither stored nor announced.
+        """
+        ordinals = [self._ordinal(revision) for revision in revisions]
+        reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
+        found = set(self._graph.missing(ordinals, reached, charge=self._charge)) if reached else set(ordinals)
+        return [revision for revision, ordinal in zip(revisions, ordinals, strict=True) if ordinal in found]
+
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
         """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an
         annotated tag), from its target.
@@ -285,12 +299,19 @@ class Transaction:
         changed = self.entries.get(name, {})
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
-    def keys(self, name: str, first: bytes) -> list[bytes]:
-        """The keys of a map that begin so, with the changes so far."""
-        stored = [] if self.created is not None else self._present().view.lookup(MAP + name).starting(first)
+    def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
+        """Those of `firsts` that a key of a map begins with, with the changes so far."""
         changed = self.entries.get(name, {})
-        new = {key for key, value in changed.items() if value is not None and key.startswith(first)}
-        return sorted(new.union(key for key in stored if key not in changed))
+        new = sorted(key for key, value in changed.items() if value is not None)
+        stored = None if self.created is not None else self._present().view.lookup(MAP + name)
+
+        def begins(first: bytes) -> bool:
+            at = bisect_left(new, first)
+            if at < len(new) and new[at].startswith(first):
+                return True
+            return stored is not None and any(key not in changed for key in stored.starting(first))
+
+        return [first for first in firsts if begins(first)]
 
     def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
         """Of the tips of a ref those that others replace; see `records.system.System.superseded`."""
@@ -304,13 +325,15 @@ class Transaction:
             InvalidName: the map's name or the key cannot be one.
         """
         declared = self.map_kind(name)
+        system = system_of(self.vcs)
+        expected = declared or system.map_kinds.get(name, kind)
+        if expected != kind:
+            raise WrongMapKind(name, expected, kind)
         if declared is None:
             check_name(name.encode())
             self.declared[name] = kind
-        elif declared != kind:
-            raise WrongMapKind(name, declared, kind)
         check_key(key)
-        problem = system_of(self.vcs).entry_problem(name, key, value)
+        problem = system.entry_problem(name, key, value)
         if problem:
             raise InvalidName(key, problem)
         of, belongs, _ = key.partition(b"\0")

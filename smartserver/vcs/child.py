@@ -100,22 +100,23 @@ def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """
     import tempfile  # Most commands of git fork no child.
 
-    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as answer:
+        reading, writing = os.pipe()
 
-    def work() -> bytes:
-        os.close(reading)
-        with open(writing, "wb", buffering=_PIECE) as file:
-            file.writelines(chunks)
-        return b""
+        def work() -> bytes:
+            os.close(reading)
+            with open(writing, "wb", buffering=_PIECE) as file:
+                file.writelines(chunks)
+            return b""
 
-    with open(reading, "rb", buffering=0) as file, tempfile.TemporaryFile() as answer:
-        try:
-            child = Child(answer.fileno(), work)
-        finally:
-            os.close(writing)
-        try:
-            while piece := file.read(_PIECE):
-                yield piece
-            child.wait()
-        finally:
-            child.abandon()
+        with open(reading, "rb", buffering=0) as file:
+            try:
+                child = Child(answer.fileno(), work)
+            finally:
+                os.close(writing)
+            try:
+                while piece := file.read(_PIECE):
+                    yield piece
+                child.wait()
+            finally:
+                child.abandon()

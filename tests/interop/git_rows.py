@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from command_rows import CommandRow
+
 SECRET = "a text only this commit has, long enough to be seen on the link " * 100
 
 
 @dataclass(frozen=True)
-class Row:
-    """One command of a user."""
+class Row(CommandRow):
+    """One command of a user of git."""
 
-    name: str
-    run: str
-    """What is counted and compared: sh, see git_sides."""
-    start: str = "shared"
-    before: str = ""
     after: str = ""
     """Run on both sides afterwards; it must say the same and succeed."""
-    status: int = 0
     says: tuple[str, ...] = ()
     rounds: int = 2
     """With the handshake; each helper that git starts opens a connection of its own."""
     differs: str = ""
     """Why the words are not those of git over file://."""
-    most_down: int = 1 << 20
-    """Bytes from the server."""
 
 
 SAME_MESSAGE = (

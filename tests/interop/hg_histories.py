@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from mercurial import context, hg, initialization
+from mercurial import changegroup, context, hg, initialization, phases, util
 from mercurial import ui as mercurial_ui
 
 from smartserver.records.bulk import read_bulk
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
-from smartserver.vcs.hg.insert import insert
+from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import KINDS, NULL
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
@@ -203,4 +203,12 @@ class Served:
     def pull(self, local: Any, wanted: Sequence[bytes]) -> int:
         """Pull into a repository of Mercurial's; how many changesets came."""
         mine = HgRepository(local)
-        return insert(mine, self.segments(wanted, mine.complete_haves((), 256))).revisions
+        with Arrived(mine) as arrived:
+            for segment in self.segments(wanted, mine.complete_haves((), 256)):
+                arrived.add(segment)
+            count = len(arrived.parents)
+            chunks = util.chunkbuffer(arrived.chunks(arrived.parents))
+            with local.lock(), local.transaction(b"test") as transaction:
+                unpacker = changegroup.getunbundler(b"03", chunks, None)
+                unpacker.apply(local, transaction, b"pull", b"test:", targetphase=phases.draft, expectedtotal=count)
+        return count

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from command_rows import CommandRow
+
 HISTORY = r"""
 hg init a
 a commit one; a commit two
@@ -26,18 +28,10 @@ STARTS = {"history": HISTORY, "shared": SHARED}
 
 
 @dataclass(frozen=True)
-class Row:
-    """One command of a user."""
+class Row(CommandRow):
+    """One command of a user of hg."""
 
-    name: str
-    run: str
-    """The command that is counted and compared: sh, see hg_sides."""
-    start: str = "shared"
-    before: str = ""
-    status: int = 0
     says: str = ""
-    most_down: int = 1 << 20
-    """Bytes from the server."""
     is_same: bool = True
     """Whether it prints the same as with a folder. With that a clone copies files, and `identify` looks into it."""
 

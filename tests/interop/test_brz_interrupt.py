@@ -5,40 +5,22 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import select
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from brz_sides import SHIM, Users
 from git_sides import TIMEOUT, Done, Served
+from interrupts import SEED, check_quiet, interrupted, interruptible, moments
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-TURNS = int(os.environ.get("INTERRUPTS", "3"))
-"""Interrupts of each command."""
-
-SEED = int(os.environ.get("INTERRUPTS_SEED", "3"))
-
 REVISIONS = 60
-
-NOISE = re.compile(r"Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error|^Python|\.py\b", re.MULTILINE)
-"""What a user must never see."""
-
-
-IMPORTING = re.compile(
-    r"Exception ignored in: <function _get_module_lock.*\n"
-    r"Traceback .*\n  File \"<frozen importlib.*\nKeyboardInterrupt: \n"
-)
-"""What Python itself says, and forgets the interrupt, where that comes at one moment of an import."""
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +36,8 @@ def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     for number in range(REVISIONS):
         users.commit("a", f"file{number}", content.randbytes(20_000))
     assert users.run("a", "push").status == 0
-    users.as_whom = _interruptible
+    users.as_whom = interruptible
     return users
-
-
-def _interruptible() -> None:
-    """Whatever started the tests may have had its own children ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 BEGUN = """
@@ -103,15 +80,9 @@ class Turn:
             os.close(writes)
             ready, _, _ = select.select([begun], [], [], TIMEOUT)
             assert ready, "it never begins"
-        began = time.monotonic()
-        try:
-            out, err = process.communicate(timeout=self.seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGINT)
-            out, err = process.communicate(timeout=TIMEOUT)
-        self.took = time.monotonic() - began
+        out, err, self.took = interrupted(process, self.seconds)
         done = Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
-        assert not NOISE.search(IMPORTING.sub("", done.err)), done.err
+        check_quiet(done.err, r"^Python|\.py\b")
         self.out, self.said_so = done.out, done.status == 3
         assert done.err.endswith("brz: interrupted\n") if self.said_so else done.status == 0, done
 
@@ -124,8 +95,7 @@ def turns(users: Users, where: str, *words: str) -> Iterator[Turn]:
     whole = Turn(TIMEOUT)
     whole.run(users, where, *words)
     assert not whole.said_so
-    chance = random.Random(f"{SEED}/{words[0]}")
-    made = [Turn(chance.uniform(number, number + 1) * whole.took / TURNS) for number in range(TURNS)]
+    made = [Turn(each) for each in moments(words[0], whole.took)]
     for turn in made:
         try:
             yield turn

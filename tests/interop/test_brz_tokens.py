@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from access_rules import ADMIN
 from brz_sides import SHIM, Users
 from git_sides import Served
 
@@ -18,13 +19,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 PATIENCE = 60.0
 
-RULES = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
-
 
 @pytest.fixture
 def access(tmp_path: Path) -> Path:
     path = tmp_path / "access.toml"
-    path.write_text(RULES)
+    path.write_text(ADMIN)
     return path
 
 

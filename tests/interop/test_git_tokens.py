@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from access_rules import OPEN
 from agents import children, of_its_own, workers
 from git_sides import Served, environment
 
@@ -23,18 +24,6 @@ from smartserver.server.tokens import TokenChanges, TokenFile, token_path
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 PATIENCE = 60.0
-
-RULES = """
-[[rules]]
-who = ["anna"]
-path = "**"
-may = "admin"
-
-[[rules]]
-who = ["*"]
-path = "open"
-may = "read"
-"""
 
 KEEPER = """#!/bin/sh
 cd "$(dirname "$0")"
@@ -113,7 +102,7 @@ class User:
 @pytest.fixture
 def access(tmp_path: Path) -> Path:
     path = tmp_path / "access.toml"
-    path.write_text(RULES)
+    path.write_text(OPEN)
     return path
 
 

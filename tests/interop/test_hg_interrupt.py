@@ -4,12 +4,9 @@ line, nothing is left to recover, and the next command works."""
 from __future__ import annotations
 
 import os
-import random
-import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,28 +14,14 @@ import pytest
 from git_sides import TIMEOUT, Served
 from hg_histories import RandomHistory, new_repository, verify
 from hg_sides import HgSide, server_heads
+from interrupts import SEED, check_quiet, interrupted, interruptible, moments
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-TURNS = int(os.environ.get("INTERRUPTS", "3"))
-"""Interrupts of each command."""
-
-SEED = int(os.environ.get("INTERRUPTS_SEED", "3"))
-
 CHANGESETS = 400
-
-NOISE = re.compile(r"Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error|\*\* ", re.MULTILINE)
-"""What a user must never see."""
-
-
-IMPORTING = re.compile(
-    r"Exception ignored in: <function _get_module_lock.*\n"
-    r"Traceback .*\n  File \"<frozen importlib.*\nKeyboardInterrupt: \n"
-)
-"""What Python itself says, and forgets the interrupt, where that comes at one moment of an import."""
 
 BEGUN = """
 import os
@@ -71,26 +54,15 @@ class Turn:
                 text=True,
                 pass_fds=[writes],
                 start_new_session=True,
-                preexec_fn=_interruptible,
+                preexec_fn=interruptible,
             )
             os.close(writes)
             assert begun.read(1), "it never begins"
-        began = time.monotonic()
-        try:
-            _, said = process.communicate(timeout=self.seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGINT)
-            _, said = process.communicate(timeout=TIMEOUT)
-        self.took = time.monotonic() - began
+        _, said, self.took = interrupted(process, self.seconds)
         self.is_cut = process.returncode != 0
-        assert not NOISE.search(IMPORTING.sub("", said)), said
+        check_quiet(said, r"\*\* ")
         # Python itself ends without a word where the interrupt comes after hg has ended.
         assert not self.is_cut or said.endswith("interrupted!\n") or (process.returncode, said) == (-signal.SIGINT, "")
-
-
-def _interruptible() -> None:
-    """Whatever started the tests may have had its own children ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def turns(side: HgSide, *words: str) -> Iterator[Turn]:
@@ -98,8 +70,7 @@ def turns(side: HgSide, *words: str) -> Iterator[Turn]:
     whole = Turn(TIMEOUT)
     whole.run(side, *words)
     assert not whole.is_cut
-    chance = random.Random(f"{SEED}/{words[0]}")
-    made = [Turn(chance.uniform(number, number + 1) * whole.took / TURNS) for number in range(TURNS)]
+    made = [Turn(each) for each in moments(words[0], whole.took)]
     for turn in made:
         try:
             yield turn

@@ -81,6 +81,26 @@ ROWS = {
 """What leads there, the command that is compared, and its round trips besides the handshake."""
 
 
+LATER = {
+    "a head that goes and comes back": (
+        'a amend new; a hg push -q "$URL"; obsolete "$(node .)"; a hg push -q "$URL" || :',
+        'a commit four; a hg push -q -f "$URL"',
+    ),
+    "a marker that comes before its changeset": (
+        'old=$(node .); a hg update -q "$old^"; a commit one-part; part=$(node .); a commit the-other;'
+        ' obsolete "$old" "$part" "$(node .)"; a hg push -q -r "$part" "$URL"; obsolete "$part";'
+        ' a hg push -q -r "$part" --hidden "$URL" || :',
+        'a hg push -q -f -r tip "$URL"',
+    ),
+}  # fmt: skip
+"""What makes a marker matter to no head there, and what makes it matter again."""
+
+MARKERS = """
+node() { a hg log -r "$1" -T '{node}'; }
+obsolete() { a hg debugobsolete "$@"; }
+"""
+
+
 def evolve(side: HgSide) -> None:
     """Turn obsolescence markers on for the users of a side."""
     with open(side.folder / ".hgrc", "a") as file:
@@ -127,6 +147,18 @@ def test_it_is_as_over_a_path(pair: HgPair, served: Served, name: str) -> None:
     done, expected = pair.run(START + command)
     assert done.status == expected.status, (done.said, expected.said)
     assert done.counts.rounds == rounds + (rounds > 0), done
+    compared(pair, served)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_marker_that_begins_to_matter_later(pair: HgPair, served: Served, name: str) -> None:
+    """A user who took what was there in between, and had the replaced changeset, is told of it."""
+    before, after = LATER[name]
+    pair.prepare(f'{START}{MARKERS}{before}; b hg pull -q "$URL"')
+    assert server_markers(served, pair.ours.url.rpartition("/")[2]) == peer_markers(pair.hgs) != set()
+    pair.prepare(START + MARKERS + after)
+    done, expected = pair.run('b hg pull "$URL"')
+    assert done.status == expected.status == 0, (done.said, expected.said)
     compared(pair, served)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from access_rules import OPEN
 from agents import of_its_own
 from certificates import Authority
 from git_sides import Served
@@ -33,18 +34,6 @@ START = "hg init a; a commit one; a commit two"
 
 OF_ITS_OWN = pytest.mark.skipif("TEST_HG" in os.environ, reason="the Python of that hg does not have smartserver")
 """Of what starts a process of ours with the Python of hg."""
-
-RULES = """
-[[rules]]
-who = ["anna"]
-path = "**"
-may = "admin"
-
-[[rules]]
-who = ["*"]
-path = "open"
-may = "read"
-"""
 
 
 def exchange(side: HgSide, **variables: str) -> list[str]:
@@ -81,7 +70,7 @@ class Secure:
         self.authority = Authority(folder / "authority")
         certificate, key = self.authority.sign("127.0.0.1")
         self.access = folder / "access.toml"
-        self.access.write_text(RULES)
+        self.access.write_text(OPEN)
         words = ["--access", str(self.access), "--tls", str(certificate), "--tls-key", str(key), "--require-tls"]
         self.server = Served(folder, *words)
         self.above = f"hpss+tls://127.0.0.1:{self.server.direct[1]}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from access_rules import ADMIN
 from agents import of_its_own
 from brz_sides import Users
 from certificates import Authority
@@ -25,7 +26,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 PATIENCE = 60.0
 HELD = "1 round trip on a held connection"
 CONNECTED = "1 round trip on a fresh connection"
-RULES = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
 
 
 class Secure:
@@ -36,7 +36,7 @@ class Secure:
         authority = Authority(folder / "authority")
         certificate, key = authority.sign("127.0.0.1")
         access = folder / "access.toml"
-        access.write_text(RULES)
+        access.write_text(ADMIN)
         self.token = TokenChanges(access).create("anna", int(time.time()), None, None, read_only=False)[0]
         words = ["--access", str(access), "--tls", str(certificate), "--tls-key", str(key), "--require-tls"]
         self.server = Served(folder, *words)

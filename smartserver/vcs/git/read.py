@@ -11,7 +11,7 @@ from typing import Self
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits
-from smartserver.records.bases import Candidate, NewRecord, RepeatedRecord, SegmentWriter
+from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Key, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
@@ -105,14 +105,14 @@ class GitPlan:
         objects: Iterator[GitObject],
         unread: set[Key],
         odd: dict[Key, bytes],
-    ) -> NewRecord | RepeatedRecord:
+    ) -> NewRecord | HeldRecord:
         """A record for the writer; `odd`: the metas of objects of another type than the trees that hold them say."""
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
             candidates = []  # Asking for one that was not fetched would end the process that is asked.
         if record.key not in unread:  # Most of a copy's text is never needed.
             meta = odd.get(record.key) or METAS[record.type]
-            return RepeatedRecord(0, record.key, meta, candidates, record.path)
+            return HeldRecord(0, record.key, meta, candidates, record.path)
         try:
             found = next(objects)
         except TooLarge as wrong:
@@ -127,7 +127,7 @@ class GitPlan:
         return self._repository.objects.read(key).text
 
 
-def _segment(writer: SegmentWriter, revision: Revision, items: Sequence[NewRecord | RepeatedRecord]) -> bytes:
+def _segment(writer: SegmentWriter, revision: Revision, items: Sequence[NewRecord | HeldRecord]) -> bytes:
     """The segment of a revision, if a server takes it."""
     try:
         segment = writer.segment(revision.id, parents_of(revision), items)

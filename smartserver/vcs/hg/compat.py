@@ -7,10 +7,10 @@ Mercurial repository to read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from mercurial import changegroup, mdiff, phases
+from mercurial import mdiff
 from mercurial.error import Abort, LookupError, RevlogError  # noqa: A004
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Repository",
     "RevlogError",
     "Store",
-    "insert_changegroup",
     "line_delta",
     "unchecked",
 ]
@@ -105,31 +104,3 @@ def line_delta(text: bytes, base: bytes) -> bytes:
     """How a text differs from another by lines, in Mercurial's own form."""
     found: bytes = mdiff.textdiff(base, text)
     return found
-
-
-class _Reader:
-    """A file of the chunks of an iterator."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._held = bytearray()
-
-    def read(self, size: int) -> bytes:
-        while len(self._held) < size:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                break
-            self._held += chunk
-        found = bytes(self._held[:size])
-        del self._held[:size]
-        return found
-
-    def close(self) -> None:
-        pass
-
-
-def insert_changegroup(repository: Repository, chunks: Iterable[bytes], revisions: int) -> None:
-    """Add the changesets of a changegroup of version 03, as drafts, in one transaction."""
-    unpacker = changegroup.getunbundler(b"03", _Reader(chunks), None)
-    with repository.lock(), repository.transaction(b"hpss") as transaction:
-        unpacker.apply(*(repository, transaction, b"pull", b"hpss:"), targetphase=phases.draft, expectedtotal=revisions)

@@ -141,7 +141,7 @@ class Export:
         usable = [Candidate(each) for each in candidates if each not in self._excluded]
         meta = meta_of(*store.parents(node))
         if self._bulk and usable:
-            return HeldRecord(kind, key, meta, store.rawsize(rev), usable, path)
+            return HeldRecord(kind, key, meta, usable, path, store.rawsize(rev))
         return NewRecord(kind, key, meta, self._text(kind, key), usable, path)
 
     # ---- texts

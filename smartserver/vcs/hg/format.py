@@ -22,6 +22,9 @@ _EXTRA: Final = rb"(?:[^\0\n:]*:[^\0\n]*)?"
 _DATE: Final = compile_pattern(rb"-?\d+(?:\.\d+)? -?\d+(?: %b(?:\0%b)*)?" % (_EXTRA, _EXTRA))
 """Seconds, the offset of the time zone, and the extras, each with a colon."""
 
+_BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
+"""What ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two digits."""
+
 _HEX: Final = 40
 
 CENSORED: Final = b"\1\ncensored:"
@@ -41,6 +44,8 @@ def changeset_manifest(text: bytes) -> Node:
     lines = head.split(b"\n", 3)  # The manifest, the user, the date, the files.
     if not blank or len(lines) < 3 or len(lines[0]) != _HEX or not _DATE.fullmatch(lines[2]):
         raise ValueError("it cannot be read as a changeset")
+    if b"\\" in lines[2] and _BAD_ESCAPE.search(lines[2]):
+        raise ValueError("its extras cannot be read: a backslash escapes nothing")
     return _node(text[:_HEX])
 
 

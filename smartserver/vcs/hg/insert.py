@@ -1,4 +1,4 @@
-"""The received segments of a pull as Mercurial's own changegroup (version 03), and their insertion.
+"""The received segments of a pull as Mercurial's own changegroup (version 03).
 
 Segments go to a spool file as they come. A changegroup has all changesets first, then all manifests, then the files one
 by one; each row of it is a text as Mercurial's delta on the first parent's. Every record is proved to be what its key
@@ -21,10 +21,10 @@ from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import HUNKS, ZSTD_HUNKS, decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
+from smartserver.vcs.base import WrongContent
 from smartserver.vcs.child import streamed
 from smartserver.vcs.collector import rare_collections
-from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, insert_changegroup  # noqa: A004
+from smartserver.vcs.hg.compat import Store
 from smartserver.vcs.hg.delta import delta, packed
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
@@ -34,6 +34,9 @@ FEW: Final = 5_000
 
 CACHE: Final = 64 << 20
 """Bytes of texts kept as bases."""
+
+STORES: Final = 500
+"""Files whose stores are kept open."""
 
 _ROW: Final = struct.Struct(">20s20s20s20s20sH")
 """The head of a row: node, parents, base of the delta, changeset, flags."""
@@ -68,7 +71,7 @@ class Arrived:
         self._read: tuple[_Row | None, list[Hunk]] = None, []
         """The hunks that were read last, and whose they are."""
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
-        self._stores: dict[bytes, Store] = {}
+        self._stores = Cache[bytes, Store](STORES, lambda store: 1)
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         """By changeset, in order."""
 
@@ -127,31 +130,25 @@ class Arrived:
         """
         return self._text(CHANGESET, revision)
 
-    def chunks(self, wanted: Collection[RevisionId], progress: Progress = lambda done, total: None) -> Iterator[bytes]:
+    def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
         """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository.
 
         Raises:
             WrongContent: a record is not what its key says, or cannot be decoded.
         """
         with rare_collections():
-            total = self.objects
-            done = 0
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):
                 for key, row in self._rows[kind].items():
                     link = next((each for each in row.introduced if each in wanted), None)
                     if link is not None:
                         yield from self._row(kind, key, key, row, link, lambda node: node)
-                        done += 1
-                        progress(done, total)
                 yield _END
             yield _END  # Of folders' manifests there are none.
             for key in self._rows[FILE]:
                 by_file.setdefault(path_of(key), []).append(key[-len(NULL) :])
             for path in sorted(by_file):
                 yield from self._file(path, by_file[path], wanted)
-                done += len(by_file[path])
-                progress(done, total)
             yield _END
 
     def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
@@ -253,29 +250,5 @@ class Arrived:
         store = self._stores.get(name)
         if store is None:
             store = self._repository.file(name) if name else self._repository.manifests()
-            self._stores[name] = store
+            self._stores.put(name, store)
         return store
-
-
-def insert(
-    repository: HgRepository, segments: Iterable[bytes], progress: Progress = lambda done, total: None
-) -> InsertReport:
-    """Insert whole segments, each after those of its parents; records that are here may be delta bases.
-
-    Raises:
-        WrongContent: a record is not what its key says, or cannot be decoded.
-        VcsError: Mercurial did not take them.
-        WrongFormat: the repository has a format that cannot be sent.
-    """
-    repository.check_format()
-    with Arrived(repository) as arrived:
-        for block in segments:
-            arrived.add(block)
-        if arrived.parents:
-            try:
-                insert_changegroup(
-                    repository.mercurial, arrived.chunks(arrived.parents, progress), len(arrived.parents)
-                )
-            except (Abort, LookupError, RevlogError) as wrong:
-                raise VcsError(f"Mercurial did not take what was pulled: {wrong}") from wrong
-        return InsertReport(arrived.objects, len(arrived.parents))

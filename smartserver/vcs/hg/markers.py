@@ -4,16 +4,17 @@ The map `obsolete` has one entry for each marker. The value is Mercurial's own e
 the node of the predecessor and the start of a hash of the value, both in hex. So the markers of a changeset are found
 by the start of their keys, and one marker that two users push is one entry.
 
-The map grows with every amend and is not told with the refs. A pull asks for the markers that matter to the changesets
-it wants. Those that were there in the root whose markers the local repository took last are left out: at that time it
-took the markers of everything that the refs reached, and a marker matters to something that they reach when it comes.
+The map grows with every amend and is not told with the refs. A pull of all that is there gets the markers that came
+since the root it took them from last; the first pull gets every marker. A marker that matters to nothing there is sent,
+too: its changeset may come later, or come back, and nothing says then that the marker began to matter. A pull of a part
+leaves out what does not matter to that part, and is not remembered.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -24,7 +25,7 @@ MARKERS: Final = b"o"
 """Begins the selector of a history with its markers."""
 
 WHOLE: Final = b"O"
-"""The selector of all entries of the map."""
+"""Begins the selector of the entries of the map after a key."""
 
 VERSION: Final = b"\x01"
 """Begins a stream of markers in Mercurial's encoding of version 1."""
@@ -42,8 +43,6 @@ _NO_PARENTS: Final = 3
 """The count of parents of a marker that does not tell them."""
 
 _HASH_BYTES: Final = 8
-
-KEY_DIGITS: Final = 2 * (NODE_BYTES + _HASH_BYTES)
 
 KnownRoot = tuple[bytes, int, int]
 
@@ -96,32 +95,37 @@ def key_of(encoded: bytes) -> bytes:
     return f"{parse(encoded).predecessor.hex()}{start}".encode()
 
 
-def relevant(entries: Iterable[tuple[bytes, bytes]], is_wanted: Callable[[Node], bool]) -> set[bytes]:
+def relevant(entries: Collection[tuple[bytes, bytes]], is_wanted: Callable[[Node], bool]) -> set[bytes]:
     """The keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` has it: those
     of markers with one of them as an anchor, and those that matter to the predecessors of such markers."""
-    by_anchor: dict[Node, list[tuple[bytes, Marker]]] = {}
-    for key, value in entries:
-        marker = parse(value)
-        for anchor in marker.anchors:
-            by_anchor.setdefault(anchor, []).append((key, marker))
+    predecessors = {_predecessor(key) for key, _ in entries}
     found: set[bytes] = set()
-    todo = [node for node in by_anchor if is_wanted(node)]
-    seen = set(todo)
-    while todo:
-        for key, marker in by_anchor[todo.pop()]:
+    others: dict[Node, list[bytes]] = {}
+    """By those of their anchors that are predecessors; a marker may have 255 anchors."""
+    for key, value in entries:
+        anchors = parse(value).anchors
+        if any(map(is_wanted, anchors)):
             found.add(key)
-            node = marker.predecessor
-            if node in by_anchor and node not in seen:
-                seen.add(node)
-                todo.append(node)
+        else:
+            for anchor in predecessors.intersection(anchors):
+                others.setdefault(anchor, []).append(key)
+    todo = list(found)
+    while todo:
+        new = [key for key in others.pop(_predecessor(todo.pop()), ()) if key not in found]
+        found.update(new)
+        todo += new
     return found
 
 
-def encode_selector(known: KnownRoot | None, names: bytes) -> bytes:
-    """Selects the history that `names` selects, empty for that of the wants, and the markers that matter to it.
+def _predecessor(key: bytes) -> Node:
+    return bytes.fromhex(key[: 2 * NODE_BYTES].decode())
 
-    Left out are markers that were there in the root `known`. The others follow, one after the other, what the answer
-    says of the names.
+
+def encode_selector(known: KnownRoot | None, names: bytes) -> bytes:
+    """Selects the history that `names` selects, empty for that of the wants, and the markers that came since the root
+    `known`: with names those that matter to that history.
+
+    What the answer says of the names comes first, then the markers, one after the other.
     """
     return MARKERS + _KNOWN.pack(*(known or (b"", 0, 0))) + names
 

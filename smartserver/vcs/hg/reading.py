@@ -7,9 +7,11 @@ other has. `0` is the first changeset; other numbers differ between repositories
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,9 +36,12 @@ from smartserver.vcs.hg.kinds import (
 from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, decode, encode_found
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
-_TAG: Final = re.compile(rb"([0-9a-f]{40}) (.+)")
+_TAG: Final = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
 
 TAGS: Final = b".hgtags"
+
+PAGE: Final = 4 << 20
+"""Bytes of entries of the map of markers in one answer; the last one may be over it."""
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
@@ -49,55 +54,81 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     if selector == GRAPH:
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
         return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
-    if selector == markers.WHOLE:
-        return ReadPlan(msgspec.msgpack.encode(dict(stored.map(OBSOLETE).items())))
+    if selector.startswith(markers.WHOLE):
+        return ReadPlan(_page(stored.map(OBSOLETE), selector.removeprefix(markers.WHOLE)))
     if selector.startswith(markers.MARKERS):
         known, names = markers.decode_selector(selector)
-        plan = read(stored, names, question) if names else ReadPlan(heads=question.wants)
-        return plan._replace(said=plan.said + _markers(stored, known, plan.heads or ()))
+        plan = _named(stored, names) if names else ReadPlan(heads=question.wants)
+        return plan._replace(said=plan.said + _markers(stored, known, (plan.heads or ()) if names else None))
+    return _named(stored, selector)
+
+
+def _named(stored: RepositoryView, selector: bytes) -> ReadPlan:
+    """The changesets of names, and what they reach if that is wanted."""
     asked = decode(selector)
     found, heads = _find(stored, asked.names)
     return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
 
 
-def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[Node]) -> bytes:
-    """The obsolescence markers that a pull of some heads needs."""
+def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[Node] | None) -> bytes:
+    """The obsolescence markers that came since a root. Where heads are named, only those that matter to them."""
     if stored.setting(EVOLUTION) != YES:
         return b""
-    changed = stored.changed(OBSOLETE, known)
-    if changed is not None and not changed:
-        return b""
-    wanted = set(stored.reached(_stored(stored, heads), [], []))
-    entries = list(stored.map(OBSOLETE).items())
-    keys = markers.relevant(entries, lambda node: stored.ordinal(node) in wanted)
-    return b"".join([value for key, value in entries if key in keys and (changed is None or key in changed)])
+    chosen = stored.changed(OBSOLETE, known)
+    table = stored.map(OBSOLETE)
+    if heads is not None and (chosen is None or chosen):
+        wanted = set(stored.reached(_stored(stored, heads), [], []))
+        matter = markers.relevant(table.items(), lambda node: stored.ordinal(node) in wanted)
+        chosen = matter if chosen is None else matter.intersection(chosen)
+    return b"".join(table.values() if chosen is None else [table[key] for key in sorted(chosen)])
+
+
+def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
+    """Entries after a key, and whether these are all."""
+    entries: dict[bytes, bytes] = {}
+    size = 0
+    for key, value in table.items():
+        if key > after:
+            if size >= PAGE:
+                return msgspec.msgpack.encode((entries, False))
+            entries[key] = value
+            size += len(key) + len(value)
+    return msgspec.msgpack.encode((entries, True))
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
     """What each name is, null for a branch; and all the heads they name."""
     finder = _Finder(stored, names)
-    found: list[Node] = []
-    heads: list[Node] = []
-    for name in names:
+    found: dict[bytes, Node] = {}
+    heads: dict[Node, None] = {}
+    for name in dict.fromkeys(names):
         plain = name.removeprefix(BRANCH).removeprefix(FRAGMENT)
         value = None if plain == name else stored.refs().get(plain)
         if value is not None:
-            heads += [tip.id for tip in value]
-            found.append(NULL)
+            heads.update(dict.fromkeys(tip.id for tip in value))
+            found[name] = NULL
         elif name.startswith(BOOKMARK):
-            found.append(finder.bookmark(name.removeprefix(BOOKMARK)) or NULL)
-            heads.append(found[-1])
+            found[name] = finder.bookmark(name.removeprefix(BOOKMARK)) or NULL
         elif name.startswith(BRANCH):
             raise NoSuchPart(f"unknown branch '{shown(plain)}'")
         else:
-            found.append(finder.find(plain))
-            heads.append(found[-1])
-    return found, [head for head in dict.fromkeys(heads) if head != NULL]
+            found[name] = finder.find(plain)
+        heads[found[name]] = None
+    heads.pop(NULL, None)
+    return [found[name] for name in names], list(heads)
 
 
 def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
     found = [stored.ordinal(node) for node in nodes]
     return [ordinal for ordinal in found if ordinal is not None]
+
+
+class _Tag(NamedTuple):
+    """Where a tag is in the files of some heads, and where it was before."""
+
+    node: Node
+    history: Counter[Node]
+    """With how many lines say so."""
 
 
 class _Finder:
@@ -113,12 +144,12 @@ class _Finder:
     def find(self, name: bytes) -> Node:
         stored = self._stored
         if name == b"tip":
-            return self._tip()
+            return stored.revision(self._count - 1) if self._count else NULL
         if name == b"null" or name == NULL.hex().encode():
             return NULL
         if name == b"0":
-            return stored.revision(0) if self._count() else NULL
-        if name.removeprefix(b"-").isdigit() and len(name) < 2 * NODE_BYTES and int(name) < self._count():
+            return stored.revision(0) if self._count else NULL
+        if name.removeprefix(b"-").isdigit() and len(name) < 2 * NODE_BYTES and int(name) < self._count:
             raise NoSuchPart(f"the number {name.decode()}: numbers differ between repositories, name an id")
         whole = _whole(name)
         if whole is not None and stored.ordinal(whole) is not None:
@@ -146,11 +177,9 @@ class _Finder:
                 if ordinal is not None:
                     yield ordinal
 
-    def _tip(self) -> Node:
-        newest = max(self._ordinals(), default=None)
-        return NULL if newest is None else self._stored.revision(newest)
-
+    @functools.cached_property
     def _count(self) -> int:
+        """How many changesets there are up to the newest head."""
         return max(self._ordinals(), default=-1) + 1
 
     def _branch(self, name: bytes) -> Node | None:
@@ -169,7 +198,7 @@ class _Finder:
         """One walk over all changesets, for all names."""
         begun: dict[bytes, list[Node]] = {name: [] for name in self._names if _HEX.fullmatch(name)}
         lengths = sorted({len(name) for name in begun})
-        for ordinal in range(self._count()):
+        for ordinal in range(self._count):
             node = self._stored.revision(ordinal)
             digits = node.hex().encode()
             for length in lengths:
@@ -181,7 +210,7 @@ class _Finder:
     def tags(self) -> dict[bytes, Node]:
         """The tags of `.hgtags` of all heads, as Mercurial joins them."""
         if self._tags is None:
-            joined: dict[bytes, tuple[Node, list[Node]]] = {}
+            joined: dict[bytes, _Tag] = {}
             texts: dict[Node, None] = {}
             for ordinal in sorted(set(self._ordinals())):
                 text = self._hgtags(ordinal)
@@ -189,7 +218,7 @@ class _Finder:
                     texts.setdefault(text)
             for text in texts:
                 _join(joined, _read_tags(text))
-            self._tags = {name: node for name, (node, _) in joined.items() if node != NULL}
+            self._tags = {name: tag.node for name, tag in joined.items() if tag.node != NULL}
         return self._tags
 
     def _hgtags(self, ordinal: int) -> bytes | None:
@@ -216,25 +245,28 @@ def _whole(name: bytes) -> Node | None:
     return bytes.fromhex(name.decode()) if len(name) == 2 * NODE_BYTES and _HEX.fullmatch(name) else None
 
 
-def _read_tags(text: bytes) -> dict[bytes, tuple[Node, list[Node]]]:
-    """Of each tag of a file where it is, and where it was before."""
-    found: dict[bytes, tuple[Node, list[Node]]] = {}
-    for line in text.split(b"\n"):
-        match = _TAG.fullmatch(line)
-        if match is not None:
-            node, name = bytes.fromhex(match[1].decode()), match[2].strip()
-            before = found.get(name)
-            found[name] = (node, [] if before is None else [*before[1], before[0]])
+def _read_tags(text: bytes) -> dict[bytes, _Tag]:
+    """The tags of a file."""
+    found: dict[bytes, _Tag] = {}
+    for match in _TAG.finditer(text):
+        node, name = bytes.fromhex(match[1].decode()), match[2].strip()
+        before = found.get(name)
+        history = Counter[Node]() if before is None else before.history
+        if before is not None:
+            history[before.node] += 1
+        found[name] = _Tag(node, history)
     return found
 
 
-def _join(joined: dict[bytes, tuple[Node, list[Node]]], tags: dict[bytes, tuple[Node, list[Node]]]) -> None:
+def _join(joined: dict[bytes, _Tag], tags: Mapping[bytes, _Tag]) -> None:
     """Take the tags of one head among those of the ones before: what supersedes the other counts."""
     for name, (node, history) in tags.items():
-        if name not in joined:
-            joined[name] = (node, history)
+        other = joined.get(name)
+        if other is None:
+            joined[name] = _Tag(node, history)
             continue
-        other, others = joined[name]
-        if other != node and node in others and (other not in history or len(others) > len(history)):
-            node = other
-        joined[name] = (node, [*history, *[each for each in others if each not in history]])
+        is_older = other.node != node and node in other.history
+        if is_older and (other.node not in history or other.history.total() > history.total()):
+            node = other.node
+        dict.update(other.history, history)
+        joined[name] = _Tag(node, other.history)

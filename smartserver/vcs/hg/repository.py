@@ -5,10 +5,9 @@ What lies below a changeset that is here is here too: that is Mercurial's own ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from smartserver.errors import shown
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.hg.compat import Repository, Store, changesets, file_versions, manifests
@@ -128,18 +127,8 @@ class HgRepository:
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
 
-    def check_has(self, revision: RevisionId) -> None:
-        """Check that a changeset is here.
 
-        Raises:
-            VcsError: it is not.
-        """
-        if not self.has(revision):
-            raise VcsError(f"changeset {shown(revision)} is not here")
-
-
-def _steps(parents: object, head: Node) -> Iterator[tuple[int, Node]]:
-    assert callable(parents)
+def _steps(parents: Callable[[Node], Sequence[Node]], head: Node) -> Iterator[tuple[int, Node]]:
     node = head
     for distance in range(1, _FAR + 1):
         node = parents(node)[0]

@@ -26,7 +26,6 @@ BRANCH: Final = b"branch:"
 FRAGMENT: Final = b"fragment:"
 """Begins a name that is a branch if there is one, else any name: that after the # of a URL."""
 
-
 BOOKMARK: Final = b"bookmark:"
 """Begins a name that is a bookmark alone. One that is not there is no error: the answer has the map of bookmarks."""
 
@@ -50,7 +49,7 @@ def decode(selector: bytes) -> Names:
         Unsupported: it is none of this release's.
     """
     form, rest = selector[:1], selector[1:]
-    names = rest.split(b"\0") if rest else []
+    names = rest.split(b"\0", MAX_NAMES) if rest else []
     if form not in (HISTORY, ONLY) or len(names) > MAX_NAMES:
         raise Unsupported("a selector of another release", "names of changesets")
     return Names(names, form == HISTORY)

@@ -27,6 +27,7 @@ from smartserver.vcs.hg.kinds import (
     PUBLIC,
     PUBLISHING,
     YES,
+    Node,
     checked_file_key,
     file_key,
     node_key,
@@ -36,7 +37,7 @@ from smartserver.vcs.hg.kinds import (
 from smartserver.vcs.hg.markers import WHOLE, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
 
@@ -51,6 +52,7 @@ class HgSystem(System):
     keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
     own_kind = CHANGESET
     ghosts = False
+    map_kinds = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), "opaque")  # As ids no client could change one any more.
     untold = {OBSOLETE: WHOLE}
     in_hunks = True
 
@@ -113,14 +115,12 @@ class HgSystem(System):
         """Drafts with an obsolescence marker. One with a bookmark stays, as Mercurial shows it to clients."""
         if stored.settings.get(EVOLUTION) != YES or stored.settings.get(PUBLISHING) != NO:
             return (), ()
-        obsolete = [tip for tip in tips if stored.keys(OBSOLETE, tip.hex().encode())]
-        if not obsolete:
+        replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
+        if not replaced:
             return (), ()
-        named = [bytes.fromhex(name.decode()) for name in stored.map(PUBLIC)]
-        public = [node for node in named if stored.has_revision(node)]
-        drafts = [tip for tip in obsolete if tip not in public and tip in stored.heads([tip, *public])]
-        shown = set(stored.map(BOOKMARKS).values())
-        return [tip for tip in drafts if tip not in shown], [tip for tip in drafts if tip in shown]
+        drafts = set(stored.beyond(_nodes(replaced), _nodes(stored.map(PUBLIC))))
+        shown = drafts.intersection(stored.map(BOOKMARKS).values())
+        return drafts - shown, shown
 
     def entry_problem(self, table: str, key: bytes, value: bytes | None) -> str:
         """Why a bookmark cannot have this name or be there, or why something is no marker. What is public stays so, and
@@ -130,7 +130,9 @@ class HgSystem(System):
         if table == OBSOLETE:
             return _marker_problem(key, value)
         if table == PUBLIC:
-            return "" if _NODE.fullmatch(key) else "it is not the id of a changeset in hex"
+            if not _NODE.fullmatch(key):
+                return "it is not the id of a changeset in hex"
+            return "" if value == b"1" else "its value is not 1"
         if table != BOOKMARKS:
             return ""
         try:
@@ -143,6 +145,10 @@ class HgSystem(System):
 
 
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")
+
+
+def _nodes(names: Iterable[bytes]) -> list[Node]:
+    return [bytes.fromhex(name.decode()) for name in names]
 
 
 def _marker_problem(key: bytes, value: bytes) -> str:

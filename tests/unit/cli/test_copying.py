@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from builders import KINDS, MAIN, SILENT, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner, Result
+from mercurial import obsolete
 from stored import pack_of, stored
 
-from smartserver.cli.copying import OFTEN, QUIET, ProgressLine, _parts, between, report
+from smartserver.cli.copying import OFTEN, QUIET, ProgressLine, _parts, between, report, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace
@@ -27,8 +28,9 @@ from smartserver.client.copy import CopyEndpoint, pull
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
+from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate, UpdateOutcome
 from smartserver.errors import DivergedBranches, NoSuchRepository
 from smartserver.records.model import Tip
 from smartserver.records.system import SYSTEMS, every_system
@@ -38,6 +40,10 @@ from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import Transaction
+from smartserver.vcs.hg.kinds import KINDS as KINDS_OF_HG
+from smartserver.vcs.hg.markers import key_of
+from smartserver.vcs.hg.system import HG
+from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
 from transports.errors import TransportFailed
 from transports.local import LocalTransport
 
@@ -401,6 +407,57 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
         with pytest.raises(NoSuchRepository):
             here.learn_refs()
     assert len(media) == 1
+
+
+def marker(number: int) -> tuple[bytes, bytes]:
+    """The key of an obsolescence marker and itself."""
+    made = (number.to_bytes(20, "big"), (b"s" * 20,), 0, ((b"user", b"u"),), (0.0, 0), None)
+    encoded = b"".join(obsolete.encodemarkers([made], False, 1))
+    return key_of(encoded), encoded
+
+
+def add_markers(place: str, markers: Mapping[bytes, bytes]) -> None:
+    updates = [MapUpdateRequest("obsolete", MapKind.OPAQUE, [EntryChange(*each) for each in markers.items()])]
+    with repository_at(place, set()) as remote:
+        assert remote.push(PushRequest([], new=NewRepository(HG, KINDS_OF_HG), maps=updates)).error() is None
+
+
+def markers_of(folder: Path) -> dict[bytes, bytes]:
+    return dict(opened(folder).view.map("obsolete").items())
+
+
+@pytest.mark.unbanned("per-item: what does not fit into a request goes in several")
+@pytest.mark.parametrize("command", ["push", "pull"])
+def test_a_map_that_is_not_told(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entries go in requests of their own, of a bounded size, and only those that the other side lacks."""
+    source, target = str(tmp_path / "source"), str(tmp_path / "target")
+    every = dict(marker(number) for number in range(10))
+    add_markers(source, every)
+    monkeypatch.setattr("smartserver.client.copy.AT_ONCE", 400)
+    monkeypatch.setattr("smartserver.vcs.hg.reading.PAGE", 400)
+    sent: list[int] = []
+    pushes = RemoteRepository.push
+
+    def counted(self: RemoteRepository, request: PushRequest) -> PushOutcome:
+        sent.extend(len(each.entries) for each in request.maps)
+        return pushes(self, request)
+
+    monkeypatch.setattr(RemoteRepository, "push", counted)
+    first = run(command, source, target)
+    assert first.exception is None, first.exception
+    assert first.stdout == "0 revisions, 0 refs, 10 entries of maps (a new repository)\n"
+    assert markers_of(tmp_path / "target") == every
+    assert sum(sent) == 10
+    assert max(sent) == 4
+    sent.clear()
+    assert run(command, source, target).stdout == "nothing new\n"
+    more = dict([marker(10)])
+    monkeypatch.setattr(RemoteRepository, "push", pushes)
+    add_markers(source, more)
+    monkeypatch.setattr(RemoteRepository, "push", counted)
+    assert run(command, source, target).stdout == "0 revisions, 0 refs, 1 entry of maps\n"
+    assert markers_of(tmp_path / "target") == every | more
+    assert sent == [1]
 
 
 def test_what_came_is_passed_on_once() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from smartserver.records import bases, delta, limits
-from smartserver.records.bases import Candidate, HeldRecord, NewRecord, RepeatedRecord, SegmentWriter, skip_distance
+from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
 from smartserver.records.hunks import Hunk
 from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, Segment
@@ -419,7 +419,7 @@ def test_a_repeated_record_makes_the_same_segments(kind: int) -> None:
     made = []
     for again in (
         records,
-        [RepeatedRecord(each.kind, each.key, each.meta, each.candidates, each.path) for each in records],
+        [HeldRecord(each.kind, each.key, each.meta, each.candidates, each.path) for each in records],
     ):
         asked.clear()
         writer = SegmentWriter(KINDS, bulk=True, texts=text_of, cache=0)
@@ -437,7 +437,7 @@ def test_a_repeated_record_whose_base_is_not_here_is_encoded_anew() -> None:
     push = Push(bulk=True)
     push.send(b"a0", [], record(old))
     push.send(b"a1", [b"a0"], record(new, old))
-    whole = push.writer.segment(b"b0", [], [RepeatedRecord(0, key_of(new), b"")])
+    whole = push.writer.segment(b"b0", [], [HeldRecord(0, key_of(new), b"")])
     (entry,) = decode_segment(whole, 0, KINDS).entries
     assert (entry.base, entry.length) == (BaseTag.NONE, len(new))
 
@@ -542,7 +542,7 @@ class Held:
         return self._hunks
 
     def send(self, revision: bytes, *parents: bytes) -> tuple[Entry, bytes]:
-        new = HeldRecord(0, b"new", b"", len(self.texts[b"new"]), [Candidate(b"base")])
+        new = HeldRecord(0, b"new", b"", [Candidate(b"base")], length=len(self.texts[b"new"]))
         whole = self.writer.segment(revision, [Parent(parent) for parent in parents], [new])
         segment = decode_segment(whole, 0, KINDS)
         return segment.entries[0], bytes(next(frames(segment, whole)))

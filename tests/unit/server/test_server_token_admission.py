@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from access_rules import OPEN
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, message
 from session_calls import PULL
@@ -30,18 +31,6 @@ from smartserver.wire.messages import Failure, RequestFlag, named
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 
-RULES = """
-[[rules]]
-who = ["anna"]
-path = "**"
-may = "admin"
-
-[[rules]]
-who = ["*"]
-path = "open"
-may = "read"
-"""
-
 NOW = 1_800_000_000
 PING = (server_ping, PingRequest())
 LIST = (repository_list, ListRequest())
@@ -53,7 +42,7 @@ class World:
     def __init__(self, served: Served, folder: Path) -> None:
         self.served = served
         self.path = folder / "access.toml"
-        self.path.write_text(RULES)
+        self.path.write_text(OPEN)
         self.changes = TokenChanges(self.path)
         self.file, self.tokens = AccessFile(self.path), TokenFile(token_path(self.path))
         self.now = float(NOW)
@@ -111,7 +100,7 @@ def test_one_is_wanted_where_there_are_some(world: World) -> None:
     for asked in (PULL, (repository_create, CREATE)):
         assert denied(world.ask(asked)).token == TOKEN_WANTED
     assert denied(world.ask(PULL, dialog=world.connect(private=False))).token == TOKEN_WANTED
-    world.path.write_text(RULES.replace('"*"', '"anna"'))
+    world.path.write_text(OPEN.replace('"*"', '"anna"'))
     assert denied(world.ask(PING, path="")).token == TOKEN_WANTED
 
 

@@ -13,6 +13,7 @@ from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, encode_
 from smartserver.store import bulk as store_bulk
 from smartserver.store.bulk import BulkReader, expand
 from smartserver.store.repository import PackRepository
+from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 
@@ -118,6 +119,42 @@ def test_what_is_expanded_at_once_has_a_limit(snapshot: Snapshot, monkeypatch: p
     assert b"".join(read_bulk([reader.read(1 << 20)])) == b"".join(
         [expand(SEGMENTS[0], snapshot.root.kinds, sent), *SEGMENTS[1:]]
     )
+
+
+def test_a_large_segment_is_sent_as_it_is_read(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_bulk, "LARGEST", min(map(len, SEGMENTS)))
+    source = snapshot.read_ranges([(0, 30)])
+    reader, decoder = BulkReader(source, snapshot.root.kinds), BulkDecoder()
+    came = b""
+    while chunk := reader.read(300):
+        came += b"".join(decoder.feed(chunk))
+        assert source.size - source.left - len(came) < 2 * 300
+    sent: store_bulk.Sent = set()
+    assert came == b"".join([expand(each, snapshot.root.kinds, sent) for each in SEGMENTS])
+
+
+class Kept(SegmentReader):
+    """Segments that lie in no pack."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__((), 1)
+        self._content = content
+        self.left = len(content)
+
+    def read(self, size: int) -> bytes:
+        read, self._content = self._content[:size], self._content[size:]
+        self.left = len(self._content)
+        return read
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 20, b"\xff" * 5, SEGMENTS[0] + SEGMENTS[1][:-1]])
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_what_is_damaged_is_sent_as_it_lies(content: bytes, size: int) -> None:
+    reader = BulkReader(Kept(content), KINDS)
+    chunks = []
+    while chunk := reader.read(size):
+        chunks.append(chunk)
+    assert b"".join(read_bulk(chunks)).endswith(content[-20:])
 
 
 def test_a_record_that_came_before_comes_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:

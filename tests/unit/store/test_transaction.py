@@ -255,6 +255,19 @@ def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, histor
     assert transaction.followed([beyond, on_beyond], [line[2]]) == []
 
 
+def test_what_is_beyond_others(repository: PackRepository, line: list[bytes]) -> None:
+    transaction = begin(repository).announcing([GraphNode(b"new", (Parent(line[3]),))])
+    revisions = [b"new", line[1], line[3]]
+    assert transaction.beyond(revisions, []) == revisions
+    assert transaction.beyond(revisions, [b"unknown"]) == revisions
+    assert transaction.beyond(revisions, [line[0]]) == revisions
+    assert transaction.beyond(revisions, [line[2], b"unknown"]) == [b"new", line[3]]
+    assert transaction.beyond(revisions, [line[3]]) == [b"new"]
+    assert transaction.beyond(revisions, [b"new"]) == []
+    with pytest.raises(MissingRevision):
+        transaction.beyond([b"unknown"], [])
+
+
 def test_the_line_of_first_parents() -> None:
     history, repository = BzrHistory(), PackRepository(MemoryTransport(), "project")
     line = history.line(2)
@@ -337,18 +350,31 @@ def test_what_a_client_is_told_of_maps(repository: PackRepository, history: Hist
     assert {name: dict(each) for name, each in begin(repository).changes_since(None).maps.items()} == {"tags": {}}
 
 
-def test_keys_that_begin_so(repository: PackRepository, history: History, line: list[bytes]) -> None:
+def test_a_system_says_what_its_maps_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system_of(GIT), "map_kinds", {"marks": "opaque"})
+    transaction = Transaction("p", None)
+    transaction.create(GIT, KINDS, {})
+    with pytest.raises(WrongMapKind):
+        transaction.set_map("marks", "ids", b"key", b"value")
+    assert transaction.entries == {}
+    transaction.set_map("marks", "opaque", b"key", b"value")
+    transaction.set_map("others", "ids", b"key", b"value")
+    assert transaction.maps() == ["marks", "others"]
+
+
+def test_what_has_entries(repository: PackRepository, history: History, line: list[bytes]) -> None:
     for number in range(3):
         push(repository, history, [], first=lambda made, at=number: made.set_map("notes", "opaque", b"a%d" % at, b"x"))  # type: ignore[misc]
     transaction = begin(repository)
     for key, value in ((b"a1", None), (b"a5", b"y"), (b"b", b"z")):
         transaction.set_map("notes", "opaque", key, value)
-    assert transaction.keys("notes", b"a") == [b"a0", b"a2", b"a5"]
-    assert transaction.keys("notes", b"c") == transaction.keys("none", b"a") == []
+    firsts = [b"c", b"a1", b"a5", b"a", b"b", b"a0", b"b0"]
+    assert transaction.with_entries("notes", firsts) == [b"a5", b"a", b"b", b"a0"]
+    assert transaction.with_entries("none", firsts) == []
     created = Transaction("p", None)
     created.create("git sha1", KINDS, {})
     created.set_map("notes", "opaque", b"a", b"x")
-    assert created.keys("notes", b"a") == [b"a"]
+    assert created.with_entries("notes", [b"a", b"b"]) == [b"a"]
 
 
 BAD_GIT_NAMES = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -84,3 +85,14 @@ def test_a_stream_that_is_left_ends_its_process() -> None:
     assert len(children(os.getpid())) == len(others) + 1
     came.close()  # type: ignore[attr-defined]
     assert children(os.getpid()) == others
+
+
+def test_without_a_temporary_file_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    with pytest.raises(OSError, match="no room"):
+        next(streamed([b"x"]))
+    assert os.listdir("/proc/self/fd") == before

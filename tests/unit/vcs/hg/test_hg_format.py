@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mercurial.changelog import decodeextra
 
 from smartserver.records.hunks import Hunk
 from smartserver.vcs.hg.delta import hunks
@@ -53,6 +56,23 @@ def test_a_changeset_names_its_manifest() -> None:
 def test_what_is_no_changeset(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"changeset|hexadecimal"):
         changeset_manifest(text)
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")
+def test_extras_that_mercurial_cannot_read() -> None:
+    """Every pull of such a changeset would end with a traceback."""
+    refused = 0
+    for each in itertools.product(b"\\x0\0:", repeat=5):
+        extras = b":" + bytes(each).replace(b"\0", b"\0:")
+        try:
+            decodeextra(extras)
+        except ValueError:
+            refused += 1
+            with pytest.raises(ValueError, match="escapes nothing"):
+                changeset_manifest(CHANGESET.replace(b"branch:b", extras))
+        else:
+            assert changeset_manifest(CHANGESET.replace(b"branch:b", extras)) == A
+    assert refused > 500
 
 
 @pytest.mark.parametrize(

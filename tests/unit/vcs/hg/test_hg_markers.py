@@ -11,7 +11,6 @@ from mercurial import obsolete
 from smartserver.errors import Unsupported
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.markers import (
-    KEY_DIGITS,
     Marker,
     decode_selector,
     encode_selector,
@@ -45,7 +44,7 @@ def marker(
 def test_what_a_marker_says(encoded: bytes, expected: Marker) -> None:
     assert parse(encoded) == expected
     assert key_of(encoded).startswith(A.hex().encode())
-    assert len(key_of(encoded)) == KEY_DIGITS
+    assert len(key_of(encoded)) == 2 * (20 + 8)
 
 
 def test_what_is_no_marker() -> None:

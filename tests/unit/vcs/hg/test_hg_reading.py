@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from mercurial import obsolete
 
-from smartserver.errors import NoSuchPart
+from smartserver.errors import NoSuchPart, Unsupported
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
+from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
@@ -140,10 +141,20 @@ def test_tags_of_all_heads() -> None:
             find(stored, b"gone")
 
 
+def test_a_tag_that_moved_often() -> None:
+    """Of two heads that know each other's, the one with the longer history counts, in time that grows with it."""
+    longer = line(FIRST, b"one") * 100_000 + line(SECOND, b"one")
+    shorter = line(SECOND, b"one") * 50_000 + line(FIRST, b"one")
+    for first, second in ((longer, shorter), (shorter, longer)):
+        assert find(Stored({THIRD: first, FOURTH: second}), b"one") == {b"one": SECOND}
+
+
 def test_history_of_names_and_branches() -> None:
     plan = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip"])), ReadScope())
     assert plan.heads == [SECOND, FOURTH]
     assert plan.said == SECOND + NULL + FOURTH
+    again = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip", b"mark", b"mark"])), ReadScope())
+    assert (again.heads, again.said) == (plan.heads, plan.said + SECOND + SECOND)
 
 
 def test_what_comes_after_a_url_is_a_branch_or_another_name() -> None:
@@ -181,35 +192,62 @@ def marker(predecessor: bytes, *successors: bytes) -> bytes:
 ONE, TWO, OTHER = marker(MISSING, SECOND), marker(b"\xdd" * 20, MISSING), marker(b"\xcc" * 20, FOURTH)
 """The second matters to what the first matters to."""
 
+EARLY = marker(FIRST, b"\xbb" * 20)
+"""It matters to a changeset that has not come yet."""
+
 
 @pytest.mark.parametrize(
     ("known", "news", "names", "expected"),
     [
-        (None, [], [], {ONE, TWO, OTHER}),
+        (None, [], [], {ONE, TWO, OTHER, EARLY}),
         (None, [], [b"old"], {ONE, TWO, OTHER}),
         (None, [], [b"12"], set()),
         (None, [], [b"mark"], {ONE, TWO}),
         (KNOWN, [], [], set()),
         (KNOWN, [TWO, OTHER], [], {TWO, OTHER}),
+        (KNOWN, [EARLY], [], {EARLY}),
+        (KNOWN, [EARLY, TWO], [b"mark"], {TWO}),
         (KNOWN, [TWO, OTHER], [b"mark"], {TWO}),
     ],
 )
-def test_markers_that_matter(
+def test_markers(
     known: tuple[bytes, int, int] | None, news: list[bytes], names: list[bytes], expected: set[bytes]
 ) -> None:
-    stored = Stored(markers=[ONE, TWO, OTHER])
+    stored = Stored(markers=[ONE, TWO, OTHER, EARLY])
     stored.news = [key_of(each) for each in news]
     asked = encode(Names([BRANCH + name if name == b"old" else name for name in names])) if names else b""
     every = [tip.id for value in stored.refs().values() for tip in value]
     found = HgSystem().read(stored, encode_selector(known, asked), ReadScope(wants=[] if names else every))
     said = found.said[20 * len(names) :]
-    assert {each for each in (ONE, TWO, OTHER) if each in said} == expected
+    assert {each for each in (ONE, TWO, OTHER, EARLY) if each in said} == expected
     assert len(said) == sum(map(len, expected))
     assert found.heads == every or names
     stored.evolution = b"no"
     assert len(HgSystem().read(stored, encode_selector(known, asked), ReadScope()).said) == 20 * len(names)
 
 
-def test_all_markers() -> None:
-    stored = Stored(markers=[ONE, TWO])
-    assert msgspec.msgpack.decode(read(stored, WHOLE, ReadScope()).said) == stored.markers
+def test_a_selector_within_another() -> None:
+    selector = b""
+    for _ in range(5000):
+        selector = encode_selector(None, selector)
+    with pytest.raises(Unsupported):
+        read(Stored(), selector, ReadScope())
+
+
+def test_all_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = Stored(markers=sorted([ONE, TWO, OTHER], key=key_of))
+    assert pages(stored) == [stored.markers]
+    monkeypatch.setattr(reading, "PAGE", len(key_of(ONE)) + len(ONE) + 1)
+    found = pages(stored)
+    assert [len(page) for page in found] == [2, 1]
+    assert found[0] | found[1] == stored.markers
+
+
+def pages(stored: Stored) -> list[dict[bytes, bytes]]:
+    found: list[dict[bytes, bytes]] = []
+    is_all = False
+    while not is_all:
+        after = max(found[-1]) if found else b""
+        page, is_all = msgspec.msgpack.decode(read(stored, WHOLE + after, ReadScope()).said)
+        found.append(page)
+    return found

@@ -128,6 +128,7 @@ MARKER = struct.pack(">IdhHBBB", 59, 0.0, 0, 0, 1, 3, 0) + A + B
         ("obsolete", key_of(MARKER), MARKER[1:], "marker"),
         ("public", A.hex().encode(), b"1", ""),
         ("public", A, b"1", "not the id"),
+        ("public", A.hex().encode(), b"1" * 1000, "not 1"),
         ("another", b"x", b"y", ""),
     ],
 )
@@ -135,6 +136,11 @@ def test_entries_that_are_none(table: str, key: bytes, value: bytes, why: str) -
     said = RULES.entry_problem(table, key, value)
     assert why in said
     assert bool(said) is bool(why)
+
+
+def test_what_its_maps_are() -> None:
+    """Else the first entry could say that a map has ids, and every later push would be refused."""
+    assert RULES.map_kinds == {"bookmarks": "opaque", "obsolete": "opaque", "public": "opaque"}
 
 
 def test_what_is_never_removed() -> None:
@@ -153,28 +159,25 @@ class Maps:
     def map(self, name: str) -> Mapping[bytes, bytes]:
         return self.maps[name]
 
-    def keys(self, name: str, first: bytes) -> list[bytes]:
-        return [first + b"x"] if name == "obsolete" and bytes.fromhex(first.decode()) in (A, B, D) else []
+    def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
+        return [each for each in firsts if name == "obsolete" and bytes.fromhex(each.decode()) in (A, B, D)]
 
-    def has_revision(self, revision: bytes) -> bool:
-        return revision in (A, B, C, D)
-
-    def heads(self, revisions: Sequence[bytes]) -> list[bytes]:
-        row = [each for each in (A, B, C) if each in revisions]
-        return [*row[-1:], *[each for each in revisions if each == D]]
+    def beyond(self, revisions: Sequence[bytes], others: Sequence[bytes]) -> list[bytes]:
+        below = {A: (A,), B: (A, B), C: (A, B, C), D: (D,)}
+        return [each for each in revisions if not any(each in below.get(other, ()) for other in others)]
 
 
 @pytest.mark.parametrize(
     ("maps", "gone", "stays"),
     [
-        (Maps(), [A, B, D], []),
-        (Maps(bookmark=B), [A, D], [B]),
-        (Maps(public=A), [B, D], []),
-        (Maps(public=C), [D], []),
-        (Maps(bookmark=D, public=D), [A, B], []),
+        (Maps(), {A, B, D}, set()),
+        (Maps(bookmark=B), {A, D}, {B}),
+        (Maps(public=A), {B, D}, set()),
+        (Maps(public=C), {D}, set()),
+        (Maps(bookmark=D, public=D), {A, B}, set()),
     ],
 )
-def test_tips_that_others_replace(maps: Maps, gone: list[bytes], stays: list[bytes]) -> None:
+def test_tips_that_others_replace(maps: Maps, gone: set[bytes], stays: set[bytes]) -> None:
     assert RULES.superseded(maps, [A, B, C, D]) == (gone, stays)
     assert RULES.superseded(maps, [C]) == ((), ())
 

@@ -1,0 +1,53 @@
+"""^C at random moments of a command: when, and what a user must never see of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from typing import AnyStr, Final
+
+from git_sides import TIMEOUT
+
+TURNS: Final = int(os.environ.get("INTERRUPTS", "3"))
+"""Interrupts of each command."""
+
+SEED: Final = int(os.environ.get("INTERRUPTS_SEED", "3"))
+
+_NOISE: Final = "Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error"
+
+_IMPORTING: Final = re.compile(
+    r"Exception ignored in: <function _get_module_lock.*\n"
+    r"Traceback .*\n  File \"<frozen importlib.*\nKeyboardInterrupt: \n"
+)
+"""What Python itself says, and forgets the interrupt, where that comes at one moment of an import."""
+
+
+def moments(command: str, took: float) -> list[float]:
+    """Seconds after which a command is interrupted that takes so long: one in each part of that time."""
+    chance = random.Random(f"{SEED}/{command}")
+    return [chance.uniform(number, number + 1) * took / TURNS for number in range(TURNS)]
+
+
+def interruptible() -> None:
+    """Whatever started the tests may have had its own children ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def interrupted(process: subprocess.Popen[AnyStr], seconds: float) -> tuple[AnyStr, AnyStr, float]:
+    """What a process, the leader of its group, says that is interrupted after so many seconds, and how long it ran."""
+    began = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+    return out, err, time.monotonic() - began
+
+
+def check_quiet(said: str, more: str) -> None:
+    """Check that nothing was said that a user must never see. `more`: a pattern of the tool's own noise."""
+    assert not re.search(f"{_NOISE}|{more}", _IMPORTING.sub("", said), re.MULTILINE), said
