@@ -26,23 +26,18 @@ def draft_roots(
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """The draft changesets there that have no draft parent, as far as they are here or came.
+    """The draft changesets there that have no draft parent, of those that are here or came.
 
-    `common`: heads of what is here and there. `public`: heads of what is public there.
+    `came`: received changesets and their parents; they may be here by now. `common`: heads of what is here and there.
+    `public`: heads of what is public there.
     """
-    below = _public_received(came, public)
-    here: set[bytes] = set()
-    roots: list[bytes] = []
+    received = _public_received(came, public)
+    drafts: dict[bytes, tuple[bytes, ...]] = {}
     if local is not None and common:
-        known = _public_here(local, came, [*public, *below], below)
-        drafts = _local(local).revs(b"::%ln - ::%ln", list(common), known)
-        nodes = [local.changesets.node(rev) for rev in drafts]
-        here.update(nodes)
-        roots += [node for node in nodes if not any(parent in here for parent in local.parents(node))]
-    drafts_came = [node for node in came if node not in below]
-    every = {*here, *drafts_came}
-    roots += [node for node in drafts_came if not any(parent in every for parent in came[node])]
-    return list(dict.fromkeys(roots))
+        revisions = _unfiltered(local).revs(b"::%ln - ::%ln", list(common), _public_here(local, came, public, received))
+        drafts = {node: local.parents(node) for node in map(local.changesets.node, revisions)}
+    drafts |= {node: parents for node, parents in came.items() if node not in received}
+    return [node for node, parents in drafts.items() if drafts.keys().isdisjoint(parents)]
 
 
 class PhaseHeads(NamedTuple):
@@ -59,7 +54,7 @@ def phase_heads(
     heads: Collection[bytes],
 ) -> PhaseHeads:
     """The phases of `heads` and their ancestors, each of which is here or came. The other arguments are those above."""
-    below = _public_received(came, public)
+    known = _public_received(came, public)
     found = PhaseHeads([], [])
     here: set[bytes] = set()
     seen: set[bytes] = set()
@@ -69,40 +64,46 @@ def phase_heads(
         if node in seen:
             continue
         seen.add(node)
-        if node in below:
+        if node in known:
             found.public.append(node)
         elif node in came:
             todo += came[node]
         elif local is not None and local.has(node):
             here.add(node)
     if local is not None and here:
-        known = _public_here(local, came, public, below)
-        repository, node_of = _local(local), local.changesets.node
-        found.public.extend(map(node_of, repository.revs(b"heads(::%ln and ::%ln)", list(here), known)))
-        below.update(map(node_of, repository.revs(b"%ln and ::%ln", list(here), known)))
-    found.draft.extend(head for head in heads if head not in below)
+        public_here = _public_here(local, came, public, known)
+        repository, node_of = _unfiltered(local), local.changesets.node
+        found.public.extend(map(node_of, repository.revs(b"heads(::%ln and ::%ln)", list(here), public_here)))
+        known.update(map(node_of, repository.revs(b"%ln and ::%ln", list(here), public_here)))
+    found.draft.extend(head for head in heads if head not in known)
     return found
 
 
 def _public_received(came: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes]) -> set[bytes]:
-    below: set[bytes] = set()
+    """The public ones of the changesets that came."""
+    found: set[bytes] = set()
     todo = [node for node in public if node in came]
     while todo:
         node = todo.pop()
-        if node not in below:
-            below.add(node)
+        if node not in found:
+            found.add(node)
             todo += [parent for parent in came[node] if parent in came]
-    return below
+    return found
 
 
 def _public_here(
-    local: HgRepository, came: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes], below: Collection[bytes]
+    local: HgRepository,
+    came: Mapping[bytes, tuple[bytes, ...]],
+    public: Collection[bytes],
+    received: Collection[bytes],
 ) -> list[bytes]:
-    """Local changesets such that these and their ancestors are public there."""
-    known = [node for node in public if local.has(node)]
-    known += [parent for node in below for parent in came[node] if parent not in came]
-    return known
+    """Local changesets whose ancestors, with them, are what is public there and here. `received`: of the above.
+
+    A head of what is public may be known in none but the changesets that came, which may be here by now.
+    """
+    below = [parent for node in received for parent in came[node] if parent not in came]
+    return [node for node in (*public, *received) if local.has(node)] + below
 
 
-def _local(local: HgRepository) -> Any:
+def _unfiltered(local: HgRepository) -> Any:
     return local.mercurial.unfiltered()
