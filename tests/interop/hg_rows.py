@@ -57,6 +57,12 @@ ROWS = [
     ),
     Row("clone -U", 'as c hg clone -U "$URL" c', is_same=False),
     Row("clone -r", 'as c hg clone -r v1 "$URL" c'),
+    Row(
+        "clone -r of a branch",
+        'as c hg clone -r topic "$URL" c',
+        before="a hg update -q topic; a commit open; a hg update -q 2; a commit side; a hg commit -q --close-branch -m x;"
+        ' a hg push -q -f "$URL"; a hg bookmark -r tip mark; a hg push -q -B mark "$URL" || true',
+    ),
     Row("clone -b", 'as c hg clone -b topic "$URL" c'),
     Row("clone URL#branch", 'as c hg clone "$URL#topic" c'),
     Row("clone URL#tag", 'as c hg clone "$URL#v1" c'),
@@ -151,7 +157,7 @@ ROWS = [
     Row(
         "push of nothing by one who knows nothing",
         'a hg push "$URL"',
-        before="forget a",
+        before="a hg phase -q -f --draft 'all()'; forget a",  # They are public there, and so here afterwards.
         status=1,
         says="no changes found",
     ),

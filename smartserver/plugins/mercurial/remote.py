@@ -106,15 +106,20 @@ class Remote:
         if self.local is None:
             self.local = HgRepository(repository)
 
-    def marker_memory(self) -> MarkerMemory | None:
-        """What the local repository and this one both have of markers; None without a local repository."""
-        return None if self.local is None else MarkerMemory(self.local.mercurial, self.location.key.encode())
+    def marker_memory(self, local: HgRepository) -> MarkerMemory:
+        """What a local repository and this one both have of markers."""
+        return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
     def root(self) -> KnownRoot | None:
         """The newest root that was seen."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether everything that is pushed becomes public, as far as known."""
+        return is_publishing(self.knowledge.settings)
 
     @property
     def evolves(self) -> bool:
@@ -175,8 +180,8 @@ class Remote:
             return
         selector = names or b""
         if self.takes_markers:
-            memory = self.marker_memory()
-            selector = encode_selector(None if memory is None else memory.root, selector)
+            root = None if self.local is None else self.marker_memory(self.local).root
+            selector = encode_selector(root, selector)
         try:
             content = self.repository.read(selector, None if names is None else [], haves=haves)
         except CodedError:
@@ -194,8 +199,8 @@ class Remote:
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
-        memory = self.marker_memory()
-        if self.evolves and memory is not None and self._markers_root is not None:
+        if self.evolves and self.local is not None and self._markers_root is not None:
+            memory = self.marker_memory(self.local)
             memory.took(self.markers, self._markers_root, is_all=self.wanted is None)
 
     def _learn_graph(self, content: Content) -> None:
@@ -265,7 +270,7 @@ class Remote:
 
     def phases(self) -> dict[bytes, bytes]:
         """The table of phases as Mercurial's own servers have it: the roots of what is draft."""
-        if is_publishing(self.knowledge.settings):
+        if self.publishes:
             return {b"publishing": b"True"}
         if self.level:
             self._learn_phases()
@@ -275,7 +280,7 @@ class Remote:
 
     def phase_heads(self, heads: Collection[bytes]) -> PhaseHeads:
         """The phases of some heads and their ancestors."""
-        if is_publishing(self.knowledge.settings):
+        if self.publishes:
             return PhaseHeads(list(heads), [])
         self._learn_phases()
         return phase_heads(self.local, {**self._graph, **self.came}, self.public(), heads)
@@ -316,11 +321,11 @@ class Remote:
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
 
-    def visible_below(self, local: Any, nodes: Collection[bytes]) -> list[bytes]:
-        """The heads of those of `nodes` and their ancestors that the user's view of the repository shows."""
-        hidden = local.changelog.filteredrevs
+    def visible_common(self, view: Any) -> list[bytes]:
+        """The heads of the common changesets that a user's view of the repository shows."""
+        hidden, nodes = view.changelog.filteredrevs, self.common()
         if self.local is None or not hidden:
-            return list(nodes)
+            return nodes
         log = self.local.changesets
         found: list[bytes] = []
         todo = [log.rev(node) for node in nodes]
