@@ -60,7 +60,7 @@ ROWS = [
     Row(
         "clone -r of a branch",
         'as c hg clone -r topic "$URL" c',
-        before="a hg update -q topic; a commit open; a hg update -q 2; a commit side; a hg commit -q --close-branch -m x;"
+        before="a hg update -q topic; a commit open; a hg update -q 2; a commit y; a hg commit -q --close-branch -m z;"
         ' a hg push -q -f "$URL"; a hg bookmark -r tip mark; a hg push -q -B mark "$URL" || true',
     ),
     Row("clone -b", 'as c hg clone -b topic "$URL" c'),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from mercurial import obsolete
 from mercurial.i18n import _
@@ -33,46 +33,46 @@ def report_markers(operation: Any, done: PushOutcome, heads: Collection[bytes]) 
         operation.ui.status(_(b"remote: obsoleted %i changesets\n") % count)
 
 
-def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, bytes]:
-    """The heads that the server drops because markers make them obsolete, with their branches: those that it has, and
-    those that are pushed by force."""
+def branch_of(local: HgRepository, changeset: bytes) -> bytes:
+    """The branch of a changeset that is here."""
+    branch: bytes = local.changesets.branchinfo(local.changesets.rev(changeset))[0]
+    return branch
+
+
+class Dropped(NamedTuple):
+    """A head that the server drops."""
+
+    branch: bytes
+    replacements: list[bytes]
+    """What becomes a head in its place: the nearest of its ancestors on the branch that are not obsolete there, because
+    the server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the
+    branch."""
+
+
+def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
+    """The heads that the server drops because markers make them obsolete: those that it has, and those that are pushed
+    by force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or remote.publishes:
         return {}
     log = local.changesets
-    dead, marked = _obsolete(operation)
+    dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
+    marked = {marker[0] for marker in operation.outobsmarkers}
     shown = {**remote.bookmarks(), **{name: new for name, _old, new in operation.outbookmarks}}.values()
     public = [node for node in remote.public() if local.has(node)]
     heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
-    heads.update((tip, log.branchinfo(log.rev(tip))[0]) for tip in local.heads_of(operation.outgoing.missing))
-    obsolete_heads = [tip for tip in heads if tip in marked and log.rev(tip) in dead and tip not in shown]
-    return {tip: heads[tip] for tip in obsolete_heads if not local.is_below(tip, public)}
-
-
-def visible_ancestors(operation: Any, local: HgRepository, dropped: Mapping[bytes, bytes]) -> dict[bytes, list[bytes]]:
-    """Of each branch with a head that the server drops: what becomes a head in its place.
-
-    That is the nearest of its ancestors on the branch that are not obsolete there: a server knows the branch of heads
-    alone. Where no such ancestor is left, the head itself is named: then the server removes the branch.
-    """
-    found: dict[bytes, list[bytes]] = {}
-    if dropped:
-        dead, marked = _obsolete(operation)
-        for tip, branch in dropped.items():
-            found.setdefault(branch, []).extend(_alive_below(local.changesets, branch, tip, dead, marked) or [tip])
-    return found
+    heads.update((tip, branch_of(local, tip)) for tip in local.heads_of(operation.outgoing.missing))
+    return {
+        tip: Dropped(branch, _alive_below(log, branch, tip, dead, marked) or [tip])
+        for tip, branch in heads.items()
+        if tip in marked and log.rev(tip) in dead and tip not in shown and not local.is_below(tip, public)
+    }
 
 
 def uncounted_heads(operation: Any, branch: bytes, dropped: Collection[bytes]) -> set[bytes]:
     """The heads of a branch that Mercurial's check does not count, as they are obsolete here, and that stay there."""
     discarded = (operation.pushbranchmap or {}).get(branch, (None, (), (), ()))[3]
     return set(discarded).difference(dropped)
-
-
-def _obsolete(operation: Any) -> tuple[Collection[int], set[bytes]]:
-    """The numbers of the changesets that are obsolete here, and the nodes that markers to be sent are about."""
-    dead: Collection[int] = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
-    return dead, {marker[0] for marker in operation.outobsmarkers}
 
 
 def _alive_below(log: Any, branch: bytes, tip: bytes, dead: Collection[int], marked: Collection[bytes]) -> list[bytes]:

@@ -29,7 +29,7 @@ from smartserver.errors import (
     StaleEntry,
     WrongVcs,
 )
-from smartserver.plugins.mercurial.evolution import dropped_heads, report_markers, uncounted_heads, visible_ancestors
+from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
 from smartserver.plugins.mercurial.markers import MarkerMemory, updates
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
@@ -52,7 +52,7 @@ STALE = (DivergedBranches, NewHeads, NoSuchBranch, StaleEntry)
 """Refusals of a push that was planned on stale state: it is planned again."""
 
 RACES = (DivergedBranches, StaleEntry)
-"""Of these, refusals that mean that another push came between."""
+"""Those of them that mean, where the state was current, that another push came in between."""
 
 
 class Source:
@@ -103,9 +103,8 @@ class Push:
         if operation.outgoing.missing:
             operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
         self._check()
-        changes = self._changes()
-        while any(changes):
-            before = self._view()
+        while any(changes := self._changes()):
+            before = View(not remote.level, remote.root, remote.heads(), remote.evolves, remote.publishes)
             done = self._send(*changes)
             wrong = done.error()
             if wrong is None:
@@ -119,13 +118,8 @@ class Push:
             else:
                 with remote.words():
                     raise wrong
-            changes = self._changes()
         if remote.is_new:
             make(remote)
-
-    def _view(self) -> View:
-        remote = self._remote
-        return View(not remote.level, remote.root, remote.heads(), remote.evolves, remote.publishes)
 
     # ---- what is to be sent
 
@@ -139,21 +133,18 @@ class Push:
 
     def _discover_rest(self, before: View) -> None:
         """After a push, find what the state of the remote before it did not show."""
-        operation, now = self._operation, self._view()
+        operation, remote = self._operation, self._remote
         self._missing = ()
         operation.outbookmarks, operation.bookmarks, operation.outobsmarkers = [], (), set()
         operation.outdatedphases = operation.fallbackoutdatedphases = []
-        if before.root and now.root and before.root[0] != now.root[0]:
-            # It was recreated, and what was sent fitted into it, but may not be all that it lacks.
-            self._discover()
-            if operation.outgoing.missing:
-                self._check()
-            return
+        is_recreated = before.root is not None and remote.root is not None and before.root[0] != remote.root[0]
         steps = [b"bookmarks"] if before.is_cached else []
-        steps += [b"phase"] if before.publishes and not now.publishes else []
-        steps += [b"obsmarker"] if now.evolves and not before.evolves else []
-        for step in steps:
+        steps += [b"phase"] if before.publishes and not remote.publishes else []
+        steps += [b"obsmarker"] if remote.evolves and not before.evolves else []
+        for step in exchange.pushdiscoveryorder if is_recreated else steps:
             exchange.pushdiscoverymapping[step](operation)
+        if is_recreated and operation.outgoing.missing:
+            self._check()  # What was sent fitted into the new repository, but is not all that it lacks.
 
     def _check(self) -> None:
         """Run Mercurial's own checks of the changesets to be sent. A refusal on cached state does not count."""
@@ -166,7 +157,7 @@ class Push:
             if self._remote.level:
                 raise
             operation.pushbranchmap = None
-            operation.ui.popbuffer()
+            operation.ui.popbuffer()  # Its messages do not count either.
             operation.ui.pushbuffer()
         finally:
             operation.ui.status(operation.ui.popbuffer())
@@ -180,7 +171,7 @@ class Push:
             if new and self._operation.repo[new].phase() == phases.secret:
                 raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
         maps = self._map_updates()
-        return self._branch_updates() or self._named(maps), maps
+        return self._branch_updates() or self._existence_checks(maps), maps
 
     def _map_updates(self) -> list[MapUpdateRequest]:
         """Changes of markers, bookmarks, and the public changesets of a repository that does not publish."""
@@ -198,43 +189,42 @@ class Push:
         """The heads of each branch that has something new, or where markers make a head obsolete."""
         operation, local = self._operation, self._local
         dropped = dropped_heads(operation, local)
-        by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in dropped.values()}
+        replacements: dict[bytes, list[bytes]] = {}
+        for each in dropped.values():
+            replacements.setdefault(each.branch, []).extend(each.replacements)
+        by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in replacements}
         for changeset in self._missing:
-            by_branch.setdefault(local.changesets.branchinfo(local.changesets.rev(changeset))[0], []).append(changeset)
-        visible = visible_ancestors(operation, local, dropped)
+            by_branch.setdefault(branch_of(local, changeset), []).append(changeset)
         bookmarked = discovery._nowarnheads(operation) if self._missing else set()
+        create = Create.YES if operation.newbranch or operation.force else Create.NO
         found = []
-        for branch, nodes in sorted(by_branch.items()):
-            new = local.heads_of(nodes)
-            tips = {head: self._tip(head) for head in (*new, *visible.get(branch, ()))}
+        for branch, changesets in sorted(by_branch.items()):
+            new = local.heads_of(changesets)
+            heads = {head: self._tip(head) for head in (*new, *replacements.get(branch, ()))}
             there = {tip.id: tip for tip in self._remote.knowledge.refs().get(in_utf8(branch), ())}
             growth = Growth.NONE
             if operation.force or (there and bookmarked.issuperset(new)):
                 growth = Growth.ANY
             elif uncounted_heads(operation, branch, dropped):
-                # The server counts these heads. So it is to check instead that it has no head but those that were
-                # checked here.
-                growth, tips = Growth.COVERED, {**tips, **there}
-            create = Create.YES if operation.newbranch or operation.force else Create.NO
-            heads = list(tips.values())
-            found.append(RefUpdate(in_utf8(branch), heads[0].id, create=create, heads=heads, growth=growth))
+                # The server counts them. So instead of counting, it checks that each of its heads is known here.
+                growth, heads = Growth.COVERED, {**heads, **there}
+            tips = list(heads.values())
+            found.append(RefUpdate(in_utf8(branch), tips[0].id, create=create, heads=tips, growth=growth))
         return found
 
     def _tip(self, changeset: bytes) -> Tip:
         log = self._local.changesets
         return Tip(changeset, closed=bool(log.branchinfo(log.rev(changeset))[1]))
 
-    def _named(self, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
+    def _existence_checks(self, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
         """Updates that change nothing, but fail where the remote was recreated without the changesets of entries."""
-        found = []
-        for each in maps:
-            for entry in each.entries:
-                named = bytes.fromhex(entry.key.decode()) if each.map == PUBLIC else entry.value
-                if named is not None and self._local.has(named):
-                    tip = self._tip(named)
-                    branch = self._local.changesets.branchinfo(self._local.changesets.rev(named))[0]
-                    found.append(RefUpdate(in_utf8(branch), named, create=Create.NO, heads=(tip,)))
-        return found
+        entries = [(each.map, entry) for each in maps for entry in each.entries]
+        named = [bytes.fromhex(entry.key.decode()) if table == PUBLIC else entry.value for table, entry in entries]
+        found = [each for each in named if each is not None and self._local.has(each)]
+        return [
+            RefUpdate(in_utf8(branch_of(self._local, each)), each, create=Create.NO, heads=(self._tip(each),))
+            for each in found
+        ]
 
     @cached_property
     def _memory(self) -> MarkerMemory:
@@ -255,15 +245,10 @@ class Push:
             return again or heads, of_maps
 
         new = msgspec.structs.replace(NEW, exclusive=remote.is_new)
+        is_likely = self._is_likely()
+        source = Source(self._local)
         request = PushRequest(
-            heads,
-            Source(self._local),
-            new,
-            maps,
-            maps_first=True,
-            atomic=True,
-            replan=replan,
-            is_likely=self._is_likely(),
+            heads, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=is_likely
         )
         with remote.words(), _exclusively(remote), remote.progress(b"sending") as progress:
             remote.repository.sent = lambda _, done, total: progress.update(done, total=total)
@@ -277,33 +262,33 @@ class Push:
     def _is_likely(self) -> bool:
         """Whether the oldest changeset to be sent is public and the newest is not. Then it was on a server before,
         this one probably."""
-        ends = [self._operation.repo[each].phase() for each in (*self._missing[:1], *self._missing[-1:])]
-        return bool(ends) and ends[0] == phases.public != ends[1]
+        if not self._missing:
+            return False
+        oldest, newest = (self._operation.repo[self._missing[end]].phase() for end in (0, -1))
+        return bool(oldest == phases.public and newest != phases.public)
 
     # ---- what became of it
 
     def _report(self, done: PushOutcome, before: View) -> None:
         """Say what the server did, as Mercurial's own would, and remember it."""
-        operation = self._operation
+        operation, root = self._operation, self._remote.root
+        is_moved = any(each.outcome is Outcome.DONE for each in done.refs)
         if self._missing:
             operation.repo.hook(b"outgoing", node=node.hex(self._missing[0]), source=b"push")
-            self._report_changesets(done, before)
+            self._report_changesets(done.revisions, is_new=bool(done.revisions or is_moved or not before.is_cached))
         report_markers(operation, done, before.heads)
         self._report_bookmarks(done)
         is_locked = operation.trmanager is not None
-        if operation.outobsmarkers and self._remote.root is not None and is_locked:
-            is_changed = any(each.outcome is Outcome.DONE for each in done.refs) or any(
-                entry.verdict is Verdict.DONE for each in done.maps for entry in each.entries
-            )
-            self._memory.sent(operation.outobsmarkers, before.root, self._remote.root, is_changed=is_changed)
+        if operation.outobsmarkers and root is not None and is_locked:
+            is_changed = is_moved or any(entry.verdict is Verdict.DONE for each in done.maps for entry in each.entries)
+            self._memory.sent(operation.outobsmarkers, before.root, root, is_changed=is_changed)
 
-    def _report_changesets(self, done: PushOutcome, before: View) -> None:
-        """Say how many are new there."""
+    def _report_changesets(self, count: int, *, is_new: bool) -> None:
+        """Say how many came there. `is_new`: whether any did, or one that is hidden there is shown now."""
         operation = self._operation
-        is_changed = done.revisions or any(each.outcome is not Outcome.UNCHANGED for each in done.refs)
-        if is_changed or not before.is_cached:  # One that was hidden there is not new.
+        if is_new:
             operation.cgresult = 1
-            operation.ui.status(_(b"remote: added %d changesets\n") % done.revisions)
+            operation.ui.status(_(b"remote: added %d changesets\n") % count)
         else:
             scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
             operation.fallbackheads = operation.futureheads  # All of them were there.
