@@ -16,14 +16,14 @@ from smartserver.vcs.hg.repository import HgRepository
 from smartserver.verbs.map_update import Verdict
 
 
-def report_markers(operation: Any, done: PushOutcome, heads: Collection[bytes]) -> None:
+def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes]) -> None:
     """Say how many markers are new there, and how many changesets there they make obsolete, as a server would.
 
-    `heads`: those that it had before.
+    `heads`: those of the server before.
     """
-    of_maps = [each for each in done.maps if each.update.map == OBSOLETE]
+    of_maps = [each for each in outcome.maps if each.update.map == OBSOLETE]
     entries = [pair for each in of_maps for pair in zip(each.update.entries, each.entries, strict=False)]
-    new = [change.value for change, outcome in entries if outcome.verdict is Verdict.DONE and change.value]
+    new = [change.value for change, entry in entries if entry.verdict is Verdict.DONE and change.value]
     if new:
         operation.ui.status(_(b"remote: %i new obsolescence markers\n") % len(new))
     local = HgRepository(operation.repo)
@@ -56,16 +56,19 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
     if not operation.outobsmarkers or remote.publishes:
         return {}
     log = local.changesets
-    dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
-    marked = {marker[0] for marker in operation.outobsmarkers}
+    obsolete_here = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
+    predecessors = {marker[0] for marker in operation.outobsmarkers}
     shown = {**remote.bookmarks(), **{name: new for name, _old, new in operation.outbookmarks}}.values()
     public = [node for node in remote.public() if local.has(node)]
     heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
     heads.update((tip, branch_of(local, tip)) for tip in local.heads_of(operation.outgoing.missing))
     return {
-        tip: Dropped(branch, _alive_below(log, branch, tip, dead, marked) or [tip])
+        tip: Dropped(branch, _visible_ancestors(log, branch, tip, obsolete_here, predecessors) or [tip])
         for tip, branch in heads.items()
-        if tip in marked and log.rev(tip) in dead and tip not in shown and not local.is_below(tip, public)
+        if tip in predecessors
+        and log.rev(tip) in obsolete_here
+        and tip not in shown
+        and not local.is_below(tip, public)
     }
 
 
@@ -75,8 +78,13 @@ def uncounted_heads(operation: Any, branch: bytes, dropped: Collection[bytes]) -
     return set(discarded).difference(dropped)
 
 
-def _alive_below(log: Any, branch: bytes, tip: bytes, dead: Collection[int], marked: Collection[bytes]) -> list[bytes]:
-    """The nearest ancestors on a branch that are not obsolete there; more than these, where that is not sure."""
+def _visible_ancestors(
+    log: Any, branch: bytes, tip: bytes, obsolete_here: Collection[int], predecessors: Collection[bytes]
+) -> list[bytes]:
+    """The nearest ancestors on a branch that are not obsolete there.
+
+    One that is obsolete here, but of which no marker is sent, may be obsolete there: so farther ones are named, too.
+    """
     todo, found = [log.rev(tip)], list[bytes]()
     seen = set(todo)
     while todo:
@@ -86,8 +94,8 @@ def _alive_below(log: Any, branch: bytes, tip: bytes, dead: Collection[int], mar
             seen.add(parent)
             node = log.node(parent)
             is_here = log.branchinfo(parent)[0] == branch
-            if is_here and (parent not in dead or node not in marked):
+            if is_here and (parent not in obsolete_here or node not in predecessors):
                 found.append(node)
-            if not is_here or parent in dead:
+            if not is_here or parent in obsolete_here:
                 todo.append(parent)
     return found

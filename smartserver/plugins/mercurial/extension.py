@@ -71,11 +71,12 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     of = named.get("ancestorsof")
     matters = of is None or list(of) != [NULL]  # That of a bookmark to be removed.
 
+    heads, common = remote.heads(), remote.visible_common(local)
+
     def is_unrelated() -> bool:
         """Whether both have changesets and none in common, as far as is known."""
         return matters and bool(len(local.changelog) and heads and not common)
 
-    heads, common = remote.heads(), remote.visible_common(local)
     if peer.is_pushed_to and (is_unrelated() or (remote.evolves and remote.has_unknown_heads())):
         # The cache has only heads, one of which may have taken the place of one that is here.
         remote.ask_whether_there(Level.GRAPH)

@@ -22,21 +22,22 @@ def is_publishing(settings: Mapping[str, bytes]) -> bool:
 
 def draft_roots(
     local: HgRepository | None,
-    came: Mapping[bytes, tuple[bytes, ...]],
+    received: Mapping[bytes, tuple[bytes, ...]],
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """The draft changesets there that have no draft parent, of those that are here or came.
+    """The draft changesets there that have no draft parent, of those that are here or received.
 
-    `came`: received changesets and their parents; they may be here by now. `common`: heads of what is here and there.
+    `received`: changesets and their parents; they may be here by now. `common`: heads of what is here and there.
     `public`: heads of what is public there.
     """
-    received = _public_received(came, public)
+    public_received = _public_received(received, public)
     drafts: dict[bytes, tuple[bytes, ...]] = {}
     if local is not None and common:
-        revisions = _unfiltered(local).revs(b"::%ln - ::%ln", list(common), _public_here(local, came, public, received))
+        public_here = _public_here(local, received, public, public_received)
+        revisions = _unfiltered(local).revs(b"::%ln - ::%ln", list(common), public_here)
         drafts = {node: local.parents(node) for node in map(local.changesets.node, revisions)}
-    drafts |= {node: parents for node, parents in came.items() if node not in received}
+    drafts |= {node: parents for node, parents in received.items() if node not in public_received}
     return [node for node, parents in drafts.items() if drafts.keys().isdisjoint(parents)]
 
 
@@ -49,12 +50,12 @@ class PhaseHeads(NamedTuple):
 
 def phase_heads(
     local: HgRepository | None,
-    came: Mapping[bytes, tuple[bytes, ...]],
+    received: Mapping[bytes, tuple[bytes, ...]],
     public: Collection[bytes],
     heads: Collection[bytes],
 ) -> PhaseHeads:
-    """The phases of `heads` and their ancestors, each of which is here or came. The other arguments are those above."""
-    known = _public_received(came, public)
+    """The phases of `heads` and their ancestors, each of which is here or received. See above for the arguments."""
+    known = _public_received(received, public)
     found = PhaseHeads([], [])
     here: set[bytes] = set()
     seen: set[bytes] = set()
@@ -66,12 +67,12 @@ def phase_heads(
         seen.add(node)
         if node in known:
             found.public.append(node)
-        elif node in came:
-            todo += came[node]
+        elif node in received:
+            todo += received[node]
         elif local is not None and local.has(node):
             here.add(node)
     if local is not None and here:
-        public_here = _public_here(local, came, public, known)
+        public_here = _public_here(local, received, public, known)
         repository, node_of = _unfiltered(local), local.changesets.node
         found.public.extend(map(node_of, repository.revs(b"heads(::%ln and ::%ln)", list(here), public_here)))
         known.update(map(node_of, repository.revs(b"%ln and ::%ln", list(here), public_here)))
@@ -79,30 +80,30 @@ def phase_heads(
     return found
 
 
-def _public_received(came: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes]) -> set[bytes]:
-    """The public ones of the changesets that came."""
+def _public_received(received: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes]) -> set[bytes]:
+    """The received changesets that are public."""
     found: set[bytes] = set()
-    todo = [node for node in public if node in came]
+    todo = [node for node in public if node in received]
     while todo:
         node = todo.pop()
         if node not in found:
             found.add(node)
-            todo += [parent for parent in came[node] if parent in came]
+            todo += [parent for parent in received[node] if parent in received]
     return found
 
 
 def _public_here(
     local: HgRepository,
-    came: Mapping[bytes, tuple[bytes, ...]],
+    received: Mapping[bytes, tuple[bytes, ...]],
     public: Collection[bytes],
-    received: Collection[bytes],
+    public_received: Collection[bytes],
 ) -> list[bytes]:
-    """Local changesets whose ancestors, with them, are what is public there and here. `received`: of the above.
+    """Local changesets that are public there. All others that are public there are ancestors of these.
 
-    A head of what is public may be known in none but the changesets that came, which may be here by now.
+    The server tells the heads of what is public. If one is a received changeset, its ancestors that are here count.
     """
-    below = [parent for node in received for parent in came[node] if parent not in came]
-    return [node for node in (*public, *received) if local.has(node)] + below
+    parents = [parent for node in public_received for parent in received[node]]
+    return [node for node in {*public, *public_received, *parents} if local.has(node)]
 
 
 def _unfiltered(local: HgRepository) -> Any:

@@ -1,9 +1,9 @@
-"""A push: changesets, heads of branches, bookmarks, phases and markers in one request; the server decides on each.
+"""A push: changesets, heads of branches, bookmarks, phases and markers in one request; the server decides.
 
-The first request is planned on cached state, without asking the server. Mercurial's own checks run on that, but what
-they refuse is sent all the same, because others may have changed the remote since. Each answer brings the state of the
-remote. If the server refuses, the same checks on that state say why, or the push is planned again. If it accepts, and
-its state shows more to send than the cache did, that follows in another request.
+The first request is planned on cached state, without asking the server. Mercurial's own checks run on that state, but
+what they refuse is sent all the same, because other users may have changed the remote since. Each answer brings the
+state of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse
+it. If the server accepts, and its state shows more to send than the cache did, another request sends that.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from smartserver.errors import (
     KnownRevisions,
     NewHeads,
     NoSuchBranch,
-    NoSuchRepository,
     RepositoryExists,
     StaleEntry,
     WrongVcs,
 )
 from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
-from smartserver.plugins.mercurial.markers import MarkerMemory, updates
+from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
-from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
 from smartserver.vcs.hg.markers import KnownRoot
@@ -70,7 +68,7 @@ class View(NamedTuple):
     """What was known of the remote before a request."""
 
     is_cached: bool
-    """Whether the server said nothing yet in this command."""
+    """Whether the server was not asked before in this command."""
     root: KnownRoot | None
     heads: list[bytes]
     evolves: bool
@@ -84,7 +82,7 @@ def push_bundle(operation: Any) -> None:
 
 
 class Push:
-    """One push. What is left to send is in Mercurial's object for it, where its discovery puts it."""
+    """One push. Mercurial's object for it, `operation`, holds what is left to send: its discovery puts that there."""
 
     def __init__(self, operation: Any) -> None:
         self._operation = operation
@@ -97,29 +95,29 @@ class Push:
         """Send requests until nothing is left: one, unless it was planned on stale state."""
         operation, remote = self._operation, self._remote
         if not operation.outgoing.missing and not self._map_updates() and not remote.level:
-            # Only the server knows whether there is nothing to send.
+            # Cached state says that there is nothing to send.
             remote.ask_whether_there(Level.REFS if remote.publishes else Level.GRAPH)
             self._discover()
         if operation.outgoing.missing:
             operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
         self._check()
         while any(changes := self._changes()):
-            before = View(not remote.level, remote.root, remote.heads(), remote.evolves, remote.publishes)
-            done = self._send(*changes)
-            wrong = done.error()
-            if wrong is None:
-                self._report(done, before)
-                self._discover_rest(before)
-            elif before.is_cached and isinstance(wrong, STALE):
+            view = View(not remote.level, remote.root, remote.heads(), remote.evolves, remote.publishes)
+            outcome = self._send(*changes)
+            reason = outcome.error()
+            if reason is None:
+                self._report(outcome, view)
+                self._discover_remainder(view)
+            elif view.is_cached and isinstance(reason, STALE):
                 self._discover()
                 self._check()
-            elif isinstance(wrong, RACES):
+            elif isinstance(reason, RACES):
                 raise error.Abort(_(b"remote repository changed while pushing - please try again"))
             else:
                 with remote.words():
-                    raise wrong
+                    raise reason
         if remote.is_new:
-            make(remote)
+            create_repository(remote)
 
     # ---- what is to be sent
 
@@ -131,16 +129,16 @@ class Push:
             vars(operation).pop(computed, None)
         exchange._pushdiscovery(operation)
 
-    def _discover_rest(self, before: View) -> None:
-        """After a push, find what the state of the remote before it did not show."""
+    def _discover_remainder(self, view: View) -> None:
+        """After a request, find what is left to send, which the view before it did not show."""
         operation, remote = self._operation, self._remote
         self._missing = ()
         operation.outbookmarks, operation.bookmarks, operation.outobsmarkers = [], (), set()
         operation.outdatedphases = operation.fallbackoutdatedphases = []
-        is_recreated = before.root is not None and remote.root is not None and before.root[0] != remote.root[0]
-        steps = [b"bookmarks"] if before.is_cached else []
-        steps += [b"phase"] if before.publishes and not remote.publishes else []
-        steps += [b"obsmarker"] if remote.evolves and not before.evolves else []
+        is_recreated = view.root is not None and remote.root is not None and view.root[0] != remote.root[0]
+        steps = [b"bookmarks"] if view.is_cached else []
+        steps += [b"phase"] if view.publishes and not remote.publishes else []
+        steps += [b"obsmarker"] if remote.evolves and not view.evolves else []
         for step in exchange.pushdiscoveryorder if is_recreated else steps:
             exchange.pushdiscoverymapping[step](operation)
         if is_recreated and operation.outgoing.missing:
@@ -179,7 +177,7 @@ class Push:
         found = bookmark_updates(operation.outbookmarks)
         if operation.outobsmarkers:
             incarnation = b"" if remote.root is None else remote.root[0]
-            found = [*updates(self._memory.unsent(operation.outobsmarkers, incarnation)), *found]
+            found = [*marker_updates(self._memory.unsent(operation.outobsmarkers, incarnation)), *found]
         if not remote.publishes:
             public = [*operation.outdatedphases, *operation.fallbackoutdatedphases]
             found += phase_updates(dict.fromkeys(each.node() for each in public))
@@ -251,13 +249,13 @@ class Push:
             heads, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=is_likely
         )
         with remote.words(), _exclusively(remote), remote.progress(b"sending") as progress:
-            remote.repository.sent = lambda _, done, total: progress.update(done, total=total)
-            done = remote.repository.push(request)
+            remote.repository.sent = lambda _, count, total: progress.update(count, total=total)
+            outcome = remote.repository.push(request)
         remote.is_new = False
         remote.level = max(remote.level, Level.REFS)
-        if done.error() is None:
-            remote.pushed.update(tip.id for each in done.refs for tip in each.update.heads)
-        return done
+        if outcome.error() is None:
+            remote.pushed.update(tip.id for each in outcome.refs for tip in each.update.heads)
+        return outcome
 
     def _is_likely(self) -> bool:
         """Whether the oldest changeset to be sent is public and the newest is not. Then it was on a server before,
@@ -267,49 +265,50 @@ class Push:
         oldest, newest = (self._operation.repo[self._missing[end]].phase() for end in (0, -1))
         return bool(oldest == phases.public and newest != phases.public)
 
-    # ---- what became of it
+    # ---- its outcome
 
-    def _report(self, done: PushOutcome, before: View) -> None:
+    def _report(self, outcome: PushOutcome, view: View) -> None:
         """Say what the server did, as Mercurial's own would, and remember it."""
         operation, root = self._operation, self._remote.root
-        is_moved = any(each.outcome is Outcome.DONE for each in done.refs)
+        is_moved = any(each.outcome is Outcome.DONE for each in outcome.refs)
         if self._missing:
             operation.repo.hook(b"outgoing", node=node.hex(self._missing[0]), source=b"push")
-            self._report_changesets(done.revisions, is_new=bool(done.revisions or is_moved or not before.is_cached))
-        report_markers(operation, done, before.heads)
-        self._report_bookmarks(done)
+            self._report_changesets(outcome.revisions, is_new=bool(outcome.revisions or is_moved or not view.is_cached))
+        report_markers(operation, outcome, view.heads)
+        self._report_bookmarks(outcome)
         is_locked = operation.trmanager is not None
         if operation.outobsmarkers and root is not None and is_locked:
-            is_changed = is_moved or any(entry.verdict is Verdict.DONE for each in done.maps for entry in each.entries)
-            self._memory.sent(operation.outobsmarkers, before.root, root, is_changed=is_changed)
+            entries = [entry for each in outcome.maps for entry in each.entries]
+            is_changed = is_moved or any(entry.verdict is Verdict.DONE for entry in entries)
+            self._memory.sent(operation.outobsmarkers, view.root, root, is_changed=is_changed)
 
     def _report_changesets(self, count: int, *, is_new: bool) -> None:
-        """Say how many came there. `is_new`: whether any did, or one that is hidden there is shown now."""
+        """Say how many the server added. `is_new`: whether it added any, or shows one that it hid before."""
         operation = self._operation
         if is_new:
             operation.cgresult = 1
             operation.ui.status(_(b"remote: added %d changesets\n") % count)
         else:
             scmutil.nochangesfound(operation.ui, operation.repo, operation.outgoing.excluded)
-            operation.fallbackheads = operation.futureheads  # All of them were there.
+            operation.fallbackheads = operation.futureheads  # The server had all of them.
 
-    def _report_bookmarks(self, done: PushOutcome) -> None:
+    def _report_bookmarks(self, outcome: PushOutcome) -> None:
         operation = self._operation
-        outcomes = [entry for each in done.maps if each.update.map == BOOKMARKS for entry in each.entries]
-        for (name, old, new), outcome in zip(operation.outbookmarks, outcomes, strict=False):
+        entries = [entry for each in outcome.maps if each.update.map == BOOKMARKS for entry in each.entries]
+        for (name, old, new), entry in zip(operation.outbookmarks, entries, strict=False):
             action = b"update" if old and new else b"export" if new else b"delete"
-            if outcome.verdict is Verdict.DONE:
+            if entry.verdict is Verdict.DONE:
                 operation.ui.status(exchange.bookmsgmap[action][0] % name)
-            elif action == b"delete":  # Another user removed it; one that is where it belongs is not mentioned.
+            elif action == b"delete":  # Another user removed it. One that did not have to move is not mentioned.
                 operation.ui.warn(_(b"bookmark %s does not exist on the local or remote repository!\n") % name)
                 operation.bkresult = 2
 
 
-# ---- what a command changes without a push
+# ---- changes without a push
 
 
-def make(remote: Remote) -> None:
-    """Make a repository, at once.
+def create_repository(remote: Remote) -> None:
+    """Create the repository.
 
     Raises:
         RepoError: there is one.
@@ -332,35 +331,32 @@ def _exclusively(remote: Remote) -> Iterator[None]:
 
 
 def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
-    """Move, make or remove one bookmark; whether it was where it is expected."""
+    """Create, move or remove one bookmark, if it is where it is expected; whether it was."""
     change = (name, node.bin(old) if old else b"", node.bin(new) if new else b"")
     with remote.words():
-        try:
-            wrong = remote.repository.push(PushRequest([], maps=bookmark_updates([change]))).error()
-        except NoSuchRepository:
-            return False
-    if wrong is not None and not isinstance(wrong, StaleEntry):
-        raise refusal(str(wrong))
-    return wrong is None
+        reason = remote.repository.push(PushRequest([], maps=bookmark_updates([change]))).error()
+        if reason is not None and not isinstance(reason, StaleEntry):
+            raise reason
+    return reason is None
 
 
 def change_phase(remote: Remote, name: bytes) -> bool:
     """Make one changeset public."""
     if not remote.publishes:
         with remote.words():
-            wrong = remote.repository.push(PushRequest([], maps=phase_updates([node.bin(name)]))).error()
-            if wrong is not None:
-                raise wrong
+            reason = remote.repository.push(PushRequest([], maps=phase_updates([node.bin(name)]))).error()
+            if reason is not None:
+                raise reason
     return True
 
 
 def bookmark_updates(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
-    """What moves bookmarks that are where they are expected, or none of them."""
+    """Changes of bookmarks. The server makes all of them or none: each must be where it is expected."""
     entries = [EntryChange(in_utf8(name), new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
     return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=True)] if entries else []
 
 
 def phase_updates(changesets: Iterable[bytes]) -> list[MapUpdateRequest]:
-    """What makes changesets public."""
+    """Changes that make changesets public."""
     entries = [EntryChange(each.hex().encode(), b"1", How.SET) for each in changesets]
     return [MapUpdateRequest(PUBLIC, MapKind.OPAQUE, entries)] if entries else []
