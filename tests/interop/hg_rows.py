@@ -84,6 +84,13 @@ ROWS = [
         before=f'{A_HAS_MORE}; a hg update -q topic; a commit x; a hg push -q "$URL"',
         says="added 1 changesets",
     ),
+    Row(
+        "pull -r beside what is here",
+        'c hg pull -r topic "$URL"',
+        before='b hg update -q null; b commit root; b commit above; b hg push -q -f "$URL";'
+        ' as c hg clone -q -r "$(b hg id -i -r "tip^")" "$URL" c',
+        says="added 3 changesets",
+    ),
     Row("pull -b", 'b hg pull -b topic "$URL"', before='a hg update -q topic; a commit x; a hg push -q "$URL"'),
     Row("pull -r of nothing", 'b hg pull -r none "$URL"', status=255, says="unknown revision 'none'"),
     Row(

@@ -81,6 +81,9 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
         # The cache has only heads, one of which may have taken the place of one that is here.
         remote.ask_whether_there(Level.GRAPH)
         heads, common = remote.heads(), remote.visible_common(local)
+    if is_unrelated():
+        remote.ask_beside_history()  # What was not named may have something in common.
+        common = remote.visible_common(local)
     audit = named.get("audit")
     if audit is not None:  # `hg debugdiscovery` prints it.
         audit |= {b"total-roundtrips": 1, b"total-queries": 0}

@@ -163,13 +163,18 @@ class Remote:
                 return
             if self.local is not None:
                 self.local.check_format()
-            haves = [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
             if level is Level.GRAPH:
-                content = self.repository.read(GRAPH, refs=None, haves=haves)
-                self._check_vcs()
-                self._learn_graph(content)
-                return
-            self._ask_history(haves)
+                self._ask_graph()
+            else:
+                self._ask_history(self._haves())
+
+    def _haves(self) -> list[bytes]:
+        return [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
+
+    def _ask_graph(self) -> None:
+        content = self.repository.read(GRAPH, refs=None, haves=self._haves())
+        self._check_vcs()
+        self._learn_graph(content)
 
     def _ask_history(self, haves: list[bytes]) -> None:
         names = None if self.wanted is None else encode(self.wanted)
@@ -206,6 +211,12 @@ class Remote:
     def _learn_graph(self, content: Content) -> None:
         for each in content.parts:
             self._graph[each.revision] = tuple([parent.id for parent in each.parents])
+
+    def ask_beside_history(self) -> None:
+        """Request the graph of everything that is missing here, if the request for history named a part of it."""
+        if self.level is Level.HISTORY and self.wanted is not None:
+            with self.words():
+                self._ask_graph()
 
     def ask_whether_there(self, level: Level = Level.REFS) -> None:
         """Request that much. A repository that does not exist counts as an empty one."""
@@ -298,8 +309,8 @@ class Remote:
         lacking = [node for node in self.public() if not local.has(node) and node not in seen]
         if lacking:
             with self.words():
-                haves = local.complete_haves(self.knowledge.tips(), MAX_HAVES)
-                self._learn_graph(self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=haves))
+                content = self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=self._haves())
+                self._learn_graph(content)
 
     def has(self, node: bytes) -> bool:
         """Whether the server has a changeset, as far as is known."""
