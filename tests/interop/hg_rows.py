@@ -51,6 +51,12 @@ ROWS = [
     ),
     Row("clone -U", 'as c hg clone -U "$URL" c', is_same=False),
     Row("clone -r", 'as c hg clone -r v1 "$URL" c'),
+    Row(
+        "clone -r of a branch",
+        'as c hg clone -r topic "$URL" c',
+        before="a hg update -q topic; a commit open; a hg update -q 2; a commit y; a hg commit -q --close-branch -m z;"
+        ' a hg push -q -f "$URL"; a hg bookmark -r tip mark; a hg push -q -B mark "$URL" || true',
+    ),
     Row("clone -b", 'as c hg clone -b topic "$URL" c'),
     Row("clone URL#branch", 'as c hg clone "$URL#topic" c'),
     Row("clone URL#tag", 'as c hg clone "$URL#v1" c'),
@@ -71,6 +77,13 @@ ROWS = [
         'b hg pull -r default "$URL"',
         before=f'{A_HAS_MORE}; a hg update -q topic; a commit x; a hg push -q "$URL"',
         says="added 1 changesets",
+    ),
+    Row(
+        "pull -r beside what is here",
+        'c hg pull -r topic "$URL"',
+        before='b hg update -q null; b commit root; b commit above; b hg push -q -f "$URL";'
+        ' as c hg clone -q -r "$(b hg id -i -r "tip^")" "$URL" c',
+        says="added 3 changesets",
     ),
     Row("pull -b", 'b hg pull -b topic "$URL"', before='a hg update -q topic; a commit x; a hg push -q "$URL"'),
     Row("pull -r of nothing", 'b hg pull -r none "$URL"', status=255, says="unknown revision 'none'"),
@@ -145,7 +158,7 @@ ROWS = [
     Row(
         "push of nothing by one who knows nothing",
         'a hg push "$URL"',
-        before="forget a",
+        before="a hg phase -q -f --draft 'all()'; forget a",  # They are public there, and so here afterwards.
         status=1,
         says="no changes found",
     ),

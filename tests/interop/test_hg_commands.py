@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,3 +131,24 @@ def test_where_nothing_is(served: Served, hg_starts: Callable[[str], HgPair], tm
     for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing"):
         done = side.run(f'{command} "$URL"')
         assert (done.status, done.err) == (255, "abort: repository URL not found\n"), command
+
+
+def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
+    """Plumbing that changes a bookmark or a phase without a push."""
+    side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-keys"))
+    side.prepare('hg init "$URL"; a hg push -q --new-branch "$URL"')
+    side.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null')
+    side.prepare('a commit four; a hg push -q "$URL"')
+    tip = side.run("a hg log -r tip -T '{node}'").out
+    for key, said in (
+        (f"bookmarks mark '' {tip}", "True\n"),
+        (f"bookmarks mark '' {tip}", "True\n"),
+        (f"bookmarks mark '' {'0' * 40}", "False\n"),
+        (f"phases {tip} 1 0", "True\n"),
+        (f"phases {tip} 0 1", "False\n"),
+    ):
+        assert side.run(f'a hg debugpushkey "$URL" {key}').out == said, key
+    assert server_bookmarks(served, "hg-keys") == {"mark": tip}
+    assert side.run('a hg debugpushkey "$URL" phases').out == ""
+    done = side.run(f"a hg debugpushkey \"$URL-none\" bookmarks mark '' {tip}")
+    assert done.err == "abort: repository URL-none not found\n"

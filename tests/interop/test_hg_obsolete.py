@@ -185,6 +185,25 @@ def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> N
     assert "markers" not in fine(ours.run('b hg pull "$URL"')).out
 
 
+@pytest.mark.parametrize(
+    ("others", "status", "rounds"),
+    [
+        ("", 0, 1),
+        ('b commit onto; b hg push -q "$URL"', 255, 1),
+        ('b hg update -q 0; b commit beside; b hg push -q -f "$URL"', 0, 2),
+    ],
+)
+def test_an_obsolete_head_stays(pair: HgPair, served: Served, others: str, status: int, rounds: int) -> None:
+    """A server without markers keeps it. Mercurial does not count it, but counts what another made of it meanwhile."""
+    pair.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" evolution no')
+    pair.hgs.prepare("printf '[experimental]\\nevolution = createmarkers, allowunstable\\n' >> peer/.hg/hgrc")
+    pair.prepare(f'{START} a hg pull -q "$URL"; b hg pull -q "$URL"; a amend new; {others}')
+    done, expected = pair.run('a hg push "$URL"')
+    assert (done.status, expected.status) == (status, status), (done.said, expected.said)
+    assert done.counts.rounds == rounds + 1, done
+    compared(pair, served)
+
+
 def test_a_user_without_markers(pair: HgPair) -> None:
     """The amended revision is a new head; markers of others do not come."""
     ours = pair.ours

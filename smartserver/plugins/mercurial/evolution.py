@@ -1,52 +1,29 @@
-"""What a push does about obsolescence: the markers it sends, and the heads there that they make obsolete."""
+"""What a push does about obsolescence: the heads there that its markers make obsolete."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from mercurial import obsolete
 from mercurial.i18n import _
 
-from smartserver.client.updates import Outcome, PushOutcome
-from smartserver.plugins.mercurial.markers import Marker
-from smartserver.plugins.mercurial.phase import is_publishing
+from smartserver.client.updates import PushOutcome
 from smartserver.plugins.mercurial.remote import Remote
 from smartserver.vcs.hg.kinds import OBSOLETE
-from smartserver.vcs.hg.markers import KnownRoot, parse
+from smartserver.vcs.hg.markers import parse
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.verbs.map_update import Verdict
 
 
-def unsent(operation: Any) -> list[Marker]:
-    """The markers that matter to what is pushed and that the server may lack."""
-    remote: Remote = operation.remote.remote
-    memory = remote.marker_memory() if operation.outobsmarkers and remote.evolves else None
-    if memory is None:
-        return []
-    return memory.unsent(operation.outobsmarkers, b"" if remote.root is None else remote.root[0])
-
-
-def remember_sent(operation: Any, done: PushOutcome, before: KnownRoot | None) -> None:
-    """Remember which markers the server has. `before`: its root before the push."""
-    remote: Remote = operation.remote.remote
-    memory = remote.marker_memory() if operation.outobsmarkers and remote.evolves else None
-    is_locked = operation.trmanager is not None
-    if memory is not None and remote.root is not None and is_locked:
-        is_changed = any(each.outcome is Outcome.DONE for each in done.refs) or any(
-            entry.verdict is Verdict.DONE for each in done.maps for entry in each.entries
-        )
-        memory.sent(operation.outobsmarkers, before, remote.root, is_changed=is_changed)
-
-
-def report_markers(operation: Any, done: PushOutcome, heads: Collection[bytes]) -> None:
+def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes]) -> None:
     """Say how many markers are new there, and how many changesets there they make obsolete, as a server would.
 
-    `heads`: those that it had before.
+    `heads`: those of the server before.
     """
-    of_maps = [each for each in done.maps if each.update.map == OBSOLETE]
+    of_maps = [each for each in outcome.maps if each.update.map == OBSOLETE]
     entries = [pair for each in of_maps for pair in zip(each.update.entries, each.entries, strict=False)]
-    new = [change.value for change, outcome in entries if outcome.verdict is Verdict.DONE and change.value]
+    new = [change.value for change, entry in entries if entry.verdict is Verdict.DONE and change.value]
     if new:
         operation.ui.status(_(b"remote: %i new obsolescence markers\n") % len(new))
     local = HgRepository(operation.repo)
@@ -56,50 +33,58 @@ def report_markers(operation: Any, done: PushOutcome, heads: Collection[bytes]) 
         operation.ui.status(_(b"remote: obsoleted %i changesets\n") % count)
 
 
-def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, bytes]:
-    """The heads that the server drops because markers make them obsolete, with their branches: those that it has, and
-    those that are pushed by force."""
+def branch_of(local: HgRepository, changeset: bytes) -> bytes:
+    """The branch of a changeset that is here."""
+    branch: bytes = local.changesets.branchinfo(local.changesets.rev(changeset))[0]
+    return branch
+
+
+class Dropped(NamedTuple):
+    """A head that the server drops."""
+
+    branch: bytes
+    replacements: list[bytes]
+    """What becomes a head in its place: the nearest of its ancestors on the branch that are not obsolete there, because
+    the server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the
+    branch."""
+
+
+def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
+    """The heads that the server drops because markers make them obsolete: those that it has, and those that are pushed
+    by force."""
     remote: Remote = operation.remote.remote
-    if not operation.outobsmarkers or not remote.evolves or is_publishing(remote.knowledge.settings):
+    if not operation.outobsmarkers or remote.publishes:
         return {}
     log = local.changesets
-    dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
-    replaced = {marker[0] for marker in operation.outobsmarkers}
+    obsolete_here = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
+    predecessors = {marker[0] for marker in operation.outobsmarkers}
     shown = {**remote.bookmarks(), **{name: new for name, _old, new in operation.outbookmarks}}.values()
     public = [node for node in remote.public() if local.has(node)]
     heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
-    heads.update((tip, log.branchinfo(log.rev(tip))[0]) for tip in local.heads_of(operation.outgoing.missing))
-    obsolete_heads = [tip for tip in heads if tip in replaced and log.rev(tip) in dead and tip not in shown]
-    return {tip: heads[tip] for tip in obsolete_heads if not local.is_below(tip, public)}
+    heads.update((tip, branch_of(local, tip)) for tip in local.heads_of(operation.outgoing.missing))
+    return {
+        tip: Dropped(branch, _visible_ancestors(log, branch, tip, obsolete_here, predecessors) or [tip])
+        for tip, branch in heads.items()
+        if tip in predecessors
+        and log.rev(tip) in obsolete_here
+        and tip not in shown
+        and not local.is_below(tip, public)
+    }
 
 
-def replacing_heads(operation: Any, local: HgRepository) -> dict[bytes, list[bytes]]:
-    """Of each branch with a head that the server drops: what becomes a head in its place.
-
-    That is the nearest of its ancestors on the branch that are not obsolete there: a server knows the branch of heads
-    alone. Where no such ancestor is left, the head itself is named: then the server removes the branch.
-    """
-    dropped = dropped_heads(operation, local)
-    if not dropped:
-        return {}
-    replaced = {marker[0] for marker in operation.outobsmarkers}
-    dead = obsolete.getrevs(operation.repo.unfiltered(), b"obsolete")
-    found: dict[bytes, list[bytes]] = {}
-    for tip, branch in dropped.items():
-        found.setdefault(branch, []).extend(_alive_below(local.changesets, branch, tip, dead, replaced) or [tip])
-    return found
-
-
-def ignored_heads(operation: Any, local: HgRepository, branch: bytes) -> set[bytes]:
+def uncounted_heads(operation: Any, branch: bytes, dropped: Collection[bytes]) -> set[bytes]:
     """The heads of a branch that Mercurial's check does not count, as they are obsolete here, and that stay there."""
     discarded = (operation.pushbranchmap or {}).get(branch, (None, (), (), ()))[3]
-    return set(discarded).difference(dropped_heads(operation, local))
+    return set(discarded).difference(dropped)
 
 
-def _alive_below(
-    log: Any, branch: bytes, tip: bytes, dead: Collection[int], replaced: Collection[bytes]
+def _visible_ancestors(
+    log: Any, branch: bytes, tip: bytes, obsolete_here: Collection[int], predecessors: Collection[bytes]
 ) -> list[bytes]:
-    """The nearest ancestors on a branch that are not obsolete there; more than these, where that is not sure."""
+    """The nearest ancestors on a branch that are not obsolete there.
+
+    One that is obsolete here, but of which no marker is sent, may be obsolete there: so farther ones are named, too.
+    """
     todo, found = [log.rev(tip)], list[bytes]()
     seen = set(todo)
     while todo:
@@ -109,8 +94,8 @@ def _alive_below(
             seen.add(parent)
             node = log.node(parent)
             is_here = log.branchinfo(parent)[0] == branch
-            if is_here and (parent not in dead or node not in replaced):
+            if is_here and (parent not in obsolete_here or node not in predecessors):
                 found.append(node)
-            if not is_here or parent in dead:
+            if not is_here or parent in obsolete_here:
                 todo.append(parent)
     return found

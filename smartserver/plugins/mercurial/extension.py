@@ -13,7 +13,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, branch_resolver, peer_schemes
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
-from smartserver.plugins.mercurial.remote import Level, Remote
+from smartserver.plugins.mercurial.remote import Level
 from smartserver.vcs.hg.kinds import NULL
 
 Original = Callable[..., Any]
@@ -70,32 +70,33 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
         remote.ask(Level.HISTORY if peer.is_pulled_from else Level.GRAPH)
     of = named.get("ancestorsof")
     matters = of is None or list(of) != [NULL]  # That of a bookmark to be removed.
-    if matters and _is_unrelated(remote, local) and peer.is_pushed_to:
-        remote.ask_whether_there(Level.GRAPH)  # Of what was seen last only the heads are known.
-    if peer.is_pushed_to and remote.evolves and remote.has_unknown_heads():
-        remote.ask_whether_there(Level.GRAPH)  # A head may have taken the place of one that is here.
-    heads = remote.heads()
-    common = remote.common()
-    visible = remote.visible_below(local, common)
+
+    heads, common = remote.heads(), remote.visible_common(local)
+
+    def is_unrelated() -> bool:
+        """Whether both have changesets and none in common, as far as is known."""
+        return matters and bool(len(local.changelog) and heads and not common)
+
+    if peer.is_pushed_to and (is_unrelated() or (remote.evolves and remote.has_unknown_heads())):
+        # The cache has only heads, one of which may have taken the place of one that is here.
+        remote.ask_whether_there(Level.GRAPH)
+        heads, common = remote.heads(), remote.visible_common(local)
+    if is_unrelated():
+        remote.ask_beside_history()  # What was not named may have something in common.
+        common = remote.visible_common(local)
     audit = named.get("audit")
     if audit is not None:  # `hg debugdiscovery` prints it.
         audit |= {b"total-roundtrips": 1, b"total-queries": 0}
-    has = local.changelog.hasnode
     searching = _(b"searching for changes\n")
     if len(local.changelog) and peer.says_first(searching):
         ui.status(searching)
-    if matters and _is_unrelated(remote, local):
+    if is_unrelated():
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
         unrelated = _(b"warning: repository is unrelated\n")
         if peer.says_first(unrelated):
             ui.warn(unrelated)
-    return visible or [NULL], any(not has(head) for head in heads), heads or [NULL]
-
-
-def _is_unrelated(remote: Remote, local: Any) -> bool:
-    """Whether both have changesets and none in common, as far as is known."""
-    return bool(len(local.changelog) and remote.heads()) and not remote.visible_below(local, remote.common())
+    return common or [NULL], not all(map(local.changelog.hasnode, heads)), heads or [NULL]
 
 
 def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:

@@ -134,8 +134,8 @@ def _digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=16).digest()
 
 
-def updates(markers: Iterable[Marker]) -> list[MapUpdateRequest]:
-    """What puts markers into the map of a repository."""
+def marker_updates(markers: Iterable[Marker]) -> list[MapUpdateRequest]:
+    """Changes that put markers into the map of a repository."""
     entries = [EntryChange(key_of(value), value, How.ADD) for value in map(encode, markers)]
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
     return [MapUpdateRequest(OBSOLETE, MapKind.OPAQUE, part) for part in parts]

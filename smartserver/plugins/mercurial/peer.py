@@ -27,7 +27,7 @@ class HpssPeer(Peer):
     """The peer of an hpss:// URL."""
 
     def __init__(self, ui: Any, path: Any, create: bool = False, *, is_clone: bool = False) -> None:
-        """`create`: a repository is made, at once or, where it is a clone, by the push that follows."""
+        """`create`: the repository is created, at once or, if `is_clone`, by the push that follows."""
         super().__init__(ui, path if hasattr(path, "loc") else None)
         self._url = location(path)
         try:
@@ -39,12 +39,12 @@ class HpssPeer(Peer):
         """Whether cached state answers: a push asks nothing before it sends, and the server decides."""
         self.is_pulled_from = False
         self._said: set[bytes] = set()
-        if create and is_clone:
+        if create:
             self.remote.begin()
-        elif create:
-            from smartserver.plugins.mercurial.push import make
+        if create and not is_clone:
+            from smartserver.plugins.mercurial.push import create_repository
 
-            make(self.remote)
+            create_repository(self.remote)
 
     # ---- the peer itself
 

@@ -22,27 +22,23 @@ def is_publishing(settings: Mapping[str, bytes]) -> bool:
 
 def draft_roots(
     local: HgRepository | None,
-    came: Mapping[bytes, tuple[bytes, ...]],
+    received: Mapping[bytes, tuple[bytes, ...]],
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """The draft changesets there that have no draft parent, as far as they are here or came.
+    """The draft changesets there that have no draft parent, of those that are here or received.
 
-    `common`: heads of what is here and there. `public`: heads of what is public there.
+    `received`: changesets and their parents; they may be here by now. `common`: heads of what is here and there.
+    `public`: heads of what is public there.
     """
-    below = _public_received(came, public)
-    here: set[bytes] = set()
-    roots: list[bytes] = []
+    public_received = _public_received(received, public)
+    drafts: dict[bytes, tuple[bytes, ...]] = {}
     if local is not None and common:
-        known = _public_here(local, came, [*public, *below], below)
-        drafts = _local(local).revs(b"::%ln - ::%ln", list(common), known)
-        nodes = [local.changesets.node(rev) for rev in drafts]
-        here.update(nodes)
-        roots += [node for node in nodes if not any(parent in here for parent in local.parents(node))]
-    drafts_came = [node for node in came if node not in below]
-    every = {*here, *drafts_came}
-    roots += [node for node in drafts_came if not any(parent in every for parent in came[node])]
-    return list(dict.fromkeys(roots))
+        public_here = _public_here(local, received, public, public_received)
+        revisions = _unfiltered(local).revs(b"::%ln - ::%ln", list(common), public_here)
+        drafts = {node: local.parents(node) for node in map(local.changesets.node, revisions)}
+    drafts |= {node: parents for node, parents in received.items() if node not in public_received}
+    return [node for node, parents in drafts.items() if drafts.keys().isdisjoint(parents)]
 
 
 class PhaseHeads(NamedTuple):
@@ -54,12 +50,12 @@ class PhaseHeads(NamedTuple):
 
 def phase_heads(
     local: HgRepository | None,
-    came: Mapping[bytes, tuple[bytes, ...]],
+    received: Mapping[bytes, tuple[bytes, ...]],
     public: Collection[bytes],
     heads: Collection[bytes],
 ) -> PhaseHeads:
-    """The phases of `heads` and their ancestors, each of which is here or came. The other arguments are those above."""
-    below = _public_received(came, public)
+    """The phases of `heads` and their ancestors, each of which is here or received. See above for the arguments."""
+    known = _public_received(received, public)
     found = PhaseHeads([], [])
     here: set[bytes] = set()
     seen: set[bytes] = set()
@@ -69,40 +65,46 @@ def phase_heads(
         if node in seen:
             continue
         seen.add(node)
-        if node in below:
+        if node in known:
             found.public.append(node)
-        elif node in came:
-            todo += came[node]
+        elif node in received:
+            todo += received[node]
         elif local is not None and local.has(node):
             here.add(node)
     if local is not None and here:
-        known = _public_here(local, came, public, below)
-        repository, node_of = _local(local), local.changesets.node
-        found.public.extend(map(node_of, repository.revs(b"heads(::%ln and ::%ln)", list(here), known)))
-        below.update(map(node_of, repository.revs(b"%ln and ::%ln", list(here), known)))
-    found.draft.extend(head for head in heads if head not in below)
+        public_here = _public_here(local, received, public, known)
+        repository, node_of = _unfiltered(local), local.changesets.node
+        found.public.extend(map(node_of, repository.revs(b"heads(::%ln and ::%ln)", list(here), public_here)))
+        known.update(map(node_of, repository.revs(b"%ln and ::%ln", list(here), public_here)))
+    found.draft.extend(head for head in heads if head not in known)
     return found
 
 
-def _public_received(came: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes]) -> set[bytes]:
-    below: set[bytes] = set()
-    todo = [node for node in public if node in came]
+def _public_received(received: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes]) -> set[bytes]:
+    """The received changesets that are public."""
+    found: set[bytes] = set()
+    todo = [node for node in public if node in received]
     while todo:
         node = todo.pop()
-        if node not in below:
-            below.add(node)
-            todo += [parent for parent in came[node] if parent in came]
-    return below
+        if node not in found:
+            found.add(node)
+            todo += [parent for parent in received[node] if parent in received]
+    return found
 
 
 def _public_here(
-    local: HgRepository, came: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes], below: Collection[bytes]
+    local: HgRepository,
+    received: Mapping[bytes, tuple[bytes, ...]],
+    public: Collection[bytes],
+    public_received: Collection[bytes],
 ) -> list[bytes]:
-    """Local changesets such that these and their ancestors are public there."""
-    known = [node for node in public if local.has(node)]
-    known += [parent for node in below for parent in came[node] if parent not in came]
-    return known
+    """Local changesets that are public there. All others that are public there are ancestors of these.
+
+    The server tells the heads of what is public. If one is a received changeset, its ancestors that are here count.
+    """
+    parents = [parent for node in public_received for parent in received[node]]
+    return [node for node in {*public, *public_received, *parents} if local.has(node)]
 
 
-def _local(local: HgRepository) -> Any:
+def _unfiltered(local: HgRepository) -> Any:
     return local.mercurial.unfiltered()

@@ -106,15 +106,20 @@ class Remote:
         if self.local is None:
             self.local = HgRepository(repository)
 
-    def marker_memory(self) -> MarkerMemory | None:
-        """What the local repository and this one both have of markers; None without a local repository."""
-        return None if self.local is None else MarkerMemory(self.local.mercurial, self.location.key.encode())
+    def marker_memory(self, local: HgRepository) -> MarkerMemory:
+        """What a local repository and this one both have of markers."""
+        return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
     def root(self) -> KnownRoot | None:
         """The newest root that was seen."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether everything that is pushed becomes public, as far as known."""
+        return is_publishing(self.knowledge.settings)
 
     @property
     def evolves(self) -> bool:
@@ -158,13 +163,18 @@ class Remote:
                 return
             if self.local is not None:
                 self.local.check_format()
-            haves = [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
             if level is Level.GRAPH:
-                content = self.repository.read(GRAPH, refs=None, haves=haves)
-                self._check_vcs()
-                self._learn_graph(content)
-                return
-            self._ask_history(haves)
+                self._ask_graph()
+            else:
+                self._ask_history(self._haves())
+
+    def _haves(self) -> list[bytes]:
+        return [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
+
+    def _ask_graph(self) -> None:
+        content = self.repository.read(GRAPH, refs=None, haves=self._haves())
+        self._check_vcs()
+        self._learn_graph(content)
 
     def _ask_history(self, haves: list[bytes]) -> None:
         names = None if self.wanted is None else encode(self.wanted)
@@ -175,8 +185,8 @@ class Remote:
             return
         selector = names or b""
         if self.takes_markers:
-            memory = self.marker_memory()
-            selector = encode_selector(None if memory is None else memory.root, selector)
+            root = None if self.local is None else self.marker_memory(self.local).root
+            selector = encode_selector(root, selector)
         try:
             content = self.repository.read(selector, None if names is None else [], haves=haves)
         except CodedError:
@@ -194,13 +204,19 @@ class Remote:
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
-        memory = self.marker_memory()
-        if self.evolves and memory is not None and self._markers_root is not None:
+        if self.evolves and self.local is not None and self._markers_root is not None:
+            memory = self.marker_memory(self.local)
             memory.took(self.markers, self._markers_root, is_all=self.wanted is None)
 
     def _learn_graph(self, content: Content) -> None:
         for each in content.parts:
             self._graph[each.revision] = tuple([parent.id for parent in each.parents])
+
+    def ask_beside_history(self) -> None:
+        """Request the graph of everything that is missing here, if the request for history named a part of it."""
+        if self.level is Level.HISTORY and self.wanted is not None:
+            with self.words():
+                self._ask_graph()
 
     def ask_whether_there(self, level: Level = Level.REFS) -> None:
         """Request that much. A repository that does not exist counts as an empty one."""
@@ -265,7 +281,7 @@ class Remote:
 
     def phases(self) -> dict[bytes, bytes]:
         """The table of phases as Mercurial's own servers have it: the roots of what is draft."""
-        if is_publishing(self.knowledge.settings):
+        if self.publishes:
             return {b"publishing": b"True"}
         if self.level:
             self._learn_phases()
@@ -275,7 +291,7 @@ class Remote:
 
     def phase_heads(self, heads: Collection[bytes]) -> PhaseHeads:
         """The phases of some heads and their ancestors."""
-        if is_publishing(self.knowledge.settings):
+        if self.publishes:
             return PhaseHeads(list(heads), [])
         self._learn_phases()
         return phase_heads(self.local, {**self._graph, **self.came}, self.public(), heads)
@@ -293,8 +309,8 @@ class Remote:
         lacking = [node for node in self.public() if not local.has(node) and node not in seen]
         if lacking:
             with self.words():
-                haves = local.complete_haves(self.knowledge.tips(), MAX_HAVES)
-                self._learn_graph(self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=haves))
+                content = self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=self._haves())
+                self._learn_graph(content)
 
     def has(self, node: bytes) -> bool:
         """Whether the server has a changeset, as far as is known."""
@@ -316,11 +332,11 @@ class Remote:
         known.update(node for node in came if local.has(node))
         return local.heads_of([node for node in known if local.has(node)])
 
-    def visible_below(self, local: Any, nodes: Collection[bytes]) -> list[bytes]:
-        """The heads of those of `nodes` and their ancestors that the user's view of the repository shows."""
-        hidden = local.changelog.filteredrevs
+    def visible_common(self, view: Any) -> list[bytes]:
+        """The heads of the common changesets that a user's view of the repository shows."""
+        hidden, nodes = view.changelog.filteredrevs, self.common()
         if self.local is None or not hidden:
-            return list(nodes)
+            return nodes
         log = self.local.changesets
         found: list[bytes] = []
         todo = [log.rev(node) for node in nodes]

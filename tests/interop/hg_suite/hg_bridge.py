@@ -90,7 +90,8 @@ class Bridge:
             bundle = peer.getbundle(b"push", heads=peer.heads(), cg=bool(new), obsmarkers=True)
             has_markers = not set(_markers(peer)) <= set(folder.obsstore)
             is_new = new or has_markers
-            if not is_new and not self._public(folder, peer, pushed) and not self._moved(folder, peer):
+            hidden = self._secret(folder, peer)
+            if not (is_new or hidden or self._public(folder, peer, pushed) or self._moved(folder, peer)):
                 return
             with self._prefixed(folder.ui), folder.wlock(), folder.lock(), folder.transaction(b"push") as transaction:
                 if is_new:
@@ -98,7 +99,14 @@ class Bridge:
                     exchange.unbundle(folder, bundle, [b"force"], *words)
                 public = self._public(folder, peer, pushed)
                 phases.advanceboundary(folder.unfiltered(), transaction, phases.public, public)
+                phases.advanceboundary(folder.unfiltered(), transaction, phases.draft, hidden)
                 folder._bookmarks.applychanges(folder, transaction, self._moved(folder, peer))
+
+    def _secret(self, folder: Any, peer: Any) -> list[bytes]:
+        """Changesets that are secret in the folder, which the copy left out, and that a push has sent."""
+        unfiltered = folder.unfiltered()
+        heads = [node for node in peer.heads() if unfiltered.changelog.hasnode(node)]
+        return [unfiltered[revision].node() for revision in unfiltered.revs(b"secret() and ::%ln", heads)]
 
     def _public(self, folder: Any, peer: Any, pushed: Sequence[bytes]) -> list[bytes]:
         """Drafts that a push made public: what was pushed, or in a repository that does not publish what is public on

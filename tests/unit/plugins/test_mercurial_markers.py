@@ -13,8 +13,8 @@ from smartserver.plugins.mercurial.markers import (
     MarkerMemory,
     are_exchanged,
     encode,
+    marker_updates,
     stream,
-    updates,
 )
 from smartserver.vcs.hg.markers import KnownRoot, key_of, parse
 from smartserver.verbs.fields import MAX_IDS
@@ -137,7 +137,7 @@ def test_a_damaged_file() -> None:
 
 def test_updates_of_the_map() -> None:
     many = [(*marker(number % 100)[:4], (float(number), 0), None) for number in range(MAX_IDS + 1)]
-    first, second = updates(many)
+    first, second = marker_updates(many)
     assert (first.map, len(first.entries), len(second.entries)) == ("obsolete", MAX_IDS, 1)
     (entry,) = second.entries
     assert entry.value is not None
