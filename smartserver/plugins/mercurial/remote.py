@@ -140,7 +140,7 @@ class Remote:
             raise self._wrong
         if self.level >= level:
             return
-        is_all_here = self.level and self.wanted is None and self._is_all_here()
+        is_all_here = self.level and self.wanted is None and not self._exchanges_markers() and self._is_all_here()
         self.level = level
         if is_all_here:
             return  # As in the pull at the end of a clone into a pool, which asked for a name before.
@@ -149,6 +149,9 @@ class Remote:
         except (error.Abort, error.RepoError) as wrong:
             self._wrong = wrong  # A command asks for several things before it looks at an answer.
             raise
+
+    def _exchanges_markers(self) -> bool:
+        return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
         """Whether the heads that the server named in this command are all here."""
