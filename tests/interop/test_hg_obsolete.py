@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from git_sides import Served, fine
 from hg_histories import open_repository
+from hg_rows import POOL
 from hg_sides import HgPair, HgSide, copy_hg_side, peer_heads, peer_markers, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -47,6 +48,9 @@ ROWS = {
     "a clone of a part": ('a amend new; a hg push -q "$URL"', 'as c hg clone -q -r tip "$URL" c', 1),
     "a marker alone": ("a prune tip", 'a hg push "$URL"', 1),
     "a marker alone, pulled": ('a prune tip; a hg push -q "$URL" || :', 'b hg pull "$URL"', 1),
+    "a marker alone, into a pool": (
+        f'as b {POOL} "$URL" d; a prune tip; a hg push -q "$URL" || :', f'as c {POOL} "$URL" c', 2,
+    ),
     "several at once": ("a prune tip; a prune tip; a commit four", 'a hg push "$URL"', 1),
     "a part": ("a prune tip; a hg update -q 0; a commit other", 'a hg push -f -r . "$URL"', 1),
     "a bookmark goes along": ('a hg bookmark m; a hg push -q -B m "$URL" || :; a amend new', 'a hg push "$URL"', 1),

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mercurial import changegroup, error, hg
-from mercurial.i18n import _
+from mercurial import changegroup, hg
 from mercurial.utils import urlutil
 
 try:
@@ -61,10 +60,8 @@ class BranchMap(dict[bytes, list[bytes]]):
 
 
 class Peer:
-    """The methods that every peer has. Mercurial's own class moves, and its abstract methods differ between releases;
-    nothing in Mercurial asks whether a peer is an instance of it. A subclass has `capabilities`."""
-
-    limitedarguments = False
+    """The methods that Mercurial calls of every peer. Its own class moves, and its abstract methods differ between
+    releases; nothing asks whether a peer is an instance of it. A subclass has `capabilities`."""
 
     def __init__(self, ui: Any, path: Any) -> None:
         self.ui = ui
@@ -87,17 +84,7 @@ class Peer:
         values = (each[len(start) :] for each in self.capabilities() if each.startswith(start))
         return name in self.capabilities() or next(values, False)
 
-    def requirecap(self, name: bytes, purpose: bytes) -> None:
-        """Refuse an operation that needs a capability it lacks."""
-        if self.capable(name) is False:
-            message = _(b"cannot %s; remote repository does not support the '%s' capability")
-            raise error.CapabilityError(message % (purpose, name))
-
-    def is_capable(self, name: bytes) -> bool:
-        """Whether it has a capability; called since 7.2."""
-        return self.capable(name) is not False
-
     def cap_value(self, name: bytes) -> bytes:
-        """The value of a capability, empty without one; called since 7.2."""
+        """The value of a capability, empty without one; called since 7.2, by `hg clone --stream`."""
         value = self.capable(name)
         return b"" if isinstance(value, bool) else value

@@ -176,16 +176,15 @@ class HpssPeer(Peer):
             return new == b"0" and change_phase(self.remote, key)
         return namespace == b"bookmarks" and change_bookmark(self.remote, key, old, new)
 
-    # ---- methods that no command calls, given the capabilities
+    # ---- commands that a user may ask for and that a server does not have
 
     def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
         """Nothing."""
         return b""
 
-    def _cannot(self, *_arguments: object, **_named: object) -> Any:
+    def unbundle(self, *_arguments: object, **_named: object) -> Any:
+        """A push in the format before bundle2, as `devel.legacy.exchange` says."""
         raise error.Abort(_(b"operation not supported over hpss"))
-
-    get_cached_bundle_inline = stream_out = unbundle = branches = between = changegroup = changegroupsubset = _cannot
 
 
 class Scheme:

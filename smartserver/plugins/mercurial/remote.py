@@ -140,7 +140,7 @@ class Remote:
             raise self._wrong
         if self.level >= level:
             return
-        is_all_here = self.level and self.wanted is None and self._is_all_here()
+        is_all_here = self.level and self.wanted is None and not self._exchanges_markers() and self._is_all_here()
         self.level = level
         if is_all_here:
             return  # As in the pull at the end of a clone into a pool, which asked for a name before.
@@ -149,6 +149,9 @@ class Remote:
         except (error.Abort, error.RepoError) as wrong:
             self._wrong = wrong  # A command asks for several things before it looks at an answer.
             raise
+
+    def _exchanges_markers(self) -> bool:
+        return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
         """Whether the heads that the server named in this command are all here."""
@@ -254,6 +257,11 @@ class Remote:
         """The received changesets and their parents, in order."""
         return self._graph if self.arrived is None else self.arrived.parents
 
+    @property
+    def graph(self) -> dict[bytes, tuple[bytes, ...]]:
+        """The changesets and parents that the server told, also where it did not send the changesets."""
+        return {**self._graph, **self.came}
+
     def branches(self) -> dict[bytes, list[bytes]]:
         """The heads of each branch."""
         if self.knowledge.vcs not in ("", HG):
@@ -285,8 +293,7 @@ class Remote:
             return {b"publishing": b"True"}
         if self.level:
             self._learn_phases()
-        graph = {**self._graph, **self.came}
-        roots = draft_roots(self.local, graph, self.common(), self.public())
+        roots = draft_roots(self.local, self.graph, self.common(), self.public())
         return {hexadecimal(root): DRAFT for root in roots}
 
     def phase_heads(self, heads: Collection[bytes]) -> PhaseHeads:
@@ -294,7 +301,7 @@ class Remote:
         if self.publishes:
             return PhaseHeads(list(heads), [])
         self._learn_phases()
-        return phase_heads(self.local, {**self._graph, **self.came}, self.public(), heads)
+        return phase_heads(self.local, self.graph, self.public(), heads)
 
     def public(self) -> list[bytes]:
         """Heads of what is public there, where not all is."""
@@ -305,8 +312,7 @@ class Remote:
         local = self.local
         if local is None:
             return
-        seen = {*self.came, *self._graph}
-        lacking = [node for node in self.public() if not local.has(node) and node not in seen]
+        lacking = [node for node in self.public() if not local.has(node) and node not in self.graph]
         if lacking:
             with self.words():
                 content = self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=self._haves())
@@ -325,7 +331,7 @@ class Remote:
             return []
         came = self.came
         known = {tip for tip in self._known_tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()
-        graph = {**self._graph, **came}
+        graph = self.graph
         known.update(parent for parents in graph.values() for parent in parents if parent not in graph)
         known.update(self._found.values())
         known.update(self.pushed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from mercurial import changegroup, error, hg, localrepo, ui
+from mercurial import changegroup, hg, localrepo, ui
 
 from smartserver.plugins.mercurial import compat
 
@@ -34,7 +34,7 @@ def test_a_peer() -> None:
     peer = Named(ui.ui(), b"hpss://host/x")
     assert peer.peer() is peer
     assert peer.local() is None
-    assert (peer.path, peer.limitedarguments) == (b"hpss://host/x", False)
+    assert peer.path == b"hpss://host/x"
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,7 @@ def test_a_peer() -> None:
 )
 def test_capabilities(name: bytes, has: bool, value: bytes) -> None:
     peer = Named(ui.ui(), b"hpss://host/x")
-    assert (peer.is_capable(name), peer.cap_value(name)) == (has, value)
-
-
-def test_a_capability_it_lacks() -> None:
-    peer = Named(ui.ui(), b"hpss://host/x")
-    peer.requirecap(b"bundle2", b"pull")
-    with pytest.raises(error.CapabilityError, match="cannot pull; remote repository does not support the 'known'"):
-        peer.requirecap(b"known", b"pull")
+    assert (bool(peer.capable(name)), peer.cap_value(name)) == (has, value)
     with pytest.raises(NotImplementedError):
         compat.Peer(ui.ui(), b"hpss://host/x").capabilities()
 
