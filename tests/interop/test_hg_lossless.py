@@ -15,6 +15,7 @@ from smartserver.vcs.hg import insert as hg_insert
 from smartserver.vcs.hg import plan as hg_plan
 from smartserver.vcs.hg.format import changeset_manifest
 from smartserver.vcs.hg.kinds import NULL
+from smartserver.vcs.hg.repository import HgRepository
 
 pytestmark = pytest.mark.interop
 
@@ -147,3 +148,13 @@ def test_an_empty_tree(tmp_path: Path) -> None:
     target = new_repository(tmp_path / "target")
     assert served.pull(target, [third]) == 3
     assert verify(tmp_path / "target") == (0, "")
+
+
+def test_a_push_that_is_planned_again(history: RandomHistory) -> None:
+    """The second reading begins and ends before the first, which was not read to its end, is dropped."""
+    planned = hg_plan.plan(HgRepository(history.repository), list(history.parents)[:5], ())
+    first = planned.segments()
+    begun = next(first)
+    again = list(planned.segments())
+    assert [begun, *first] == again
+    assert "checkhash" not in vars(history.repository.unfiltered().changelog)

@@ -87,7 +87,7 @@ def unchecked(*stores: Any) -> Iterator[None]:
         yield
     finally:
         for store in stores:
-            del store.checkhash
+            vars(store).pop("checkhash", None)  # Another reading of the store may have ended meanwhile.
 
 
 def _unchecked(*_arguments: object, **_named: object) -> None:
