@@ -46,6 +46,9 @@ ASLEEP = 1.0
 TIME_TO_SAY = 1.0
 """Seconds a command has to say what it wants, while others wait."""
 
+PAUSE = 0.1
+"""Seconds between two looks for who comes, while there is no descriptor left."""
+
 
 class Kept(NamedTuple):
     """A connection that is held."""
@@ -115,6 +118,8 @@ class Keeper:
         try:
             connection, _ = self._listener.accept()
         except OSError:  # It is gone already, or there are as many descriptors here as there may be.
+            if not self._kept:
+                time.sleep(PAUSE)
             self._close(self._kept[:1])
             return
         with connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -60,9 +61,23 @@ def _begin(numbers: list[int], path: str, environment: Mapping[str, str], *, her
         os.set_inheritable(number, True)
     if here:
         os.execve(sys.executable, words, its)
-    streams = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)
+    ]
+    # Somebody may hold a lock by what the command has open (`flock`), or wait for the end of a pipe.
+    actions += [(os.POSIX_SPAWN_CLOSE, number) for number in _inherited() if number not in numbers]
     try:
-        os.posix_spawn(sys.executable, words, its, file_actions=streams, setsid=True)
+        os.posix_spawn(sys.executable, words, its, file_actions=actions, setsid=True)
     finally:
         for number in numbers[:-1]:
             os.close(number)
+
+
+def _inherited() -> list[int]:
+    """The descriptors above 2 that a program would get which is started here."""
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # It was that of the list.
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return found

@@ -163,20 +163,6 @@ static bool add(const char *bytes, size_t size) {
 
 static bool add_field(const char *text) { return add(text, strlen(text) + 1); }
 
-static bool add_line(const char *text) { return add(text, strlen(text)) && add("\n", 1); }
-
-/* A file of /proc; the text ends with a zero. */
-static bool read_file(const char *path, char *text, size_t room) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return false;
-    size_t size = 0;
-    ssize_t got;
-    while ((got = read(file, text + size, room - 1 - size)) > 0) size += (size_t)got;
-    close(file);
-    text[size] = '\0';
-    return got == 0 && size < room - 1 && strlen(text) == size;
-}
-
 /* The variable that Python sets as it starts in the locale C (PEP 538); NULL: none. */
 static char *coerced_locale(void) {
     static char *const made[] = {"LC_CTYPE=C.UTF-8", "LC_CTYPE=C.utf8", "LC_CTYPE=UTF-8"};
@@ -192,8 +178,9 @@ static int compare(const void *one, const void *other) {
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
-/* Find the variables as Python has them, also `sorted`; false: one has no name, or is there twice. */
-static bool find_variables(char **sorted) {
+/* Find the variables as Python has them; false: one has no name, or is there twice. */
+static bool find_variables(void) {
+    static char *sorted[MAX_VARIABLES];
     char *locale = coerced_locale();
     for (char **each = environ; *each != NULL; each++) {
         if (locale != NULL && starts_with(*each, "LC_CTYPE=")) continue;
@@ -206,36 +193,6 @@ static bool find_variables(char **sorted) {
     for (size_t at = 1; at < variables_count; at++)
         if (strncmp(sorted[at - 1], sorted[at], (size_t)(strchr(sorted[at], '=') - sorted[at]) + 1) == 0) return false;
     return true;
-}
-
-/* `circumstances` of thin.py, and the mask. */
-static bool add_circumstances(void) {
-    static const char *const namespaces[] = {"mnt", "pid", "user", "ipc", "uts"};
-    static const char *const of_status[] = {"Uid:", "Gid:", "Groups:", "Cap", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:"};
-    static const char *const of_words[] = {"LC_", "LANG=", "LANGUAGE=", "PYTHONUTF8=", "PYTHONIOENCODING="};
-    static char status[MAX_PACKET], limits[MAX_PACKET], *sorted[MAX_VARIABLES];
-    char line[128], path[64], mask[16] = "";
-    struct stat root;
-    for (size_t at = 0; at < COUNT(namespaces); at++) {
-        snprintf(path, sizeof path, "/proc/self/ns/%s", namespaces[at]);
-        ssize_t size = readlink(path, line, sizeof line - 1);
-        if (size < 0) return false;
-        line[size] = '\0';
-        if (!add_line(line)) return false;
-    }
-    if (stat("/", &root) < 0) return false;
-    snprintf(line, sizeof line, "%llu:%llu", (unsigned long long)root.st_dev, (unsigned long long)root.st_ino);
-    if (!add_line(line) || !read_file("/proc/self/status", status, sizeof status)) return false;
-    for (char *rest = status, *each; (each = strsep(&rest, "\n")) != NULL;) {
-        sscanf(each, "Umask: %15[0-7]", mask);
-        for (size_t at = 0; at < COUNT(of_status); at++)
-            if (starts_with(each, of_status[at]) && !add_line(each)) return false;
-    }
-    if (!find_variables(sorted)) return false;
-    for (size_t each = 0; each < variables_count; each++)
-        for (size_t at = 0; at < COUNT(of_words); at++)
-            if (starts_with(sorted[each], of_words[at]) && !add_line(sorted[each])) return false;
-    return read_file("/proc/self/limits", limits, sizeof limits) && add_field(limits) && *mask && add_field(mask);
 }
 
 static bool send_with(int worker, const char *bytes, size_t size, const int *descriptors, size_t count) {
@@ -257,11 +214,10 @@ static bool send_with(int worker, const char *bytes, size_t size, const int *des
 /* Have a worker begin the command: the connection to it. -1: nothing was done, and it is to be run here. */
 static int hand_over(char *const *words) {
     static const int streams[] = {0, 1, 2};
-    char parent[32], answer;
+    char answer;
     int worker = connect_to_zygote();
     if (worker < 0) return -1;
-    snprintf(parent, sizeof parent, "%d", (int)getppid());
-    bool is_complete = add_circumstances() && add_field(parent) && add_field("2") && add_field(words[1]) && add_field(words[2]);
+    bool is_complete = find_variables() && add_field("2") && add_field(words[1]) && add_field(words[2]);
     for (size_t at = 0; is_complete && at < variables_count; at++) is_complete = add_field(variables[at]);
     int folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     bool is_begun = is_complete && folder >= 0 && send_with(worker, packet, packet_size - 1, &folder, 1) &&

@@ -1,9 +1,9 @@
 """The thin start of a command: it hands itself to a process that has all modules loaded.
 
-One packet of bytes with a zero between them goes there: `circumstances`, the mask of new files, the process above this
-one, the count of words, the words, and the environment as NAME=VALUE. Beside it is the working folder. What comes back
-is a byte, as named below. The standard streams are sent only after a worker took the command: a stream that waits in a
-socket stays open, and a program that reads the command's output to its end would wait for it.
+One packet of bytes with a zero between them goes there: the count of words, the words, and the environment as
+NAME=VALUE. Beside it is the working folder. What comes back is a byte, as named below. The standard streams are sent
+only after a worker took the command: a stream that waits in a socket stays open, and a program that reads the command's
+output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
 it, and gets the output back.
@@ -35,16 +35,6 @@ MAX_PACKET = 64 * 1024
 
 STREAMS = (0, 1, 2)
 
-NAMESPACES = ("mnt", "pid", "user", "ipc", "uts")
-
-OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp:", b"Cpus_allowed:")
-"""Lines of /proc/self/status (proc(5)) that say what a process may do."""
-
-MASK = b"Umask:"
-
-OF_WORDS = (b"LC_", b"LANG=", b"LANGUAGE=", b"PYTHONUTF8=", b"PYTHONIOENCODING=")
-"""Variables that decide, as Python starts, how it reads and writes words."""
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 LOST = 128
@@ -58,9 +48,9 @@ LAST_WORDS = (
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
     """Have a worker run the command: its exit status. None: nothing was done, and it is to be run here."""
     try:
-        status = _status()
-        packet = [_circumstances(status, environment), _field(status, MASK), b"%d" % os.getppid(), b"%d" % len(words)]
-        packet += [*words, *[name + b"=" + value for name, value in environment.items()]]
+        for number in STREAMS:
+            os.fstat(number)  # Else a socket would get its number.
+        packet = [b"%d" % len(words), *words, *[name + b"=" + value for name, value in environment.items()]]
         worker = connect(ZYGOTE, {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()})
     except (OSError, NoAgent):
         return None
@@ -148,35 +138,3 @@ def _run(packet: bytes, environment: Mapping[bytes, bytes], told: list[Callable[
     output, _ = process.communicate(said)
     told.pop()
     return b"" if process.returncode else output
-
-
-def circumstances(environment: Mapping[bytes, bytes]) -> bytes:
-    """All that makes a process run as this one runs, besides what goes with the packet.
-
-    Raises:
-        OSError: the system does not tell.
-    """
-    return _circumstances(_status(), environment)
-
-
-def _status() -> list[bytes]:
-    with open("/proc/self/status", "rb") as file:
-        return file.read().splitlines()
-
-
-def _field(status: Sequence[bytes], name: bytes) -> bytes:
-    return next((line[len(name) :].strip() for line in status if line.startswith(name)), b"")
-
-
-def _circumstances(status: Sequence[bytes], environment: Mapping[bytes, bytes]) -> bytes:
-    with open("/proc/self/limits", "rb") as file:
-        limits = file.read()
-    root = os.stat("/")
-    facts = [
-        *[os.readlink(f"/proc/self/ns/{name}").encode() for name in NAMESPACES],
-        b"%d:%d" % (root.st_dev, root.st_ino),
-        *[line for line in status if line.startswith(OF_STATUS)],
-        *sorted(b"%s=%s" % each for each in environment.items() if (each[0] + b"=").startswith(OF_WORDS)),
-        limits,
-    ]
-    return b"\n".join(facts)

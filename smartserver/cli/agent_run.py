@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from smartserver.agent.address import KEEPER, path_of
 from smartserver.agent.keeper import Keeper
+from smartserver.agent.thin import SIGNALS
 
 
 def main() -> None:
@@ -22,8 +23,9 @@ def main() -> None:
         sys.exit("another installation than that of the command")  # Which had a PYTHONPATH.
     for number in (keeper, zygote, lock):
         os.set_inheritable(number, False)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # Whatever the first command had blocked or ignored.
     os.chdir("/")
     ours, theirs = socket.socketpair()  # Each process sees the end of the other.
     if os.fork() == 0:

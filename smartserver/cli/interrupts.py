@@ -38,8 +38,10 @@ class Interrupts:
         self._over = False
 
     def heed(self) -> None:
-        """Begin. Where Python would print and drop the exception (in a finalizer), it is raised again soon after."""
+        """Begin, also with a signal that waits. Where Python would print and drop the exception (in a finalizer), it
+        is raised again soon after."""
         on_ending(self._come)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def end(self) -> None:
         """Raise nothing any more."""

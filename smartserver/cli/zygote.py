@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
+from smartserver.agent.circumstances import circumstances, process_at
 from smartserver.agent.thin import (
     ACCEPTED,
     BEGIN,
@@ -29,7 +30,6 @@ from smartserver.agent.thin import (
     SIGNALS,
     STREAMS,
     ask_to_run,
-    circumstances,
 )
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
@@ -50,6 +50,9 @@ TOUCHED_AT_ONCE = 1000
 TAKEN = b"t"
 """What a worker says to the zygote once it has a command."""
 
+PAUSES = (0.01, 0.04, 0.2)
+"""Seconds between the times that a signal is sent."""
+
 TIME_TO_END = 10.0
 """Seconds a worker has to end whose command is gone."""
 
@@ -59,7 +62,7 @@ def run(listener: socket.socket, keeper: int) -> None:
     closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
     listener.setblocking(False)
-    here = circumstances(os.environb)
+    here = circumstances(os.getpid(), os.environb).facts
     load()
     gc.collect()
     loaded = gc.get_objects()
@@ -110,6 +113,7 @@ def _run_worker(
     here: bytes,
 ) -> NoReturn:
     try:
+        os.setsid()  # A signal to a group of processes is for those of this command.
         other_end.close()
         os.close(keeper)  # It ends with the last process that has it.
         connection = _wait_for_command(listener, zygote, loaded)
@@ -134,8 +138,12 @@ def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Se
         if any(number == zygote.fileno() for number, _ in found):  # It is gone.
             os._exit(0)
         if found:
-            with contextlib.suppress(OSError):  # The command is gone already.
+            try:
                 return listener.accept()[0]
+            except BlockingIOError:
+                continue
+            except OSError:  # There is no descriptor left here: another worker is forked in a while.
+                os._exit(1)
         touched = loaded[at : at + TOUCHED_AT_ONCE]  # A reference more to each is a change of it.
         at += len(touched)
 
@@ -159,20 +167,19 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     try:
         check_peer(connection)
         packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
-        there, mask, parent, count, *rest = packet.split(b"\0")
-        words, variables = rest[: int(count)], rest[int(count) :]
+        count, *rest = packet.split(b"\0")
+        remote, url = [word.decode("utf-8", "surrogateescape") for word in rest[: int(count)]]
+        environment = dict(variable.split(b"=", 1) for variable in rest[int(count) :])
+        there = circumstances(process_at(connection), environment)
         os.fchdir(folder)
     except (NoAgent, OSError, ValueError):
         _leave(connection)
-    if there != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+    if there.facts != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         _leave(connection)
     os.close(folder)
-    os.umask(int(mask, 8))
+    os.umask(there.mask)
     os.environb.clear()
-    for variable in variables:
-        name, _, value = variable.partition(b"=")
-        os.environb[name] = value
-    remote, url = [word.decode("utf-8", "surrogateescape") for word in words]
+    os.environb.update(environment)
     try:
         holder = holder_of(url, os.environ)
     except BadUrl:
@@ -192,13 +199,14 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         os.dup2(stream, number, inheritable=True)
         os.close(stream)
     outputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Until the command heeds them; in the thread for good.
     threading.Thread(target=_heed, args=(connection, threading.get_ident(), outputs), daemon=True).start()
 
     def run_there(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
         connection.send(ask_to_run(words, variables, said, quiet=quiet))
         return outputs.get()
 
-    status = serve(remote, url, os.environ, parent=int(parent), holder=holder, run_program=run_there)
+    status = serve(remote, url, os.environ, parent=there.parent, holder=holder, run_program=run_there)
     try:
         connection.send(ENDED + bytes([status]))
     except OSError:  # It is gone.
@@ -218,10 +226,18 @@ def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[by
         if said[:1] == OUTPUT:
             outputs.put(said[1:])
         elif said[0] in SIGNALS:
-            signal.pthread_kill(command, said[0])
-    signal.pthread_kill(command, signal.SIGTERM)
+            _signal(command, said[0])
+    _signal(command, signal.SIGTERM)
     time.sleep(TIME_TO_END)
     os._exit(1)
+
+
+def _signal(thread: int, number: int) -> None:
+    """Have the command get a signal. One that comes between Python's last look for signals and a system call is not
+    heeded until that returns: it comes more than once, and the command heeds the first."""
+    for pause in PAUSES:
+        signal.pthread_kill(thread, number)
+        time.sleep(pause)
 
 
 def _received(connection: socket.socket) -> bytes:

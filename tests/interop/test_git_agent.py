@@ -20,7 +20,7 @@ from git_sides import Served, environment
 from smartserver.agent.address import ZYGOTE, connect
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
-from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send, circumstances
+from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -259,6 +259,30 @@ def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:
     assert ended(worker)
 
 
+def test_an_interrupt_is_one_from_the_beginning(user: User, blocked: Blocked, programs: str) -> None:
+    """Whatever the moment, the command ends, and the worker is not said to have ended without a word."""
+    (first,) = workers(zygote_of(user))
+    for moment in range(16):
+        program = subprocess.Popen(
+            [f"{programs}/git-remote-hpss", "origin", user.url], env=user.environment, cwd=user.folder,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        deadline = time.monotonic() + 0.002 * moment
+        while time.monotonic() < deadline:
+            pass
+        while program.poll() is None:  # Python may drop one as it starts.
+            program.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.wait(1)  # Its input stays open.
+        _, said = program.communicate()
+        assert program.returncode in (130, -signal.SIGINT, 1), said  # 1: Python was not loaded yet.
+        assert LAST_WORDS not in said
+    deadline = time.monotonic() + PATIENCE
+    while workers(zygote_of(user)) != [first]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Blocked) -> None:
     (worker,) = workers(zygote_of(user))
     os.kill(blocked.program(), signal.SIGKILL)
@@ -294,7 +318,7 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     os.close(written)
     variables = {os.fsencode(name): os.fsencode(value) for name, value in user.environment.items()}
     words = [b"origin", user.url.encode()]
-    packet = [circumstances(variables), b"022", b"1", b"2", *words, *map(b"=".join, variables.items())]
+    packet = [b"2", *words, *map(b"=".join, variables.items())]
     folder = os.open("/", os.O_PATH)
     with contextlib.closing(connect(ZYGOTE, user.agent)) as worker:
         _send(worker, b"\0".join(packet), folder)
@@ -371,6 +395,7 @@ def test_after_the_keeper_another_is_started(user: User) -> None:
     [
         "ulimit -c 0; ulimit -n 200;",
         "export PYTHONUTF8=0;",
+        "nice -n 1",
         "export GIT_TRACE_PACKET=9; exec 9>trace;",
         "export LD_PRELOAD=libc.so.6;",
         pytest.param(
