@@ -162,6 +162,9 @@ def main() -> None:
     parser.add_argument("--filter", default="")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # Ignored in the background: a test that sends it would wait.
     _prepare()
     only = None if asked.only is None else set(json.loads(asked.only.read_text()))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
