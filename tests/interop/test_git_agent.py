@@ -414,6 +414,32 @@ def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -
         made.close()
 
 
+@pytest.mark.parametrize("variable", ["LANGUAGE=de:en", "TZ=Asia/Tokyo"])
+def test_what_the_agent_does_not_know_of_is_no_reason(user: User, variable: str) -> None:
+    name, _, value = variable.partition("=")
+    user.environment[name] = value
+    user("git push origin main")
+    user.wait_until_loaded()
+    made = Blocked(user, "git ls-remote {}")
+    try:
+        assert len(workers(zygote_of(user))) == 1
+    finally:
+        made.close()
+
+
+def test_what_the_first_command_had_ends_with_it(user: User) -> None:
+    """Neither its descriptors nor its blocked signals are the agent's: others wait for a lock, or press ^C."""
+    program = (
+        "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2, 15])\nos.execvp('git', ['git', 'fetch'])\n"
+    )
+    (user.folder / "blocks.py").write_text(program)
+    user("env SMARTSERVER_AGENT=0 git push origin main")
+    user(f"sh -c 'exec 9>lock; flock 9; exec {sys.executable} blocks.py'")
+    user("flock --nonblock lock true")
+    for process in (user.keeper(), user.wait_until_loaded()):
+        assert "\nSigBlk:\t0000000000000000\n" in Path(f"/proc/{process}/status").read_text()
+
+
 def test_the_working_folder_mask_and_environment_are_the_commands(user: User) -> None:
     """Files that a fetch makes have the mode that its user's mask gives them."""
     user("git push origin main")
