@@ -6,6 +6,7 @@ A row of ROWS is run on a server and on a folder, and must end the same way on b
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -241,3 +242,33 @@ def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
     assert done.counts.bytes_down < 2500, done
     done = fine(ours.run('c hg pull -q "$URL"'))
     assert done.counts.bytes_down > 300 * 60, done
+
+
+NARROW = """
+import sys
+from smartserver.cli.main import main
+from smartserver.server import context
+from smartserver.vcs.hg import reading
+context.MAX_RESULTS, reading.PAGE = 16 << 10, 15 << 10
+sys.exit(main())
+"""
+"""A server whose answers have 16 KiB of results at most."""
+
+
+def test_more_markers_than_fit_into_an_answer(pair: HgPair, served: Served, tmp_path: Path) -> None:
+    """They come in parts, after the history, and are remembered as others are."""
+    ours = pair.ours
+    repository = open_repository(ours.folder / "a")
+    repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")
+    tip = repository[b"tip"].node()
+    with repository.lock(), repository.transaction(b"test") as transaction:
+        for number in range(1, 91):
+            repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": b"u" * 200})
+    ours.prepare(START + 'a hg push -q "$URL" || :; a commit four; a hg push -q "$URL"')
+    with closing(Served(tmp_path, "--anonymous", "write", root=served.root, program=("-c", NARROW))) as narrow:
+        through = HgSide(ours.folder, narrow.url(ours.url.rpartition("/")[2]), narrow)
+        evolve(through)
+        for command in ('b hg pull -r tip "$URL"', 'as c hg clone "$URL" c'):
+            assert "90 new obsolescence markers" in fine(through.run(command), 5).out
+        assert fine(through.run('c hg pull "$URL"')).counts.bytes_down < 2000
+    assert ours.has()["a"] == ours.has()["b"] == ours.has()["c"]

@@ -16,10 +16,11 @@ from mercurial import encoding, error
 from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
+from smartserver.client.copy import untold_entries
 from smartserver.client.exchange import Content
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import NoSuchRepository, WrongVcs
+from smartserver.errors import LimitExceeded, NoSuchRepository, WrongVcs
 from smartserver.plugins.mercurial.markers import MarkerMemory, are_exchanged
 from smartserver.plugins.mercurial.phase import DRAFT, PhaseHeads, draft_roots, is_publishing, phase_heads
 from smartserver.plugins.mercurial.server import environment_of, server_of
@@ -27,7 +28,7 @@ from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.segment import SegmentStream
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, PUBLIC, YES
+from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownRoot, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
@@ -192,6 +193,11 @@ class Remote:
             selector = encode_selector(root, selector)
         try:
             content = self.repository.read(selector, None if names is None else [], haves=haves)
+        except LimitExceeded:
+            if not self.takes_markers:
+                raise
+            self._ask_history_and_pages(haves)
+            return
         except CodedError:
             self._check_vcs()  # Another system reads no selector of Mercurial's.
             raise
@@ -204,6 +210,14 @@ class Remote:
         if self.takes_markers:
             self._markers_root = self.root
         self._receive(content.segments, content.result.segments)
+
+    def _ask_history_and_pages(self, haves: list[bytes]) -> None:
+        """Request the history, and after it all markers in parts: those that are new do not fit into one answer."""
+        self.takes_markers = False
+        self._ask_history(haves)
+        self.takes_markers = True
+        self._markers_root = self.root
+        self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
