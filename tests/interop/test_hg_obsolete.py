@@ -79,6 +79,13 @@ ROWS = {
         'a amend new; a hg push -q "$URL"; b hg pull -q "$URL"; b hg --config extensions.strip= strip -q -r tip',
         'b hg pull "$URL"', 1,
     ),
+    "publishing a hidden head is refused": (
+        'a amend new; a hg push -q "$URL"; b hg phase --public -r tip', 'b hg push "$URL"', 2,
+    ),
+    "a hidden head is published with another": (
+        'a amend new; a hg push -q "$URL"; b hg phase --public -r tip; b hg pull -q "$URL"; b hg update -q 0;'
+        " b commit beside", 'b hg push -f "$URL"', 1,
+    ),
     "what others have published": (
         'b hg phase --public -r tip; b hg push -q "$URL" || :; a amend new', 'a hg push "$URL"', 2,
     ),
@@ -151,7 +158,7 @@ def test_it_is_as_over_a_path(pair: HgPair, served: Served, name: str) -> None:
     compared(pair, served)
     done, expected = pair.run(START + command)
     assert done.status == expected.status, (done.said, expected.said)
-    assert done.counts.rounds == rounds + (rounds > 0), done
+    assert done.counts.rounds == rounds + (rounds > 0), (done.said, expected.said)
     compared(pair, served)
 
 
@@ -164,6 +171,28 @@ def test_a_marker_that_begins_to_matter_later(pair: HgPair, served: Served, name
     pair.prepare(START + MARKERS + after)
     done, expected = pair.run('b hg pull "$URL"')
     assert done.status == expected.status == 0, (done.said, expected.said)
+    compared(pair, served)
+
+
+PUBLISHED = {
+    "head": ('a amend new; a hg push -q "$URL"', "-f"),
+    "branch": (
+        'a hg branch -q other; a commit new; a hg push -q --new-branch "$URL"; b hg pull -q "$URL"; a prune tip;'
+        ' a hg push -q "$URL" || :',
+        "--new-branch",
+    ),
+}
+"""What hides a head there, and the option that Mercurial wants for it to come back."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_hidden_head_is_published_alone(pair: HgPair, served: Served, name: str) -> None:
+    """It comes back, in one request. Mercurial counts it as pushed and its status is 0; here no changeset is."""
+    before, option = PUBLISHED[name]
+    pair.prepare(f'{START}{before}; b hg phase --public -r tip; b hg pull -q "$URL"')
+    done, expected = pair.run(f'b hg push {option} "$URL"')
+    assert (done.status, expected.status) == (1, 0), (done.said, expected.said)
+    assert done.counts.rounds == 2, done.said
     compared(pair, served)
 
 

@@ -169,7 +169,7 @@ class Push:
             if new and self._operation.repo[new].phase() == phases.secret:
                 raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
         maps = self._map_updates()
-        return self._branch_updates() or self._existence_checks(maps), maps
+        return [*self._branch_updates(), *self._published_heads()] or self._existence_checks(maps), maps
 
     def _map_updates(self) -> list[MapUpdateRequest]:
         """Changes of markers, bookmarks, and the public changesets of a repository that does not publish."""
@@ -179,9 +179,13 @@ class Push:
             incarnation = b"" if remote.root is None else remote.root[0]
             found = [*marker_updates(self._memory.unsent(operation.outobsmarkers, incarnation)), *found]
         if not remote.publishes:
-            public = [*operation.outdatedphases, *operation.fallbackoutdatedphases]
-            found += phase_updates(dict.fromkeys(each.node() for each in public))
+            found += phase_updates(self._published())
         return found
+
+    def _published(self) -> dict[bytes, None]:
+        """The heads of the changesets that this push makes public."""
+        operation = self._operation
+        return dict.fromkeys(each.node() for each in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
 
     def _branch_updates(self) -> list[RefUpdate]:
         """The heads of each branch that has something new, or where markers make a head obsolete."""
@@ -209,6 +213,19 @@ class Push:
             tips = list(heads.values())
             found.append(RefUpdate(in_utf8(branch), tips[0].id, create=create, heads=tips, growth=growth))
         return found
+
+    def _published_heads(self) -> list[RefUpdate]:
+        """Changesets that become public and that no head of the server reaches: it dropped them as obsolete, and what
+        is public is not obsolete."""
+        local, remote = self._local, self._remote
+        if remote.publishes or not remote.evolves:
+            return []
+        heads = [node for node in (*remote.heads(), *self._missing) if local.has(node)]
+        return [
+            RefUpdate(in_utf8(branch_of(local, each)), each, heads=(self._tip(each),), growth=Growth.ANY)
+            for each in self._published()
+            if not local.is_below(each, heads)
+        ]
 
     def _tip(self, changeset: bytes) -> Tip:
         log = self._local.changesets
