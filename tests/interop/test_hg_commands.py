@@ -18,6 +18,11 @@ from hg_sides import BUDGETS, HgPair, HgSide, copy_hg_side, peer_bookmarks, peer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
+SUBREPOSITORY = """
+hg init a; hg init a/sub; a commit one; echo file > a/sub/file; hg -R a/sub commit -q -A -m sub
+echo sub = sub > a/.hgsub; a hg add -q .hgsub; a hg commit -q -m "a subrepository"
+"""
+
 
 @pytest.fixture(scope="module")
 def hg_starts(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], HgPair]:
@@ -152,3 +157,19 @@ def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: P
     assert side.run('a hg debugpushkey "$URL" phases').out == ""
     done = side.run(f"a hg debugpushkey \"$URL-none\" bookmarks mark '' {tip}")
     assert done.err == "abort: repository URL-none not found\n"
+
+
+def test_a_subrepository_below_its_parent(served: Served, tmp_path: Path) -> None:
+    """It is refused before anything is sent; one beside its parent is pushed."""
+    ours = HgSide(tmp_path / "ours", served.url(f"parent-{tmp_path.name}"), served)
+    ours.prepare(SUBREPOSITORY)
+    done = ours.run('a hg push "$URL"')
+    assert done.status == 255
+    assert done.err.startswith("abort: a subrepository below its parent's URL cannot be pushed over hpss://: "), (
+        done.err
+    )
+    assert (done.err.count("\n"), done.counts.rounds) == (1, 0), done
+    ours.prepare("echo sub = ../beside-${URL##*/} > a/.hgsub; a hg commit -q -m beside")
+    out = fine(ours.run('a hg push "$URL"'), 3).out
+    assert "added 1 changesets" in out
+    assert out.endswith("added 3 changesets\n")
