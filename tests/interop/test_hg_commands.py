@@ -11,10 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import MAIN, History, push
 from git_sides import Served, fine
 from hg_histories import verify
 from hg_rows import ROWS, STARTS, Row
 from hg_sides import BUDGETS, HgPair, HgSide, copy_hg_side, peer_bookmarks, peer_heads, server_bookmarks, server_heads
+
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -136,6 +140,17 @@ def test_where_nothing_is(served: Served, hg_starts: Callable[[str], HgPair], tm
     for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing"):
         done = side.run(f'{command} "$URL"')
         assert (done.status, done.err) == (255, "abort: repository URL not found\n"), command
+
+
+def test_where_a_repository_of_git_is(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
+    side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url("hg-git"))
+    history = History()
+    (first,) = history.line(1)
+    push(PackRepository(LocalTransport(served.root), "hg-git"), history, [first], {MAIN: first})
+    for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing", "a hg push"):
+        done = side.run(f'{command} "$URL"')
+        said = "abort: hg-git is a repository of git sha1, not of Mercurial\n"
+        assert (done.status, done.err) == (255, said), command
 
 
 def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -176,9 +176,20 @@ class Remote:
         return [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
 
     def _ask_graph(self) -> None:
-        content = self.repository.read(GRAPH, refs=None, haves=self._haves())
+        self._learn_graph(self._read(GRAPH, None, haves=self._haves()))
+
+    def _read(
+        self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
+    ) -> Content:
+        """Send `Repository.read`. If the server refuses it, the repository may be another system's, which reads no
+        selector of Mercurial's."""
+        try:
+            content = self.repository.read(selector, refs, ids=ids, haves=haves)
+        except CodedError:
+            self._check_vcs()
+            raise
         self._check_vcs()
-        self._learn_graph(content)
+        return content
 
     def _ask_history(self, haves: list[bytes]) -> None:
         names = None if self.wanted is None else encode(self.wanted)
@@ -192,16 +203,12 @@ class Remote:
             root = None if self.local is None else self.marker_memory(self.local).root
             selector = encode_selector(root, selector)
         try:
-            content = self.repository.read(selector, None if names is None else [], haves=haves)
+            content = self._read(selector, None if names is None else [], haves=haves)
         except LimitExceeded:
             if not self.takes_markers:
                 raise
             self._ask_history_and_pages(haves)
             return
-        except CodedError:
-            self._check_vcs()  # Another system reads no selector of Mercurial's.
-            raise
-        self._check_vcs()
         said = content.result.said
         if self.wanted is not None:
             self._found.update(decode_found(self.wanted, said))
@@ -329,8 +336,7 @@ class Remote:
         lacking = [node for node in self.public() if not local.has(node) and node not in self.graph]
         if lacking:
             with self.words():
-                content = self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=self._haves())
-                self._learn_graph(content)
+                self._learn_graph(self._read(GRAPH, [], ids=lacking[:MAX_IDS], haves=self._haves()))
 
     def has(self, node: bytes) -> bool:
         """Whether the server has a changeset, as far as is known."""
@@ -392,8 +398,7 @@ class Remote:
             return bytes.fromhex(name.decode())
         if name not in self._found:
             with self.words():
-                content = self.repository.read(encode(Names([name], is_all=False)), refs=[])
-                self._check_vcs()
+                content = self._read(encode(Names([name], is_all=False)), [])
                 self._found.update(decode_found(Names([name]), content.result.said))
             self.level = max(self.level, Level.REFS)
         return self._found.get(name, NULL)
