@@ -153,6 +153,16 @@ def test_where_a_repository_of_git_is(served: Served, hg_starts: Callable[[str],
         assert (done.status, done.err) == (255, said), command
 
 
+def test_a_branch_with_a_long_name(served: Served, tmp_path: Path) -> None:
+    """It is refused before anything is sent, also where the server never had the repository."""
+    side = HgSide(tmp_path / "ours", served.url("hg-long-name"), served)
+    side.prepare("hg init a; a hg branch -q $(printf long%01021d 0); a commit one")
+    done = side.run('a hg push --new-branch "$URL"')
+    assert (done.status, done.counts.rounds) == (255, 0)
+    assert done.err.startswith("abort: the branch long000"), done.err
+    assert done.err.endswith(" has a name of 1025 bytes: a server takes at most 1024\n"), done.err
+
+
 def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
     """Plumbing that changes a bookmark or a phase without a push."""
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-keys"))

@@ -27,16 +27,19 @@ from smartserver.errors import (
     RepositoryExists,
     StaleEntry,
     WrongVcs,
+    shown,
 )
 from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
 from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
+from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
 from smartserver.vcs.hg.markers import KnownRoot
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
+from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.rules import Create, Growth
@@ -201,9 +204,13 @@ class Push:
         create = Create.YES if operation.newbranch or operation.force else Create.NO
         found = []
         for branch, changesets in sorted(by_branch.items()):
+            name = in_utf8(branch)
+            if len(name) > MAX_NAME:
+                words = f"the branch {shown(name)} has a name of {len(name)} bytes"
+                raise refusal(f"{words}: a server takes at most {MAX_NAME}")
             new = local.heads_of(changesets)
             heads = {head: self._tip(head) for head in (*new, *replacements.get(branch, ()))}
-            there = {tip.id: tip for tip in self._remote.knowledge.refs().get(in_utf8(branch), ())}
+            there = {tip.id: tip for tip in self._remote.knowledge.refs().get(name, ())}
             growth = Growth.NONE
             if operation.force or (there and bookmarked.issuperset(new)):
                 growth = Growth.ANY
@@ -211,7 +218,7 @@ class Push:
                 # The server counts them. So instead of counting, it checks that each of its heads is known here.
                 growth, heads = Growth.COVERED, {**heads, **there}
             tips = list(heads.values())
-            found.append(RefUpdate(in_utf8(branch), tips[0].id, create=create, heads=tips, growth=growth))
+            found.append(RefUpdate(name, tips[0].id, create=create, heads=tips, growth=growth))
         return found
 
     def _published_heads(self) -> list[RefUpdate]:
