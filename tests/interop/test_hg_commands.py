@@ -163,6 +163,26 @@ def test_a_branch_with_a_long_name(served: Served, tmp_path: Path) -> None:
     assert done.err.endswith(" has a name of 1025 bytes: a server takes at most 1024\n"), done.err
 
 
+def test_an_unrelated_history_by_force(served: Served, tmp_path: Path) -> None:
+    """The first push of a client learns that from the answer, and warns as Mercurial does; a related one does not."""
+    ours = HgSide(tmp_path / "ours", served.url("hg-unrelated"), served)
+    hgs = HgSide(tmp_path / "hgs", f"{tmp_path}/hgs/peer")
+    pair = HgPair(ours, hgs)
+    pair.prepare(
+        'hg init "$URL"; hg init a; a commit one; hg init b; b commit other; b commit third; a hg push -q "$URL"'
+    )
+    done, expected = pair.run('b hg push -r 0 -f "$URL"')
+    assert done.err == expected.err == "warning: repository is unrelated\n"
+    assert (done.status, done.counts.rounds) == (expected.status, 2)
+    done, expected = pair.run('b hg push -f "$URL"')
+    assert done.err == expected.err == ""
+    pair.prepare(
+        'as c hg clone -q "$URL" c; c commit fourth; c hg push -q "$URL"; forget b; b hg update -q 0; b commit fifth'
+    )
+    done, expected = pair.run('b hg push -f "$URL"')
+    assert done.err == expected.err == ""
+
+
 def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
     """Plumbing that changes a bookmark or a phase without a push."""
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-keys"))

@@ -94,9 +94,7 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     if is_unrelated():
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
-        unrelated = _(b"warning: repository is unrelated\n")
-        if peer.says_first(unrelated):
-            ui.warn(unrelated)
+        peer.warn_unrelated(ui)
     return common or [NULL], not all(map(local.changelog.hasnode, heads)), heads or [NULL]
 
 
