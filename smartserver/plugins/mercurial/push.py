@@ -296,8 +296,8 @@ class Push:
         operation, root = self._operation, self._remote.root
         is_moved = any(each.outcome is Outcome.DONE for each in outcome.refs)
         if self._missing:
-            if view.root is None and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
-                # It was not known before. It has other changesets, and had none of these, not even the oldest.
+            if not view.heads and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
+                # No head was known before. It has other changesets, and had none of these, not even the oldest.
                 operation.remote.warn_unrelated(operation.ui)
             operation.repo.hook(b"outgoing", node=node.hex(self._missing[0]), source=b"push")
             self._report_changesets(outcome.revisions, is_new=bool(outcome.revisions or is_moved or not view.is_cached))
