@@ -11,12 +11,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import MAIN, History, push
 from git_sides import Served, fine
 from hg_histories import verify
 from hg_rows import ROWS, STARTS, Row
 from hg_sides import BUDGETS, HgPair, HgSide, copy_hg_side, peer_bookmarks, peer_heads, server_bookmarks, server_heads
 
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+SUBREPOSITORY = """
+hg init a; hg init a/sub; a commit one; echo file > a/sub/file; hg -R a/sub commit -q -A -m sub
+echo sub = sub > a/.hgsub; a hg add -q .hgsub; a hg commit -q -m "a subrepository"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +142,47 @@ def test_where_nothing_is(served: Served, hg_starts: Callable[[str], HgPair], tm
         assert (done.status, done.err) == (255, "abort: repository URL not found\n"), command
 
 
+def test_where_a_repository_of_git_is(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
+    side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url("hg-git"))
+    history = History()
+    (first,) = history.line(1)
+    push(PackRepository(LocalTransport(served.root), "hg-git"), history, [first], {MAIN: first})
+    for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing", "a hg push"):
+        done = side.run(f'{command} "$URL"')
+        said = "abort: hg-git is a repository of git sha1, not of Mercurial\n"
+        assert (done.status, done.err) == (255, said), command
+
+
+def test_a_branch_with_a_long_name(served: Served, tmp_path: Path) -> None:
+    """It is refused before anything is sent, also where the server never had the repository."""
+    side = HgSide(tmp_path / "ours", served.url("hg-long-name"), served)
+    side.prepare("hg init a; a hg branch -q $(printf long%01021d 0); a commit one")
+    done = side.run('a hg push --new-branch "$URL"')
+    assert (done.status, done.counts.rounds) == (255, 0)
+    assert done.err.startswith("abort: the branch long000"), done.err
+    assert done.err.endswith(" has a name of 1025 bytes: a server takes at most 1024\n"), done.err
+
+
+def test_an_unrelated_history_by_force(served: Served, tmp_path: Path) -> None:
+    """The first push of a client learns that from the answer, and warns as Mercurial does; a related one does not."""
+    ours = HgSide(tmp_path / "ours", served.url("hg-unrelated"), served)
+    hgs = HgSide(tmp_path / "hgs", f"{tmp_path}/hgs/peer")
+    pair = HgPair(ours, hgs)
+    pair.prepare(
+        'hg init "$URL"; hg init a; a commit one; hg init b; b commit other; b commit third; a hg push -q "$URL"'
+    )
+    done, expected = pair.run('b hg push -r 0 -f "$URL"')
+    assert done.err == expected.err == "warning: repository is unrelated\n"
+    assert (done.status, done.counts.rounds) == (expected.status, 2)
+    done, expected = pair.run('b hg push -f "$URL"')
+    assert done.err == expected.err == ""
+    pair.prepare(
+        'as c hg clone -q "$URL" c; c commit fourth; c hg push -q "$URL"; forget b; b hg update -q 0; b commit fifth'
+    )
+    done, expected = pair.run('b hg push -f "$URL"')
+    assert done.err == expected.err == ""
+
+
 def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
     """Plumbing that changes a bookmark or a phase without a push."""
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-keys"))
@@ -152,3 +202,19 @@ def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: P
     assert side.run('a hg debugpushkey "$URL" phases').out == ""
     done = side.run(f"a hg debugpushkey \"$URL-none\" bookmarks mark '' {tip}")
     assert done.err == "abort: repository URL-none not found\n"
+
+
+def test_a_subrepository_below_its_parent(served: Served, tmp_path: Path) -> None:
+    """It is refused before anything is sent; one beside its parent is pushed."""
+    ours = HgSide(tmp_path / "ours", served.url(f"parent-{tmp_path.name}"), served)
+    ours.prepare(SUBREPOSITORY)
+    done = ours.run('a hg push "$URL"')
+    assert done.status == 255
+    assert done.err.startswith("abort: a subrepository below its parent's URL cannot be pushed over hpss://: "), (
+        done.err
+    )
+    assert (done.err.count("\n"), done.counts.rounds) == (1, 0), done
+    ours.prepare("echo sub = ../beside-${URL##*/} > a/.hgsub; a hg commit -q -m beside")
+    out = fine(ours.run('a hg push "$URL"'), 3).out
+    assert "added 1 changesets" in out
+    assert out.endswith("added 3 changesets\n")

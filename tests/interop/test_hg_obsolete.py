@@ -6,6 +6,7 @@ A row of ROWS is run on a server and on a folder, and must end the same way on b
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,13 @@ ROWS = {
     "stripped and pulled": (
         'a amend new; a hg push -q "$URL"; b hg pull -q "$URL"; b hg --config extensions.strip= strip -q -r tip',
         'b hg pull "$URL"', 1,
+    ),
+    "publishing a hidden head is refused": (
+        'a amend new; a hg push -q "$URL"; b hg phase --public -r tip', 'b hg push "$URL"', 2,
+    ),
+    "a hidden head is published with another": (
+        'a amend new; a hg push -q "$URL"; b hg phase --public -r tip; b hg pull -q "$URL"; b hg update -q 0;'
+        " b commit beside", 'b hg push -f "$URL"', 1,
     ),
     "what others have published": (
         'b hg phase --public -r tip; b hg push -q "$URL" || :; a amend new', 'a hg push "$URL"', 2,
@@ -150,7 +158,7 @@ def test_it_is_as_over_a_path(pair: HgPair, served: Served, name: str) -> None:
     compared(pair, served)
     done, expected = pair.run(START + command)
     assert done.status == expected.status, (done.said, expected.said)
-    assert done.counts.rounds == rounds + (rounds > 0), done
+    assert done.counts.rounds == rounds + (rounds > 0), (done.said, expected.said)
     compared(pair, served)
 
 
@@ -163,6 +171,28 @@ def test_a_marker_that_begins_to_matter_later(pair: HgPair, served: Served, name
     pair.prepare(START + MARKERS + after)
     done, expected = pair.run('b hg pull "$URL"')
     assert done.status == expected.status == 0, (done.said, expected.said)
+    compared(pair, served)
+
+
+PUBLISHED = {
+    "head": ('a amend new; a hg push -q "$URL"', "-f"),
+    "branch": (
+        'a hg branch -q other; a commit new; a hg push -q --new-branch "$URL"; b hg pull -q "$URL"; a prune tip;'
+        ' a hg push -q "$URL" || :',
+        "--new-branch",
+    ),
+}
+"""What hides a head there, and the option that Mercurial wants for it to come back."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_hidden_head_is_published_alone(pair: HgPair, served: Served, name: str) -> None:
+    """It comes back, in one request. Mercurial counts it as pushed and its status is 0; here no changeset is."""
+    before, option = PUBLISHED[name]
+    pair.prepare(f'{START}{before}; b hg phase --public -r tip; b hg pull -q "$URL"')
+    done, expected = pair.run(f'b hg push {option} "$URL"')
+    assert (done.status, expected.status) == (1, 0), (done.said, expected.said)
+    assert done.counts.rounds == 2, done.said
     compared(pair, served)
 
 
@@ -241,3 +271,33 @@ def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
     assert done.counts.bytes_down < 2500, done
     done = fine(ours.run('c hg pull -q "$URL"'))
     assert done.counts.bytes_down > 300 * 60, done
+
+
+NARROW = """
+import sys
+from smartserver.cli.main import main
+from smartserver.server import context
+from smartserver.vcs.hg import reading
+context.MAX_RESULTS, reading.PAGE = 16 << 10, 15 << 10
+sys.exit(main())
+"""
+"""A server whose answers have 16 KiB of results at most."""
+
+
+def test_more_markers_than_fit_into_an_answer(pair: HgPair, served: Served, tmp_path: Path) -> None:
+    """They come in parts, after the history, and are remembered as others are."""
+    ours = pair.ours
+    repository = open_repository(ours.folder / "a")
+    repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")
+    tip = repository[b"tip"].node()
+    with repository.lock(), repository.transaction(b"test") as transaction:
+        for number in range(1, 91):
+            repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": b"u" * 200})
+    ours.prepare(START + 'a hg push -q "$URL" || :; a commit four; a hg push -q "$URL"')
+    with closing(Served(tmp_path, "--anonymous", "write", root=served.root, program=("-c", NARROW))) as narrow:
+        through = HgSide(ours.folder, narrow.url(ours.url.rpartition("/")[2]), narrow)
+        evolve(through)
+        for command in ('b hg pull -r tip "$URL"', 'as c hg clone "$URL" c'):
+            assert "90 new obsolescence markers" in fine(through.run(command), 5).out
+        assert fine(through.run('c hg pull "$URL"')).counts.bytes_down < 2000
+    assert ours.has()["a"] == ours.has()["b"] == ours.has()["c"]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from mercurial import bundlerepo, error, exchange, extensions, setdiscovery
+from mercurial import bundlerepo, error, exchange, extensions, setdiscovery, subrepoutil
 from mercurial.i18n import _
 
 from smartserver.client.places import SCHEMES
@@ -14,6 +14,7 @@ from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, b
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
 from smartserver.plugins.mercurial.remote import Level
+from smartserver.plugins.mercurial.words import refusal
 from smartserver.vcs.hg.kinds import NULL
 
 Original = Callable[..., Any]
@@ -93,9 +94,7 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     if is_unrelated():
         if named.get("abortwhenunrelated", True):
             raise error.Abort(_(b"repository is unrelated"))
-        unrelated = _(b"warning: repository is unrelated\n")
-        if peer.says_first(unrelated):
-            ui.warn(unrelated)
+        peer.warn_unrelated(ui)
     return common or [NULL], not all(map(local.changelog.hasnode, heads)), heads or [NULL]
 
 
@@ -127,8 +126,19 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
     return original(ui, repository, peer, *arguments, **named)
 
 
+def _check_place(repository: Any) -> None:
+    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes it first, and with a repository
+    below its URL the server would refuse the parent."""
+    if hasattr(repository, "_subparent"):
+        parent, place = (subrepoutil._abssource(each, True) for each in (repository._subparent, repository))
+        if place.startswith(parent.rstrip(b"/") + b"/"):
+            reason = "a subrepository below its parent's URL cannot be pushed over hpss://"
+            raise refusal(f"{reason}: name a URL elsewhere in .hgsub")
+
+
 def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
     if isinstance(peer, HpssPeer):
+        _check_place(repository)
         peer.remote.bind(repository)
         peer.is_pushed_to = True
     return original(repository, peer, *arguments, **named)

@@ -74,6 +74,12 @@ class HpssPeer(Peer):
         self._said.add(message)
         return is_first
 
+    def warn_unrelated(self, ui: Any) -> None:
+        """Say, once, that the repository here and that there have nothing in common."""
+        message = _(b"warning: repository is unrelated\n")
+        if self.says_first(message):
+            ui.warn(message)
+
     def names(self, options: Any, source: Any) -> None:
         """Request only what a command's options name. `source`: the repository the command runs in."""
         revisions = list(options.get(b"rev") or [])

@@ -27,16 +27,19 @@ from smartserver.errors import (
     RepositoryExists,
     StaleEntry,
     WrongVcs,
+    shown,
 )
 from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
 from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
+from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
 from smartserver.vcs.hg.markers import KnownRoot
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
+from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.rules import Create, Growth
@@ -169,7 +172,7 @@ class Push:
             if new and self._operation.repo[new].phase() == phases.secret:
                 raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
         maps = self._map_updates()
-        return self._branch_updates() or self._existence_checks(maps), maps
+        return [*self._branch_updates(), *self._published_heads()] or self._existence_checks(maps), maps
 
     def _map_updates(self) -> list[MapUpdateRequest]:
         """Changes of markers, bookmarks, and the public changesets of a repository that does not publish."""
@@ -179,9 +182,13 @@ class Push:
             incarnation = b"" if remote.root is None else remote.root[0]
             found = [*marker_updates(self._memory.unsent(operation.outobsmarkers, incarnation)), *found]
         if not remote.publishes:
-            public = [*operation.outdatedphases, *operation.fallbackoutdatedphases]
-            found += phase_updates(dict.fromkeys(each.node() for each in public))
+            found += phase_updates(self._published())
         return found
+
+    def _published(self) -> dict[bytes, None]:
+        """The heads of the changesets that this push makes public."""
+        operation = self._operation
+        return dict.fromkeys(each.node() for each in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
 
     def _branch_updates(self) -> list[RefUpdate]:
         """The heads of each branch that has something new, or where markers make a head obsolete."""
@@ -197,9 +204,13 @@ class Push:
         create = Create.YES if operation.newbranch or operation.force else Create.NO
         found = []
         for branch, changesets in sorted(by_branch.items()):
+            name = in_utf8(branch)
+            if len(name) > MAX_NAME:
+                words = f"the branch {shown(name)} has a name of {len(name)} bytes"
+                raise refusal(f"{words}: a server takes at most {MAX_NAME}")
             new = local.heads_of(changesets)
             heads = {head: self._tip(head) for head in (*new, *replacements.get(branch, ()))}
-            there = {tip.id: tip for tip in self._remote.knowledge.refs().get(in_utf8(branch), ())}
+            there = {tip.id: tip for tip in self._remote.knowledge.refs().get(name, ())}
             growth = Growth.NONE
             if operation.force or (there and bookmarked.issuperset(new)):
                 growth = Growth.ANY
@@ -207,8 +218,21 @@ class Push:
                 # The server counts them. So instead of counting, it checks that each of its heads is known here.
                 growth, heads = Growth.COVERED, {**heads, **there}
             tips = list(heads.values())
-            found.append(RefUpdate(in_utf8(branch), tips[0].id, create=create, heads=tips, growth=growth))
+            found.append(RefUpdate(name, tips[0].id, create=create, heads=tips, growth=growth))
         return found
+
+    def _published_heads(self) -> list[RefUpdate]:
+        """Changesets that become public and that no head of the server reaches: it dropped them as obsolete, and what
+        is public is not obsolete."""
+        local, remote = self._local, self._remote
+        if remote.publishes or not remote.evolves:
+            return []
+        heads = [node for node in (*remote.heads(), *self._missing) if local.has(node)]
+        return [
+            RefUpdate(in_utf8(branch_of(local, each)), each, heads=(self._tip(each),), growth=Growth.ANY)
+            for each in self._published()
+            if not local.is_below(each, heads)
+        ]
 
     def _tip(self, changeset: bytes) -> Tip:
         log = self._local.changesets
@@ -272,6 +296,9 @@ class Push:
         operation, root = self._operation, self._remote.root
         is_moved = any(each.outcome is Outcome.DONE for each in outcome.refs)
         if self._missing:
+            if not view.heads and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
+                # No head was known before. It has other changesets, and had none of these, not even the oldest.
+                operation.remote.warn_unrelated(operation.ui)
             operation.repo.hook(b"outgoing", node=node.hex(self._missing[0]), source=b"push")
             self._report_changesets(outcome.revisions, is_new=bool(outcome.revisions or is_moved or not view.is_cached))
         report_markers(operation, outcome, view.heads)

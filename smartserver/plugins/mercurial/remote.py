@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,11 @@ from mercurial import encoding, error
 from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
+from smartserver.client.copy import untold_entries
 from smartserver.client.exchange import Content
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import NoSuchRepository, WrongVcs
+from smartserver.errors import LimitExceeded, NoSuchRepository, WrongVcs
 from smartserver.plugins.mercurial.markers import MarkerMemory, are_exchanged
 from smartserver.plugins.mercurial.phase import DRAFT, PhaseHeads, draft_roots, is_publishing, phase_heads
 from smartserver.plugins.mercurial.server import environment_of, server_of
@@ -27,7 +28,7 @@ from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.segment import SegmentStream
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, PUBLIC, YES
+from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownRoot, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
@@ -175,9 +176,20 @@ class Remote:
         return [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
 
     def _ask_graph(self) -> None:
-        content = self.repository.read(GRAPH, refs=None, haves=self._haves())
+        self._learn_graph(self._read(GRAPH, None, haves=self._haves()))
+
+    def _read(
+        self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
+    ) -> Content:
+        """Send `Repository.read`. If the server refuses it, the repository may be another system's, which reads no
+        selector of Mercurial's."""
+        try:
+            content = self.repository.read(selector, refs, ids=ids, haves=haves)
+        except CodedError:
+            self._check_vcs()
+            raise
         self._check_vcs()
-        self._learn_graph(content)
+        return content
 
     def _ask_history(self, haves: list[bytes]) -> None:
         names = None if self.wanted is None else encode(self.wanted)
@@ -191,11 +203,12 @@ class Remote:
             root = None if self.local is None else self.marker_memory(self.local).root
             selector = encode_selector(root, selector)
         try:
-            content = self.repository.read(selector, None if names is None else [], haves=haves)
-        except CodedError:
-            self._check_vcs()  # Another system reads no selector of Mercurial's.
-            raise
-        self._check_vcs()
+            content = self._read(selector, None if names is None else [], haves=haves)
+        except LimitExceeded:
+            if not self.takes_markers:
+                raise
+            self._ask_history_and_pages(haves)
+            return
         said = content.result.said
         if self.wanted is not None:
             self._found.update(decode_found(self.wanted, said))
@@ -204,6 +217,14 @@ class Remote:
         if self.takes_markers:
             self._markers_root = self.root
         self._receive(content.segments, content.result.segments)
+
+    def _ask_history_and_pages(self, haves: list[bytes]) -> None:
+        """Request the history, and after it all markers in parts: those that are new do not fit into one answer."""
+        self.takes_markers = False
+        self._ask_history(haves)
+        self.takes_markers = True
+        self._markers_root = self.root
+        self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
@@ -315,8 +336,7 @@ class Remote:
         lacking = [node for node in self.public() if not local.has(node) and node not in self.graph]
         if lacking:
             with self.words():
-                content = self.repository.read(GRAPH, refs=[], ids=lacking[:MAX_IDS], haves=self._haves())
-                self._learn_graph(content)
+                self._learn_graph(self._read(GRAPH, [], ids=lacking[:MAX_IDS], haves=self._haves()))
 
     def has(self, node: bytes) -> bool:
         """Whether the server has a changeset, as far as is known."""
@@ -378,8 +398,7 @@ class Remote:
             return bytes.fromhex(name.decode())
         if name not in self._found:
             with self.words():
-                content = self.repository.read(encode(Names([name], is_all=False)), refs=[])
-                self._check_vcs()
+                content = self._read(encode(Names([name], is_all=False)), [])
                 self._found.update(decode_found(Names([name]), content.result.said))
             self.level = max(self.level, Level.REFS)
         return self._found.get(name, NULL)
