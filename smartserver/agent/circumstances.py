@@ -18,7 +18,7 @@ NAMESPACES = ("mnt", "pid", "user", "ipc", "uts", "net")
 OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp", b"Cpus_allowed:")
 """Lines of /proc/PROCESS/status that say what a process may do."""
 
-MASK, PARENT = b"Umask:", b"PPid:"
+MASK = b"Umask:"
 
 NICE, POLICY = 16, 38
 """Fields of /proc/PROCESS/stat, counted behind the name of the program."""
@@ -34,8 +34,6 @@ class Circumstances(NamedTuple):
     """The same for processes that may stand in for each other."""
     mask: int
     """Of new files."""
-    parent: int
-    """The process above it."""
 
 
 def process_at(connection: socket.socket) -> int:
@@ -71,7 +69,8 @@ def circumstances(process: int, environment: Mapping[bytes, bytes]) -> Circumsta
         *[_unit(line) for line in _read(f"{folder}/cgroup").splitlines()],
         *sorted(b"%s=%s" % each for each in environment.items() if (each[0] + b"=").startswith(OF_WORDS)),
     ]
-    return Circumstances(b"\n".join(facts), int(_field(status, MASK), 8), int(_field(status, PARENT)))
+    mask = next(line[len(MASK) :] for line in status if line.startswith(MASK))
+    return Circumstances(b"\n".join(facts), int(mask, 8))
 
 
 def _read(path: str) -> bytes:
@@ -83,7 +82,3 @@ def _unit(line: bytes) -> bytes:
     """A control group, which may limit memory or choose a route; each terminal has a `.scope` of its own in one."""
     above, _, last = line.rpartition(b"/")
     return above if last.endswith(b".scope") else line
-
-
-def _field(status: list[bytes], name: bytes) -> bytes:
-    return next(line[len(name) :] for line in status if line.startswith(name))

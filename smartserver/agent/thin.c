@@ -214,10 +214,11 @@ static bool send_with(int worker, const char *bytes, size_t size, const int *des
 /* Have a worker begin the command: the connection to it. -1: nothing was done, and it is to be run here. */
 static int hand_over(char *const *words) {
     static const int streams[] = {0, 1, 2};
-    char answer;
+    char parent[32], answer;
     int worker = connect_to_zygote();
     if (worker < 0) return -1;
-    bool is_complete = find_variables() && add_field("2") && add_field(words[1]) && add_field(words[2]);
+    snprintf(parent, sizeof parent, "%d", (int)getppid());
+    bool is_complete = find_variables() && add_field(parent) && add_field("2") && add_field(words[1]) && add_field(words[2]);
     for (size_t at = 0; is_complete && at < variables_count; at++) is_complete = add_field(variables[at]);
     int folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     bool is_begun = is_complete && folder >= 0 && send_with(worker, packet, packet_size - 1, &folder, 1) &&

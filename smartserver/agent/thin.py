@@ -1,9 +1,9 @@
 """The thin start of a command: it hands itself to a process that has all modules loaded.
 
-One packet of bytes with a zero between them goes there: the count of words, the words, and the environment as
-NAME=VALUE. Beside it is the working folder. What comes back is a byte, as named below. The standard streams are sent
-only after a worker took the command: a stream that waits in a socket stays open, and a program that reads the command's
-output to its end would wait for it.
+One packet of bytes with a zero between them goes there: the process above this one, the count of words, the words, and
+the environment as NAME=VALUE. Beside it is the working folder. What comes back is a byte, as named below. The standard
+streams are sent only after a worker took the command: a stream that waits in a socket stays open, and a program that
+reads the command's output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
 it, and gets the output back.
@@ -50,7 +50,8 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
     try:
         for number in STREAMS:
             os.fstat(number)  # Else a socket would get its number.
-        packet = [b"%d" % len(words), *words, *[name + b"=" + value for name, value in environment.items()]]
+        packet = [b"%d" % os.getppid(), b"%d" % len(words), *words]
+        packet += [name + b"=" + value for name, value in environment.items()]
         worker = connect(ZYGOTE, {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()})
     except (OSError, NoAgent):
         return None

@@ -167,7 +167,8 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     try:
         check_peer(connection)
         packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
-        count, *rest = packet.split(b"\0")
+        above, count, *rest = packet.split(b"\0")
+        parent = int(above)
         remote, url = [word.decode("utf-8", "surrogateescape") for word in rest[: int(count)]]
         environment = dict(variable.split(b"=", 1) for variable in rest[int(count) :])
         there = circumstances(process_at(connection), environment)
@@ -206,7 +207,7 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         connection.send(ask_to_run(words, variables, said, quiet=quiet))
         return outputs.get()
 
-    status = serve(remote, url, os.environ, parent=there.parent, holder=holder, run_program=run_there)
+    status = serve(remote, url, os.environ, parent=parent, holder=holder, run_program=run_there)
     try:
         connection.send(ENDED + bytes([status]))
     except OSError:  # It is gone.

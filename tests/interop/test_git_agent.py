@@ -318,7 +318,7 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     os.close(written)
     variables = {os.fsencode(name): os.fsencode(value) for name, value in user.environment.items()}
     words = [b"origin", user.url.encode()]
-    packet = [b"2", *words, *map(b"=".join, variables.items())]
+    packet = [b"1", b"2", *words, *map(b"=".join, variables.items())]
     folder = os.open("/", os.O_PATH)
     with contextlib.closing(connect(ZYGOTE, user.agent)) as worker:
         _send(worker, b"\0".join(packet), folder)

@@ -44,7 +44,7 @@ def test_a_process_that_another_starts_has_the_same(processes: list[subprocess.P
         there = of(processes)
     finally:
         os.umask(mask)
-    assert there == Circumstances(circumstances(os.getpid(), {}).facts, 0o027, os.getpid())
+    assert there == Circumstances(circumstances(os.getpid(), {}).facts, 0o027)
 
 
 @pytest.mark.parametrize(

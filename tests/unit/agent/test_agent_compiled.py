@@ -147,7 +147,7 @@ def test_the_urls(
     environment: dict[str, str], zygote: Zygote, compiled_alone: str, url: bytes, expected: int
 ) -> None:  # fmt: skip
     assert run([compiled_alone], encoded(environment), url) == expected
-    assert [packet[2] for packet in zygote.packets] == [url] * (expected == HANDED_OVER)
+    assert [packet[3] for packet in zygote.packets] == [url] * (expected == HANDED_OVER)
 
 
 @pytest.mark.parametrize("words", [[], ["x"], ["-h", "hpss://h/"], ["--help", "hpss://h/"], ["a", "hpss://h/", "b"]])

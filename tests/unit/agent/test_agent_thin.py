@@ -128,9 +128,10 @@ def test_all_that_makes_the_command_goes_there(
     monkeypatch.chdir(str(tmp_path))
     assert run(environment | LOCALE, b"origin", b"hpss://host/\xff") == 7
     there.close()
-    count, *rest = there.packet
+    parent, count, *rest = there.packet
     variables = [f"{name}={value}".encode() for name, value in {**environment, **LOCALE}.items()]
     assert count == b"2"
+    assert int(parent) == (os.getppid() if run is run_python else os.getpid())
     assert rest == [
         b"origin",
         b"hpss://host/\xff",
