@@ -158,6 +158,13 @@ ROWS = [
     Row(
         "push of nothing by one who knows nothing",
         'a hg push "$URL"',
+        before="forget a",
+        status=1,
+        says="no changes found",
+    ),
+    Row(
+        "push of nothing by one who takes it for new",
+        'a hg push "$URL"',
         before="a hg phase -q -f --draft 'all()'; forget a",  # They are public there, and so here afterwards.
         status=1,
         says="no changes found",

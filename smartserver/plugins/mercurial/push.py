@@ -282,12 +282,8 @@ class Push:
         return outcome
 
     def _is_likely(self) -> bool:
-        """Whether the oldest changeset to be sent is public and the newest is not. Then it was on a server before,
-        this one probably."""
-        if not self._missing:
-            return False
-        oldest, newest = (self._operation.repo[self._missing[end]].phase() for end in (0, -1))
-        return bool(oldest == phases.public and newest != phases.public)
+        """Whether the oldest changeset to be sent is public. Then it was on a server before, this one probably."""
+        return bool(self._missing) and self._operation.repo[self._missing[0]].phase() == phases.public
 
     # ---- its outcome
 

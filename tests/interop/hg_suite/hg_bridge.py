@@ -5,8 +5,9 @@ The copy has the changesets, phases, bookmarks and markers that the folder shows
 server is copied back into the folder before the push reports on it, so that the test may look into the folder before
 and after, and the folder says what it received.
 
-Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, and repositories
-behind hgweb. Numbers of revisions and local tags are replaced by ids, because a server knows neither.
+Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, repositories
+behind hgweb, and commands with `--remote-hidden`: a server has nothing hidden to show. Numbers of revisions and local
+tags are replaced by ids, because a server knows neither.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ def _markers(peer: Any) -> list[Any]:
 def uisetup(ui: Any) -> None:
     """Put the bridge around what opens a remote repository, and around a clone that may do without."""
     extensions.wrapfunction(FACTORY, "peer", _peer)
+    extensions.wrapfunction(extensions, "loadall", _load_extensions)
     extensions.wrapfunction(cloning, "clone", _clone)
     extensions.wrapcommand(commands.table, b"identify", _identify)
     extensions.wrapfunction(exchange, "_localphasemove", _move_phases)
@@ -169,7 +171,7 @@ def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
     url = urlutil.url(location(path))
     if url.scheme in (None, b"file"):
         folder, is_ssh = url.localpath(), False
-    elif url.scheme == b"ssh" and b"%s@%s" % (url.user or b"", url.host or b"") == DUMMY:
+    elif url.scheme == b"ssh" and url.passwd is None and b"%s@%s" % (url.user or b"", url.host or b"") == DUMMY:
         folder, is_ssh = os.path.join(top, url.path or b""), True
     else:
         return None
@@ -179,7 +181,8 @@ def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
 def _peer(
     original: Original, source: Any, options: Any, path: Any, create: bool = False, *rest: Any, **named: Any
 ) -> Any:
-    found = None if create or _copying else folder_of(path, os.environb[b"TESTTMP"])
+    is_left = create or _copying or named.get("remotehidden")
+    found = None if is_left else folder_of(path, os.environb[b"TESTTMP"])
     if found is None or (not found[1] and (_in_place or options.get(b"updaterev") == b".")):
         return original(source, options, path, create, *rest, **named)
     with open(os.environ["HPSS_BRIDGE_LOG"], "a") as log:
@@ -289,6 +292,12 @@ def _active_path(original: Original, repository: Any, peer: Any) -> Any:
 def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = None, **named: Any) -> Any:
     with _looking_inside(not pull and not revs):
         return original(*arguments, pull=pull, revs=revs, **named)
+
+
+def _load_extensions(original: Original, *arguments: Any, **named: Any) -> None:
+    """Leave those that a folder alone enables: they are meant for Mercurial's own server."""
+    if not _copying:
+        original(*arguments, **named)
 
 
 def _identify(original: Original, *arguments: Any, **named: Any) -> Any:
