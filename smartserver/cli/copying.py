@@ -18,7 +18,7 @@ import click
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, act_as_owner, check_meant, count, is_store_url, is_url, near, open_store
-from smartserver.cli.session import AGENT, client_for, observers_for
+from smartserver.cli.session import AGENT, client_for, tracing_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
 from smartserver.client.call import Client
@@ -91,8 +91,8 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
         return SameProcess(site, invoking_user(user()))
 
     with (
-        observers_for(flags, behind=above(served)) as observers,
-        Client(connected, observers, agent=AGENT, above=above(served)) as client,
+        tracing_for(flags, behind=above(served)) as tracing,
+        Client(connected, tracing.observers, agent=AGENT, above=above(served)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 

@@ -15,7 +15,7 @@ import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import Interrupts
 from smartserver.client.plain import plain
-from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
+from smartserver.trace.flags import VARIABLE, BadFlag, combined, read
 
 COMMANDS = {
     "serve": "smartserver.cli.serve",
@@ -37,12 +37,13 @@ COMMANDS = {
     "break-lock": "smartserver.cli.break_lock",
     "recover": "smartserver.cli.recover",
     "ping": "smartserver.cli.ping",
+    "trace": "smartserver.cli.trace",
     "setup": "smartserver.cli.setup",
     "docs": "smartserver.cli.docs",
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "keys", "token", "trust", "demo", "setup", "docs")
+OF_ITSELF = ("access", "agent", "keys", "token", "trust", "demo", "trace", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
@@ -85,21 +86,21 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     git push hpss://localhost/project main                the first push makes the repository
     smartserver demo                                      see what it saves on a slow link
     """
-    unknown = [flag for flag in debug if flag not in KNOWN and not flag.startswith(BAN)]
-    if unknown:
-        known = f"{', '.join(f'-D{word}' for word in KNOWN)} and -D{BAN}RULE[,RULE]"
-        raise click.UsageError(f"no such debug flag: -D{unknown[0]} (there are {known})")
-    if debug and ctx.invoked_subcommand in OF_ITSELF:
-        raise click.UsageError(f"-D{debug[0]} has no effect with {ctx.invoked_subcommand}, which makes no call to show")
-    given = os.environ.get(VARIABLE, "")
     try:
-        check(given, VARIABLE)
-        if any(BAN in each for each in (*debug, given)):
-            from smartserver.cli.session import lasting_observers  # Loaded where something is banned.
+        read(debug).check("-D")
+        given = combined(debug, os.environ.get(VARIABLE, ""))
+        if given.rules:
+            from smartserver.trace.bans.every import bans  # Loaded where something is banned.
+            from smartserver.trace.bans.rule import BadRule
 
-            lasting_observers(frozenset(debug))  # It refuses a rule that is none, also where no call is made.
+            try:
+                bans(given.rules)  # It refuses a rule that is none, also where no call is made.
+            except BadRule as wrong:
+                raise BadFlag(str(wrong)) from None
     except BadFlag as wrong:
         raise click.UsageError(str(wrong)) from None
+    if debug and ctx.invoked_subcommand in OF_ITSELF:
+        raise click.UsageError(f"-D{debug[0]} has no effect with {ctx.invoked_subcommand}, which makes no call to show")
     ctx.obj = frozenset(debug)
 
 

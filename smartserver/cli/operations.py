@@ -15,7 +15,7 @@ from netem.budget import Countable
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import LinkCost, measured
-from smartserver.cli.session import observers_for
+from smartserver.cli.session import tracing_for
 from smartserver.client.body import EmptyBody
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -125,8 +125,9 @@ def run(url: str, count: int, flags: Set[str] = frozenset()) -> Iterator[Operati
     TcpMedium(location.host, location.port).close()
     with contextlib.ExitStack() as until:
         proxy = until.enter_context(Proxy(0.0, (location.host, location.port)))
-        observers = until.enter_context(observers_for(flags))
-        client = until.enter_context(Client(partial(TcpMedium, proxy.host, proxy.port), observers, agent="ping"))
+        tracing = until.enter_context(tracing_for(flags))
+        connect = partial(TcpMedium, proxy.host, proxy.port)
+        client = until.enter_context(Client(connect, tracing.observers, agent="ping"))
         remote = RemoteRepository(client, location.path, Knowledge(None, url))
         yield from Operations(client, remote, proxy, count).rows()
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,9 +19,8 @@ from smartserver.client.held import Holder, holder_for
 from smartserver.client.knowledge import cache_folder
 from smartserver.client.places import behind, connect, login_of, parse_place
 from smartserver.client.plain import plain
-from smartserver.trace import text
-from smartserver.trace.flags import BAN, KNOWN, VARIABLE, BadFlag, check
-from smartserver.trace.recorder import Recorder, since_start
+from smartserver.trace.flags import VARIABLE, combined
+from smartserver.trace.tracing import Tracing
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
@@ -43,7 +42,8 @@ def client_for(
 ) -> Iterator[tuple[Client, Place]]:
     """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows a line for each request on stderr,
     `hpssdetail` also each call of one with more than four, `hpssvfs` also where in the program
-    each file-level (VFS) call was made; `hpss-ban=RULE[,RULE]` makes none that a rule bans. A server that is started
+    each file-level (VFS) call was made; `hpss-json=FILE` appends a trace to a file; `hpss-ban=RULE[,RULE]` makes none
+    that a rule bans. A server that is started
     here for files behind a link is told the same. `holder`: what keeps connections; default: the user's agent.
     `source`: where the user keeps tokens, besides the environment.
 
@@ -69,10 +69,10 @@ def client_for(
     credentials = credentials_for(location, cache_folder(environment), environment.get(TOKEN_VARIABLE, ""), source)
     progress = _progress if sys.stderr.isatty() else None
     with (
-        observers_for(flags, environment, behind(location)) as observers,
+        tracing_for(flags, agent, environment, behind(location)) as tracing,
         Client(
             connected,
-            observers,
+            tracing.observers,
             agent=agent,
             progress=progress,
             copied=fast_open,
@@ -85,51 +85,33 @@ def client_for(
 
 
 @contextmanager
-def observers_for(
-    flags: Set[str], environment: Mapping[str, str] = os.environ, behind: str = ""
-) -> Iterator[list[Observer]]:
-    """What shows and bans the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`); `behind`: as
-    of `text.summary`.
+def tracing_for(
+    flags: Set[str], program: str = AGENT, environment: Mapping[str, str] = os.environ, behind: str = ""
+) -> Iterator[Tracing]:
+    """What shows, bans and records the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`).
+    `program`: as the trace names this process; `behind`: as of `text.summary`.
 
     Raises:
         BadFlag: a flag or a rule is none.
     """
-    observers = lasting_observers(flags, environment)
-    start = since_start() if observers else None
+    tracing = Tracing(combined(sorted(flags), environment.get(VARIABLE, "")), _say, program, environment, behind)
     try:
-        yield observers
+        with tracing.listening():
+            yield tracing
     finally:
-        for each in observers:
-            if isinstance(each, Recorder):
-                _say(text.summary(each, time.monotonic(), behind, start))
+        tracing.close()
 
 
 def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:
-    """The same for a client that lasts as long as the program; nothing is summed up.
+    """The observers for a client that lasts as long as the program; nothing is summed up.
 
     Raises:
-        BadFlag: as `observers_for`.
+        BadFlag: as `tracing_for`.
     """
-    given = environment.get(VARIABLE, "")
-    check(given, VARIABLE)
-    words = {*flags, *given.split(",")}
-    observers: list[Observer] = []
-    if not words.isdisjoint(KNOWN):
-        observers.append(text.printing(_say, stacks="hpssvfs" in words, in_detail="hpssdetail" in words))
-    banning = [each for each in (*sorted(flags), given) if BAN in each]
-    if banning:
-        observers.append(_watcher(banning))
-    return observers
-
-
-def _watcher(flags: list[str]) -> Observer:
-    from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
-    from smartserver.trace.bans.rule import BadRule
-
-    try:
-        return watcher(flags)
-    except BadRule as wrong:
-        raise BadFlag(str(wrong)) from None
+    tracing = Tracing(combined(sorted(flags), environment.get(VARIABLE, "")), _say, AGENT, environment)
+    if tracing.records:
+        atexit.register(tracing.end)
+    return tracing.observers
 
 
 def _say(line: str) -> None:

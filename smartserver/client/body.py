@@ -13,6 +13,7 @@ from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.client.request import BodySource, NotOurProtocol
 from smartserver.records.model import GraphNode, Plan
 from smartserver.records.segment import encode_graph
+from smartserver.spans import Part, span, spans_of
 from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
@@ -142,7 +143,7 @@ def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
     if first is not None:
         from smartserver.records.bulk import read_bulk
 
-        yield from read_bulk(itertools.chain((first,), body))
+        yield from spans_of(Part.LOCAL, "decompress", read_bulk(itertools.chain((first,), body)))
 
 
 class _Body:
@@ -165,7 +166,7 @@ class _Body:
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
         """The segments."""
-        segments: Iterable[bytes] = self._plan.segments() if self._first is None else self._first
+        segments: Iterable[bytes] = _segments(self._plan) if self._first is None else self._first
         self._first = None
         pending: list[bytes] = []
         size = 0
@@ -195,9 +196,10 @@ class _BulkBody:
         for piece, segments in self._body.pieces():
             ended += segments
             held += len(piece)
-            ready = writer.add(piece)
-            if held >= HELD:
-                ready, held = ready + writer.flush(), 0
+            with span(Part.LOCAL, "compress"):
+                ready = writer.add(piece)
+                if held >= HELD:
+                    ready, held = ready + writer.flush(), 0
             if ready:
                 yield from _cut(ready, ended)
                 ended = 0
@@ -208,8 +210,9 @@ def _packed(segments: list[bytes]) -> BodySource | None:
     """A small body as a bulk stream; None where that is no shorter."""
     from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 
-    writer = BulkWriter(SEGMENT_LEVEL)
-    packed = writer.add(b"".join(segments)) + writer.finish()
+    with span(Part.LOCAL, "compress"):
+        writer = BulkWriter(SEGMENT_LEVEL)
+        packed = writer.add(b"".join(segments)) + writer.finish()
     if len(packed) >= sum(map(len, segments)):
         return None
     return lambda: [(packed, len(segments))]
@@ -226,11 +229,15 @@ def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
         yield joined[at : at + PIECE], segments if at == last else 0
 
 
+def _segments(plan: Plan) -> Iterator[bytes]:
+    return spans_of(Part.LOCAL, "read", plan.segments())
+
+
 def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
     """The first segments and the rest; no rest where all are small enough to be sent without announcing their graph."""
     gathered: list[bytes] = []
     size = 0
-    stream = iter(plan.segments())
+    stream = _segments(plan)
     for segment in stream:
         gathered.append(segment)
         size += len(segment)

@@ -16,6 +16,7 @@ from smartserver.client.medium import Medium, MediumError
 from smartserver.client.request import Answer, NotOurProtocol, Outgoing, ProgressReport, Refusal
 from smartserver.client.retry import PAUSES, may_help
 from smartserver.errors import TOKEN_REFUSED, AccessDenied, OutcomeUnknown
+from smartserver.spans import Part, span
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import RequestFlag
@@ -179,11 +180,17 @@ class Client:
     def _ready(self, *, resume: bool) -> Link:
         if self._link is None or not self._link.usable:
             self._drop()
-            found = self._holder.take() if self._holder is not None and resume else None
+            found = None
+            if self._holder is not None and resume:
+                with span(Part.CONNECT, "agent"):
+                    found = self._holder.take()
             if found is None:
                 for observer in self._observers:
                     observer.connecting()
-            medium = self._connect() if found is None else found.medium
+                with span(Part.CONNECT):
+                    medium = self._connect()
+            else:
+                medium = found.medium
             self._link = Link(medium, self._observers, self.progress, self._clock, self._above, found)
         return self._link
 
@@ -194,9 +201,10 @@ class Client:
             self._is_taken = False
             with contextlib.suppress(OSError):
                 self._credentials.approve()
-        if self._link is not None and self._holder is not None:
-            self._link.leave(self._holder)
-        self._drop()
+        with span(Part.CONNECT, "close"):
+            if self._link is not None and self._holder is not None:
+                self._link.leave(self._holder)
+            self._drop()
 
     def _drop(self) -> None:
         link, self._link = self._link, None

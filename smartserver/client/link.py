@@ -15,6 +15,7 @@ import msgspec
 from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, ProgressReport, Refusal
 from smartserver.errors import UnknownRemoteError, error_from_wire, name_from
+from smartserver.spans import Part, span
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import Interrupted, RemoteProtocolError
@@ -189,6 +190,11 @@ class Link:
 
     def _write(self, incoming: Incoming) -> None:
         """Write all there is to be written, reading meanwhile."""
+        if self._outbox:
+            with span(Part.SEND):
+                self._write_all(incoming)
+
+    def _write_all(self, incoming: Incoming) -> None:
         silent = 0.0
         while self._outbox:
             readable, writable, silent = self._poll(silent, write=True)
@@ -210,7 +216,8 @@ class Link:
 
     def _wait(self, incoming: Incoming) -> None:
         """Read something; a silent peer is asked for a sign of life."""
-        readable, _, self._silent = self._poll(self._silent, write=False)
+        with span(Part.LINK):
+            readable, _, self._silent = self._poll(self._silent, write=False)
         if readable:
             self._receive(incoming)
         else:
@@ -231,6 +238,10 @@ class Link:
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
+        with span(Part.RECEIVE):
+            self._read(incoming)
+
+    def _read(self, incoming: Incoming) -> None:
         try:
             received = self._medium.read(RECEIVE_CHUNK)
         except ConnectionLost as wrong:

@@ -40,6 +40,7 @@ from smartserver.errors import (
     OutcomeUnknown,
 )
 from smartserver.records.model import GraphNode, Key, Plan, RevisionId, Tip
+from smartserver.spans import Part, span
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -168,7 +169,8 @@ class Push:
         updates = self._request.updates
         tips = [update.tip for update in updates if update.tip is not None]
         tips += [tip.id for update in updates for tip in update.heads if tip.id != update.tip]
-        plan = self._request.source.plan(tips, self._haves)
+        with span(Part.LOCAL, "plan"):
+            plan = self._request.source.plan(tips, self._haves)
         if self._unusable:
             plan = plan.without_bases(self._unusable)
         return plan

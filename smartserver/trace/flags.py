@@ -1,12 +1,19 @@
-"""Debug flags, as SMARTSERVER_DEBUG and Breezy's `hpss.debug` have them, with commas between them."""
+"""Debug flags: of `smartserver -D`, `brz -D`, SMARTSERVER_DEBUG and Mercurial's and Breezy's `hpss.debug`, with commas
+between them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 VARIABLE = "SMARTSERVER_DEBUG"
 """Of the environment; it has such flags for every tool."""
 
 BAN = "hpss-ban="
 """Begins the flag that bans calls; its rules follow, with commas between them."""
+
+FILE = "hpss-json="
+"""Begins the flag that names a file for the trace."""
 
 KNOWN = ("hpss", "hpssdetail", "hpssvfs")
 """The others: which calls are shown, and how much of each."""
@@ -16,25 +23,65 @@ class BadFlag(Exception):
     """A flag asks for what there is not."""
 
 
-def parted(flags: str) -> tuple[list[str], list[str]]:
-    """The flags but those that ban, and the rules of these: behind `hpss-ban=` each word is one, up to the next word
-    that begins as a flag of ours."""
-    words: list[str] = []
-    rules: list[str] = []
-    found = words
-    for word in flags.split(","):
-        if word.startswith("hpss"):
-            found = rules if word.startswith(BAN) else words
-        found.append(word.removeprefix(BAN))
-    return words, rules
+class Flags(NamedTuple):
+    """What is to be shown, banned and recorded."""
+
+    words: frozenset[str] = frozenset()
+    """Those of `KNOWN`, and flags of others."""
+    rules: tuple[str, ...] = ()
+    file: str = ""
+    """Where the trace is appended; empty: nowhere."""
+
+    @property
+    def shows(self) -> bool:
+        """Whether calls are shown."""
+        return not self.words.isdisjoint(KNOWN)
+
+    def told(self) -> list[str]:
+        """The same as flags, for a server that a command starts."""
+        found = [word for word in KNOWN if word in self.words]
+        found += [BAN + ",".join(self.rules)] if self.rules else []
+        return [*found, FILE + self.file] if self.file else found
+
+    def check(self, where: str) -> None:
+        """Accept flags that are known. `where`: what has them, in messages.
+
+        Raises:
+            BadFlag: one is not.
+        """
+        unknown = next((word for word in sorted(self.words) if word not in KNOWN), "")
+        if unknown:
+            raise BadFlag(f"no such debug flag in {where}: {unknown!r} (there are {', '.join(KNOWN)}, {FORMS})")
 
 
-def check(flags: str, where: str) -> None:
-    """Accept flags that are known. `where`: what has them, in messages.
+def combined(flags: Iterable[str], variable: str) -> Flags:
+    """Those of a command line, and those of `VARIABLE`.
 
     Raises:
-        BadFlag: one is not.
+        BadFlag: the variable has one that is none.
     """
-    unknown = next((word for word in parted(flags)[0] if word and word not in KNOWN), "")
-    if unknown:
-        raise BadFlag(f"no such debug flag in {where}: {unknown!r} (there are {', '.join(KNOWN)} and {BAN}RULE[,RULE])")
+    read([variable]).check(VARIABLE)
+    return read([*flags, variable])
+
+
+FORMS = f"{FILE}FILE and {BAN}RULE[,RULE]"
+
+
+def read(given: Iterable[str]) -> Flags:
+    """The flags in some words. Behind `hpss-ban=` each word is a rule, up to the next one that begins as a flag of
+    ours."""
+    words: set[str] = set()
+    rules: dict[str, None] = {}
+    file = ""
+    for flags in given:
+        is_rule = False
+        for word in flags.split(","):
+            if word.startswith("hpss"):
+                is_rule = word.startswith(BAN)
+            if word.startswith(FILE):
+                file = word.removeprefix(FILE)
+            elif is_rule:
+                rules[word.removeprefix(BAN)] = None
+            elif word:
+                words.add(word)
+    return Flags(frozenset(words), tuple(rules), file)

@@ -1,13 +1,17 @@
-"""What went over a connection: one `CallRecord` a request, made from the events an `Observer` sees."""
+"""What went over a connection, and what else took time: a `CallRecord` a request, made from the events an `Observer`
+sees, and a `Span` for each span that code names.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
+from smartserver.spans import Part
 from smartserver.wire.events import End, Error, Event, Reply, Request
 from smartserver.wire.messages import decode_failure, decode_reply, decode_request
 
@@ -34,10 +38,22 @@ class CallRecord(msgspec.Struct):
     stack: list[str] = msgspec.field(default_factory=list)
     """Where in the program a VFS call was made, outermost first, as Python shows it; where that was asked for."""
     payload: list[bytes] = msgspec.field(default_factory=list)
+    answered: float = 0.0
+    """When the first bytes after it came."""
+
+
+class Span(NamedTuple):
+    """Time that was spent on one thing; `cpu`: seconds of processor time of this process."""
+
+    part: str
+    name: str
+    start: float
+    end: float
+    cpu: float
 
 
 class Recorder:
-    """Sees every event of one client's connections; implements `wire.observer.Observer`.
+    """Sees every event of one client's connections; implements `wire.observer.Observer` and `spans.Listener`.
 
     A round trip is counted when something comes after something was sent: the times this side had to wait, whatever
     was in the flights. Connecting is counted apart.
@@ -49,8 +65,9 @@ class Recorder:
         finished: Callable[[CallRecord], None] | None = None,
         *,
         stacks: bool = False,
+        spanned: Callable[[Span], None] | None = None,
     ) -> None:
-        """`stacks`: note where VFS calls are made."""
+        """`stacks`: note where VFS calls are made. `finished` and `spanned` get what is over."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -62,6 +79,19 @@ class Recorder:
         self._stacks = stacks
         self._open: dict[int, CallRecord] = {}
         self._waiting = False
+        self._spanned = spanned
+        self._spans: list[tuple[Part, str, float, float]] = []
+        """Those that have not ended."""
+
+    def began(self, part: Part, name: str) -> None:
+        """A span begins."""
+        self._spans.append((part, name, self._clock(), time.process_time()))
+
+    def ended(self) -> None:
+        """The last one ends."""
+        part, name, start, cpu = self._spans.pop()
+        if self._spanned is not None:
+            self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu))
 
     def connecting(self) -> None:
         """A connection is going to be opened."""
@@ -89,6 +119,7 @@ class Recorder:
             return
         record.bytes_down += size
         record.ended = self._clock()
+        record.answered = record.answered or record.ended
         if isinstance(event, (Reply, Error)):
             record.payload.append(event.payload)
             if event.more:

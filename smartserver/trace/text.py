@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from smartserver.trace.recorder import CallRecord, Recorder
 
@@ -53,12 +53,6 @@ def summary(recorder: Recorder, now: float, behind: str = "", start: float | Non
     return (
         f"{counted}, all to a process of this machine; what that did at {behind} is not counted" if behind else counted
     )
-
-
-def printing(write: Callable[[str], None], *, stacks: bool = False, in_detail: bool = False) -> Recorder:
-    """A recorder that prints each request as it is answered; `stacks`: and where each VFS call was made; `in_detail`:
-    and each call of one with more than its line shows."""
-    return Recorder(finished=lambda record: write("\n".join(lines(record, in_detail=in_detail))), stacks=stacks)
 
 
 def size(count: int) -> str:

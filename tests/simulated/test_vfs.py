@@ -16,8 +16,10 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.vfs_link import VfsLink
 from smartserver.client.vfs_transport import VfsTransport
+from smartserver.trace import flags
 from smartserver.trace.recorder import Recorder
-from smartserver.trace.text import printing, summary
+from smartserver.trace.text import summary
+from smartserver.trace.tracing import Tracing
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.limits import MAX_FILE_CALLS
 from transports import steps
@@ -280,7 +282,8 @@ def test_the_trace_shows_where_they_are_made(joint: Joint) -> None:
     """And of others nothing."""
     joint.site.allows_vfs = True
     said: list[str] = []
-    client = joint.client([printing(said.append, stacks=True)])
+    tracing = Tracing(flags.read(["hpssvfs"]), said.append, "test", {})
+    client = joint.client(tracing.observers)
     VfsTransport(VfsLink(client, "", "vfs://simulated")).make_directory("a")
     client.call(server_ping, PingRequest())
     vfs_call, ping = said

@@ -11,6 +11,7 @@ from typing import Any
 
 from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.spans import Part, span
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 CONNECT_TIMEOUT = 60.0
@@ -48,11 +49,11 @@ class TcpMedium:
         self._first = b""
         """What has gone with a handshake that nobody has answered."""
         try:
-            if fast_open:
+            with span(Part.CONNECT, "name"):
                 places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                self._socket, self._others = _open(places, fast_open=True)
-            else:
-                self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT)
+            with span(Part.CONNECT, "TCP"):
+                self._socket, others = _open(places, fast_open=fast_open)
+            self._others = others if fast_open else ()
         except OSError as wrong:
             raise CannotConnect(self._where, _why(wrong)) from None
         except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.

@@ -9,6 +9,7 @@ from smartserver.client.media.ready import ready
 from smartserver.client.media.tcp import CONNECT_TIMEOUT, TcpMedium
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.trust import Trust
+from smartserver.spans import Part, span
 from smartserver.wire.limits import RECEIVE_CHUNK
 from smartserver.wire.tls import ALPN, fingerprint
 
@@ -42,7 +43,8 @@ class TlsMedium:
     def _secured(self, plain: socket.socket, host: str, trust: Trust, context: ssl.SSLContext) -> ssl.SSLSocket:
         plain.settimeout(CONNECT_TIMEOUT)
         try:
-            made = context.wrap_socket(plain, server_hostname=host)
+            with span(Part.CONNECT, "TLS"):
+                made = context.wrap_socket(plain, server_hostname=host)
         except OSError as wrong:
             plain.close()
             raise CannotConnect(self._where, self._why(wrong, trust)) from None

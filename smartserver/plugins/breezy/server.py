@@ -19,7 +19,8 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
-from smartserver.plugins.breezy.tracer import observers, told
+from smartserver.plugins.breezy.tracer import flags_of, observers
+from smartserver.trace.tracing import PARENT
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -81,17 +82,17 @@ class Server:
         fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
         ssh: str = options.get(SSH.name) or _breezys_ssh()
         debug: str = options.get(DEBUG.name)
-        flags = told(debug)
+        flags = flags_of(debug)
 
         environment = _environment(*OF_AGENT, *OF_TRUST)
         login = login_of(location, environment, lambda: [ssh])
         holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
 
         def connected() -> Medium:
-            return connect(location, login, fast_open=fast_open, flags=flags, lends=holder is not None)
+            return connect(location, login, fast_open=fast_open, flags=flags.told(), lends=holder is not None)
 
         self._unread: History | None = None
-        watching = observers(served_by(location), debug, behind(location))
+        watching = observers(served_by(location), flags, behind(location), _environment(PARENT))
         given = _environment(TOKEN_VARIABLE).get(TOKEN_VARIABLE, "")
         self.client = Client(
             connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above,

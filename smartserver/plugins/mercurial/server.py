@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import smartserver
@@ -21,9 +21,8 @@ from smartserver.client.places import behind, connect, login_of, served_by
 from smartserver.client.plain import plain
 from smartserver.client.url import Location
 from smartserver.plugins.mercurial.words import refusal
-from smartserver.trace import flags, text
-from smartserver.trace.recorder import CallRecord, Recorder
-from smartserver.wire.observer import Observer
+from smartserver.trace import flags
+from smartserver.trace.tracing import Tracing
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -47,12 +46,15 @@ class Server:
         holder = holder_for(location, login, environment)
 
         def connected() -> Medium:
-            told = debug.split(",") if debug else []
+            told = flags.read([debug]).told()
             return connect(location, login, fast_open=fast_open, flags=told, lends=holder is not None)
 
         token = environment.get(TOKEN_VARIABLE, "")
+        self._tracing = _tracing(ui, location, debug, environment)
+        self._listening = self._tracing.listening()
+        self._listening.__enter__()
         self.client = Client(
-            connected, _observers(ui, location, debug), agent=AGENT, copied=fast_open, above=location.above,
+            connected, self._tracing.observers, agent=AGENT, copied=fast_open, above=location.above,
             holder=holder,
             credentials=credentials_for(location, knowledge.cache_folder(environment), token, _source(ui)),
         )  # fmt: skip
@@ -61,6 +63,9 @@ class Server:
         """Close the connection, or give it to the agent."""
         with contextlib.suppress(KeyboardInterrupt):
             self.client.close()
+        self._listening.__exit__(None, None, None)
+        if self._tracing.recorder is not None and self._tracing.recorder.calls:
+            self._tracing.close()
 
 
 def _source(ui: Any) -> Any:
@@ -95,35 +100,16 @@ def _leave(root: str) -> None:
         server.close()
 
 
-def _observers(ui: Any, location: Place, debug: str) -> list[Observer]:
-    """The observers that `hpss.debug` or SMARTSERVER_DEBUG switch on."""
+def _tracing(ui: Any, location: Place, debug: str, environment: Mapping[str, str]) -> Tracing:
+    """What `hpss.debug` or SMARTSERVER_DEBUG switch on."""
+
+    def say(lines: str) -> None:
+        for line in lines.splitlines():
+            ui.warn(plain(line).encode() + b"\n")
+
     try:
-        flags.check(debug, f"{flags.VARIABLE} or hpss.debug")
+        given = flags.read([debug])
+        given.check(f"{flags.VARIABLE} or hpss.debug")
+        return Tracing(given, say, "hg", environment, behind(location))
     except flags.BadFlag as wrong:
         raise refusal(str(wrong)) from None
-    words, rules = flags.parted(debug)
-    found: list[Observer] = []
-    if not set(words).isdisjoint(flags.KNOWN):
-        show = functools.partial(_show, ui, in_detail="hpssdetail" in words)
-        recorder = Recorder(finished=show, stacks="hpssvfs" in words)
-        ui.atexit(functools.partial(_sum_up, ui, recorder, behind(location)))
-        found.append(recorder)
-    if rules:
-        from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
-        from smartserver.trace.bans.rule import BadRule
-
-        try:
-            found.append(watcher([flags.BAN + ",".join(rules)]))
-        except BadRule as wrong:
-            raise refusal(str(wrong)) from None
-    return found
-
-
-def _show(ui: Any, record: CallRecord, *, in_detail: bool) -> None:
-    for line in text.lines(record, in_detail=in_detail):
-        ui.warn(plain(line).encode() + b"\n")
-
-
-def _sum_up(ui: Any, recorder: Recorder, where: str) -> None:
-    if recorder.calls:
-        ui.warn(text.summary(recorder, time.monotonic(), where).encode() + b"\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import Banned
 from smartserver.trace.bans.duplicate import Duplicate
@@ -15,7 +15,6 @@ from smartserver.trace.bans.reopen import Reopen
 from smartserver.trace.bans.resend import Resend
 from smartserver.trace.bans.rule import BadRule, Rule, nearest
 from smartserver.trace.bans.watcher import Watcher
-from smartserver.trace.flags import parted
 
 BEHAVIOURS: dict[str, type[Ban]] = {
     ban.name: ban for ban in (ReadBack, Duplicate, Reopen, PerItem, LateRefusal, Resend, ExtraConnection)
@@ -26,13 +25,13 @@ SILLY = "silly"
 """All behaviours."""
 
 
-def watcher(flags: Iterable[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
-    """An observer of one client that bans what flags name; `found` as for `Watcher`.
+def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
+    """An observer of one client that bans what rules name; `found` as for `Watcher`.
 
     Raises:
         BadRule: as `bans`.
     """
-    return Watcher(bans([rule for each in flags for rule in parted(each)[1]]), found)
+    return Watcher(bans(rules), found)
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:

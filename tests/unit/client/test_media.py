@@ -114,19 +114,20 @@ def test_tcp_to_a_port_nobody_listens_on(listener: socket.socket) -> None:
 
 
 def test_tcp_to_a_name_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(*_: object) -> socket.socket:
+    def nobody(*_: object, **_named: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(socket, "create_connection", nobody)
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
     with pytest.raises(CannotConnect, match="cannot connect to nowhere:4155: Name or service not known"):
         TcpMedium("nowhere", 4155)
 
 
 def test_tcp_to_a_host_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> socket.socket:
-        raise TimeoutError("timed out")
+    class Silent(socket.socket):
+        def connect(self, *_: object) -> None:
+            raise TimeoutError("timed out")
 
-    monkeypatch.setattr(socket, "create_connection", nothing)
+    monkeypatch.setattr(socket, "socket", Silent)
     with pytest.raises(CannotConnect, match=r"cannot connect to \[2001:db8::1\]:4155: no answer within 60 s"):
         TcpMedium("2001:db8::1", 4155)
 

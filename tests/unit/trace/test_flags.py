@@ -1,36 +1,44 @@
-"""trace.flags: which words of SMARTSERVER_DEBUG are flags, which are rules, and which are neither."""
+"""trace.flags: which words are flags, which are rules, which name a file, and which are none of these."""
 
 from __future__ import annotations
 
 import pytest
 
-from smartserver.trace.flags import BadFlag, check, parted
+from smartserver.trace.flags import BadFlag, Flags, read
 
 
 @pytest.mark.parametrize(
-    ("flags", "words", "rules"),
+    ("given", "words", "rules", "file"),
     [
-        ("", [""], []),
-        ("hpss", ["hpss"], []),
-        ("other,hpss", ["other", "hpss"], []),
-        ("hpss-ban=silly", [], ["silly"]),
-        ("hpss-ban=vfs:*,rpc:Server.ping", [], ["vfs:*", "rpc:Server.ping"]),
+        ([""], set(), (), ""),
+        (["hpss"], {"hpss"}, (), ""),
+        (["other,hpss"], {"other", "hpss"}, (), ""),
+        (["hpss-ban=silly"], set(), ("silly",), ""),
+        (["hpss-ban=vfs:*,rpc:Server.ping"], set(), ("vfs:*", "rpc:Server.ping"), ""),
         (
-            "hpss,hpss-ban=vfs:*,silly,hpss,other,hpss-ban=reopen",
-            ["hpss", "hpss", "other"],
-            ["vfs:*", "silly", "reopen"],
+            ["hpss,hpss-ban=vfs:*,silly,hpss,other,hpss-ban=reopen"],
+            {"hpss", "other"},
+            ("vfs:*", "silly", "reopen"),
+            "",
         ),
-        ("hpss-ban=", [], [""]),
+        (["hpss-ban="], set(), ("",), ""),
+        (["hpss-ban=silly,hpss-json=/a/b", "hpssvfs"], {"hpssvfs"}, ("silly",), "/a/b"),
     ],
 )
-def test_flags_and_rules(flags: str, words: list[str], rules: list[str]) -> None:
-    assert parted(flags) == (words, rules)
+def test_flags_and_rules(given: list[str], words: set[str], rules: tuple[str, ...], file: str) -> None:
+    assert read(given) == Flags(frozenset(words), rules, file)
+
+
+def test_they_are_told_to_a_server_that_is_started() -> None:
+    given = ["hpss-ban=vfs:*,silly", "hpssvfs,hpss,hpss-json=/a b"]
+    assert read(given).told() == ["hpss", "hpssvfs", "hpss-ban=vfs:*,silly", "hpss-json=/a b"]
+    assert read(read(given).told()) == read(given)
 
 
 @pytest.mark.parametrize("flags", ["", "hpss", "hpssvfs,hpss-ban=silly,vfs:*,hpssdetail", "hpss,", "hpss-ban=nonsense"])
 def test_what_is_known(flags: str) -> None:
     """Whether a rule is one is looked at where it is made."""
-    check(flags, "it")
+    read([flags]).check("it")
 
 
 @pytest.mark.parametrize(
@@ -39,8 +47,8 @@ def test_what_is_known(flags: str) -> None:
 )
 def test_what_is_not(flags: str, unknown: str) -> None:
     with pytest.raises(BadFlag) as caught:
-        check(flags, "SMARTSERVER_DEBUG")
+        read([flags]).check("SMARTSERVER_DEBUG")
     assert str(caught.value) == (
         f"no such debug flag in SMARTSERVER_DEBUG: {unknown!r} "
-        "(there are hpss, hpssdetail, hpssvfs and hpss-ban=RULE[,RULE])"
+        "(there are hpss, hpssdetail, hpssvfs, hpss-json=FILE and hpss-ban=RULE[,RULE])"
     )

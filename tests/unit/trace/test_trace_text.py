@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.trace.recorder import CallRecord, Recorder
-from smartserver.trace.text import line, lines, printing, size, summary
+from smartserver.trace.text import line, lines, size, summary
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,6 @@ def test_summary_says_whose_link_is_not_counted() -> None:
         "hpss: 0 round trips, 0 calls, 0 B up, 0 B down, 500 ms, all to a process of this machine; "
         "what that did at sftp://h/srv/ is not counted"
     )
-
-
-def test_printing_writes_each_line_when_it_is_answered() -> None:
-    written: list[str] = []
-    recorder = printing(written.append)
-    finished = recorder._finished
-    assert finished is not None
-    finished(record(["Branch.delete"]))
-    assert written == [line(record(["Branch.delete"]))]
 
 
 def test_detail_lists_the_calls_that_the_line_leaves_out() -> None:

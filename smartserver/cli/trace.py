@@ -1,0 +1,98 @@
+"""`smartserver trace`: where the time of a command went."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from smartserver.cli.errors import CommandError
+from smartserver.trace.events import CommandEnded, encode
+from smartserver.trace.flags import FILE, VARIABLE
+from smartserver.trace.report import lines
+from smartserver.trace.tracing import PARENT
+from smartserver.trace.wait import BadTrace, traces
+
+
+@click.group()
+def command() -> None:
+    """Show where the time of a command went.
+
+    \b
+    smartserver trace run -- git push
+    smartserver trace run -o slow.trace -- brz push
+    smartserver trace show slow.trace
+    """
+
+
+@command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-o", "--output", metavar="FILE", help="Append the trace to it, and show nothing.")
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...")
+@click.pass_context
+def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
+    """Run a command of git, brz, hg or smartserver, and show on stderr where its time went.
+
+    The exit status is that of the command.
+
+    \b
+    smartserver trace run -- git fetch
+    smartserver trace run -o slow.trace -- hg pull
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.abspath(output or os.path.join(folder, "trace"))
+        trace = os.urandom(16).hex()
+        debug = [each for each in os.environ.get(VARIABLE, "").split(",") if each and not each.startswith(FILE)]
+        environment = {
+            **os.environ,
+            VARIABLE: ",".join([FILE + path, *debug]),
+            PARENT: f"00-{trace}-{os.urandom(8).hex()}-01",
+        }
+        program = shutil.which(words[0]) or words[0]
+        start = time.monotonic_ns() // 1000
+        try:
+            process = subprocess.Popen([program, *words[1:]], env=environment)
+        except OSError as wrong:
+            raise CommandError(f"{words[0]} cannot be run: {wrong.strerror}") from None
+        status = _wait_for(process)
+        end = time.monotonic_ns() // 1000
+        ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status)
+        with open(path, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as file:
+            file.write(encode(ended))
+        if output is None:
+            _show(Path(path), err=True)
+    ctx.exit(status if status >= 0 else 128 - status)
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> int:
+    """The status of a command. An interrupt from the terminal reaches it, too: it decides."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def show(file: Path) -> None:
+    """Show the commands of a trace: their requests, and where the time went.
+
+    \b
+    smartserver trace show slow.trace
+    """
+    _show(file)
+
+
+def _show(file: Path, *, err: bool = False) -> None:
+    try:
+        found = traces(file.read_bytes().splitlines())
+    except BadTrace as wrong:
+        raise CommandError(f"{file}: {wrong}") from None
+    for trace in found:
+        for line in lines(trace):
+            click.echo(line, err=err)

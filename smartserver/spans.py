@@ -1,0 +1,94 @@
+"""Where time goes: code names what it spends time on, and whoever listens records it.
+
+Spans of one thread nest, and each ends before the one around it. Without a listener a span costs 0.3 microseconds. What
+takes less than ten is not worth one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Part(enum.StrEnum):
+    """What a part of a wait is spent on."""
+
+    START = "start"
+    """The system and Python start the program, until code of ours runs."""
+    CONNECT = "connect"
+    """The name is looked up, TCP, TLS or ssh connects, the agent is asked."""
+    LOCAL = "local"
+    """Work on this machine, which the span names."""
+    SEND = "send"
+    """The connection takes no more bytes yet, or is being handed some."""
+    LINK = "link"
+    """Nothing to do until something comes."""
+    RECEIVE = "receive"
+    """What came is taken from the connection."""
+    QUEUED = "queued"
+    """A server has the request and no thread for it."""
+    LOCK = "lock"
+    """Another change of the same repository is waited for."""
+    DISK = "disk"
+    """Files are read, written, synced."""
+    SERVER = "server"
+    """Work of the server, which the span names."""
+
+
+class Listener(Protocol):
+    """Records spans."""
+
+    def began(self, part: Part, name: str) -> None:
+        """A span begins, inside of those that have not ended."""
+
+    def ended(self) -> None:
+        """The one that began last ends."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+class span:  # It is used as a function.
+    """A context that spends its time on `part`; `name` says more."""
+
+    __slots__ = ("_listener", "_name", "_part")
+
+    def __init__(self, part: Part, name: str = "") -> None:
+        self._part = part
+        self._name = name
+        self._listener = _listener.get()
+
+    def __enter__(self) -> None:
+        if self._listener is not None:
+            self._listener.began(self._part, self._name)
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._listener is not None:
+            self._listener.ended()
+
+
+def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
+    """The same items; to make each of them is a span."""
+    iterator = iter(items)
+    while True:
+        with span(part, name):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Have a listener told of the spans of this thread."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

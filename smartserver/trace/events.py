@@ -1,0 +1,134 @@
+"""What a trace consists of: one JSON object a line, in the order in which things ended.
+
+Times are whole microseconds of the system's monotonic clock, which all processes of a machine share. Fields are only
+ever added; a reader skips those and events that it does not know. `doc/reference/trace-schema.json` is made from this
+file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+VERSION = 1
+"""Of the format. It changes when a field is removed or means something else."""
+
+
+class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
+    """A line. `process`: the number of the process that it is about."""
+
+    process: int
+
+
+class ProcessBegan(Event, tag="process"):
+    """A process records from now on."""
+
+    version: int
+    program: str
+    trace: str
+    """16 bytes in hexadecimal that all processes of a trace share: the trace-id of W3C Trace Context."""
+    began: int
+    started: int | None = None
+    """When the system started it, within 10 ms; left out where the system does not tell."""
+    epoch: int = 0
+    """Microseconds of the Unix epoch at which the monotonic clock was 0."""
+
+
+class SpanEnded(Event, tag="span"):
+    """Time that one process spent on one thing. Those of a process nest."""
+
+    part: str
+    start: int
+    end: int
+    name: str = ""
+    count: int = 1
+    """How many in a row this stands for."""
+    cpu: int = 0
+    """Microseconds of processor time of the process, its children left out."""
+
+
+class ServerSpan(msgspec.Struct, array_like=True):
+    """The same in the server, by its own clock: microseconds since it had the request's first byte."""
+
+    part: str
+    name: str
+    start: int
+    end: int
+
+
+class RequestEnded(Event, tag="request"):
+    """A request and its answer, with the body of either."""
+
+    verbs: list[str]
+    path: str
+    start: int
+    end: int
+    result: str
+    arguments: list[str] = []
+    answered: int = 0
+    """When the first bytes after it came."""
+    up: int = 0
+    """Bytes on the wire."""
+    down: int = 0
+    in_server: int = 0
+    """Microseconds that the server worked on it, by its own count."""
+    server: list[ServerSpan] = []
+    stack: list[str] = []
+    """Where the program made a VFS call, outermost first."""
+
+
+class ProcessEnded(Event, tag="end"):
+    """A process records no more."""
+
+    at: int
+    round_trips: int
+    connections: int
+    up: int
+    down: int
+
+
+class CommandEnded(Event, tag="command"):
+    """A command that `smartserver trace run` ran, from before its start to its end."""
+
+    program: str
+    trace: str
+    start: int
+    end: int
+    status: int
+
+
+Line = ProcessBegan | SpanEnded | RequestEnded | ProcessEnded | CommandEnded
+
+KINDS = ("process", "span", "request", "end", "command")
+"""The events there are."""
+
+
+class _Tag(msgspec.Struct):
+    event: str
+
+
+_tag = msgspec.json.Decoder(_Tag)
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(event: Event) -> bytes:
+    """An event as a line."""
+    return _encoder.encode(event) + b"\n"
+
+
+def decode(line: bytes) -> Line | None:
+    """The event of a line; None for one of a kind that this release does not know.
+
+    Raises:
+        ValueError: it is no event.
+    """
+    if _tag.decode(line).event not in KINDS:
+        return None
+    return _decoder.decode(line)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a line."""
+    return msgspec.json.schema(Line)

@@ -1,0 +1,193 @@
+"""What a user waited for: every microsecond of a trace, counted once.
+
+An instant belongs to the span that began last of those that cover it: spans of a process nest, so that is the innermost
+one; of two processes it is the one that was begun for the other. Of the time in which a request waited for the link,
+as much as its server worked is the server's. What no span covers is `unnamed`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from smartserver.spans import Part
+from smartserver.trace.events import (
+    CommandEnded,
+    Line,
+    ProcessBegan,
+    ProcessEnded,
+    RequestEnded,
+    SpanEnded,
+    decode,
+)
+
+UNNAMED = "unnamed"
+
+
+class BadTrace(Exception):
+    """A file is no trace, or not one of one command."""
+
+
+@dataclass
+class Trace:
+    """The lines of one command's trace, by what they are."""
+
+    processes: list[ProcessBegan] = field(default_factory=list)
+    spans: list[SpanEnded] = field(default_factory=list)
+    requests: list[RequestEnded] = field(default_factory=list)
+    ends: list[ProcessEnded] = field(default_factory=list)
+    command: CommandEnded | None = None
+
+    def add(self, event: Line) -> None:
+        """Add a line."""
+        match event:
+            case ProcessBegan():
+                self.processes.append(event)
+            case SpanEnded():
+                self.spans.append(event)
+            case RequestEnded():
+                self.requests.append(event)
+            case ProcessEnded():
+                self.ends.append(event)
+            case CommandEnded():
+                self.command = event
+
+    @property
+    def start(self) -> int:
+        """When the wait began, as far as is known."""
+        if self.command is not None:
+            return self.command.start
+        return min(each.began if each.started is None else each.started for each in self.processes)
+
+    @property
+    def end(self) -> int:
+        """When it ended; without the command, when the last thing that was recorded did."""
+        if self.command is not None:
+            return self.command.end
+        ends = [each.at for each in self.ends]
+        ends += [*[each.end for each in self.spans], *[each.end for each in self.requests]]
+        return max(ends, default=self.start)
+
+    @property
+    def program(self) -> str:
+        """What ran."""
+        return self.command.program if self.command is not None else self.processes[0].program
+
+
+class Piece(NamedTuple):
+    """A stretch of the wait that belongs to one part."""
+
+    start: int
+    end: int
+    part: str
+    name: str
+
+
+def traces(lines: Iterable[bytes]) -> list[Trace]:
+    """The commands of a file, in the order in which they began.
+
+    Raises:
+        BadTrace: a line is none of a trace, or there is none.
+    """
+    by_id: dict[str, Trace] = {}
+    of_process: dict[int, Trace] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            event = decode(line)
+        except ValueError as wrong:
+            raise BadTrace(f"line {number} is none of a trace: {wrong}") from None
+        if event is None:
+            continue
+        if isinstance(event, (ProcessBegan, CommandEnded)):
+            found = by_id.setdefault(event.trace, Trace())
+            if isinstance(event, ProcessBegan):
+                of_process[event.process] = found
+        elif event.process in of_process:
+            found = of_process[event.process]
+        else:
+            raise BadTrace(f"line {number} is of process {event.process}, which has not begun")
+        found.add(event)
+    if not by_id:
+        raise BadTrace("there is no trace in it")
+    return sorted(by_id.values(), key=lambda each: each.start)
+
+
+def pieces(trace: Trace) -> Iterator[Piece]:
+    """The whole wait in order, each instant in one piece; what is unnamed has no part."""
+    covers = sorted(_covers(trace))
+    at, end = trace.start, trace.end
+    active: list[tuple[int, int, str, str]] = []
+    bounds = sorted({at, end, *[b for each in covers for b in (each.start, each.end) if at < b < end]})
+    index = 0
+    for left, right in itertools.pairwise(bounds):
+        while index < len(covers) and covers[index].start <= left:
+            each = covers[index]
+            heapq.heappush(active, (-each.start, each.end, each.part, each.name))
+            index += 1
+        while active and active[0][1] <= left:
+            heapq.heappop(active)
+        _, _, part, name = active[0] if active else (0, 0, "", "")
+        yield Piece(left, right, part, name)
+
+
+def _covers(trace: Trace) -> Iterator[Piece]:
+    """What covers the wait: its spans, the starts of processes, and what follows the last of them."""
+    command = trace.command
+    began: set[int] = set()
+    for each in sorted(trace.processes, key=lambda each: each.began):
+        if each.process not in began:
+            first = command is not None and not began
+            started = command.start if command is not None and first else each.started
+            if started is not None:
+                yield Piece(started, each.began, Part.START, each.program)
+            began.add(each.process)
+    for span in trace.spans:
+        yield Piece(span.start, span.end, span.part, span.name)
+    if command is not None and trace.ends:
+        last = max(each.at for each in trace.ends)
+        yield Piece(last, command.end, Part.LOCAL, f"{command.program}, after the last call")
+
+
+@dataclass
+class Wait:
+    """A wait in parts."""
+
+    total: int
+    """Microseconds."""
+    parts: Counter[str]
+    names: dict[str, Counter[str]]
+    """Of each part, by the names of its spans."""
+
+    @property
+    def unnamed(self) -> int:
+        """What no span covers."""
+        return self.parts[UNNAMED]
+
+
+def wait(trace: Trace) -> Wait:
+    """What the parts of a wait add up to."""
+    parts: Counter[str] = Counter()
+    names: dict[str, Counter[str]] = {}
+    found = list(pieces(trace))
+    for piece in found:
+        part = piece.part or UNNAMED
+        length = piece.end - piece.start
+        parts[part] += length
+        names.setdefault(part, Counter())[piece.name] += length
+    for request in trace.requests:
+        waited = _within(found, request)
+        worked = min(request.in_server, waited)
+        parts[Part.LINK] -= worked
+        parts[Part.SERVER] += worked
+    return Wait(trace.end - trace.start, +parts, names)
+
+
+def _within(found: Sequence[Piece], request: RequestEnded) -> int:
+    """How long a request waited for the link."""
+    return sum(
+        max(0, min(each.end, request.end) - max(each.start, request.start)) for each in found if each.part == Part.LINK
+    )
