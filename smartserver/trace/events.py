@@ -78,6 +78,20 @@ class RequestEnded(Event, tag="request"):
     """Where the program made a VFS call, outermost first."""
 
 
+class FindingMade(Event, tag="finding"):
+    """Something that requests cost and need not have: a behaviour of `trace.bans`."""
+
+    behaviour: str
+    verb: str
+    why: str
+    cost: str
+    """What could be saved: the `request`, the `connection` opened for it, or bytes of its `body`."""
+    requests: list[int]
+    """When each of them started: their `start`."""
+    where: str
+    """The lines of the program that made the last of them, the innermost first."""
+
+
 class ProcessEnded(Event, tag="end"):
     """A process records no more."""
 
@@ -98,9 +112,9 @@ class CommandEnded(Event, tag="command"):
     status: int
 
 
-Line = ProcessBegan | SpanEnded | RequestEnded | ProcessEnded | CommandEnded
+Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | ProcessEnded | CommandEnded
 
-KINDS = ("process", "span", "request", "end", "command")
+KINDS = ("process", "span", "request", "finding", "end", "command")
 """The events there are."""
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from smartserver.trace.events import Event, ProcessBegan, ProcessEnded, RequestEnded, SpanEnded, encode
+from smartserver.trace.events import Event, FindingMade, ProcessBegan, ProcessEnded, RequestEnded, SpanEnded, encode
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
+
+if TYPE_CHECKING:
+    from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
 """Bytes of lines that are written at once: the kernel appends the bytes of one write together."""
@@ -72,6 +77,16 @@ class TraceFile:
             else:
                 self._write(last)
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
+
+    def note(self, note: Note, calls: Sequence[CallRecord]) -> None:
+        """Add what was found of requests; `calls`: all of them so far."""
+        finding = note.finding
+        requests = [_micro(calls[number].started) for number in note.requests]
+        self._add(
+            FindingMade(
+                self._process, note.behaviour, finding.verb, finding.why, finding.cost.value, requests, note.where
+            )
+        )
 
     def close(self, recorder: Recorder) -> None:
         """Write what is left, and what the recorder counted."""

@@ -15,6 +15,7 @@ from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
+    from smartserver.trace.bans.noter import Note
     from smartserver.trace.file import TraceFile
 
 PARENT = "TRACEPARENT"
@@ -56,6 +57,10 @@ class Tracing:
         if flags.shows or self._file is not None:
             self.recorder = Recorder(finished=self._finished, spanned=self._spanned, stacks="hpssvfs" in flags.words)
             self.observers.append(self.recorder)
+        if self._file is not None:
+            from smartserver.trace.bans.every import noter
+
+            self.observers.append(noter(self._noted))
         if flags.rules:
             from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
             from smartserver.trace.bans.rule import BadRule
@@ -93,6 +98,10 @@ class Tracing:
             self._say("\n".join(text.lines(record, in_detail=self._in_detail)))
         if self._file is not None:
             self._file.request(record)
+
+    def _noted(self, note: Note) -> None:
+        if self._file is not None and self.recorder is not None:
+            self._file.note(note, self.recorder.calls)
 
     def _spanned(self, span: Span) -> None:
         if self._file is not None:

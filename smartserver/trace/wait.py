@@ -17,6 +17,7 @@ from typing import NamedTuple
 from smartserver.spans import Part
 from smartserver.trace.events import (
     CommandEnded,
+    FindingMade,
     Line,
     ProcessBegan,
     ProcessEnded,
@@ -39,6 +40,7 @@ class Trace:
     processes: list[ProcessBegan] = field(default_factory=list)
     spans: list[SpanEnded] = field(default_factory=list)
     requests: list[RequestEnded] = field(default_factory=list)
+    findings: list[FindingMade] = field(default_factory=list)
     ends: list[ProcessEnded] = field(default_factory=list)
     command: CommandEnded | None = None
 
@@ -51,6 +53,8 @@ class Trace:
                 self.spans.append(event)
             case RequestEnded():
                 self.requests.append(event)
+            case FindingMade():
+                self.findings.append(event)
             case ProcessEnded():
                 self.ends.append(event)
             case CommandEnded():

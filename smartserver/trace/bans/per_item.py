@@ -22,6 +22,7 @@ class PerItem(Ban):
     """
 
     name: ClassVar[str] = "per-item"
+    remedy: ClassVar[str] = "Ask for all of them in one request."
 
     def __init__(self) -> None:
         self._last: WatchedRequest | None = None
@@ -45,7 +46,9 @@ class PerItem(Ban):
         if where is None or self._alike < ITEMS:
             return None
         call, field = where
-        return Finding(asked.calls[call][0].name, f"{self._alike} requests that differ in `{field}` alone")
+        needless = range(asked.number - (self._alike == ITEMS), asked.number + 1)
+        why = f"{self._alike} requests that differ in `{field}` alone"
+        return Finding(asked.calls[call][0].name, why, requests=tuple(needless))
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Where there is more, the next request goes on."""

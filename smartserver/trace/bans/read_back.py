@@ -30,6 +30,7 @@ class ReadBack(Ban):
     """
 
     name: ClassVar[str] = "read-back"
+    remedy: ClassVar[str] = "Use the answer to the change, which says what became of it."
 
     def __init__(self) -> None:
         self._written: dict[str, set[bytes | str]] = {}

@@ -20,6 +20,9 @@ class Reopen(Ban):
     """
 
     name: ClassVar[str] = "reopen"
+    remedy: ClassVar[str] = (
+        "Keep what the first answer said of the repository, and name its version in the next request."
+    )
 
     def __init__(self) -> None:
         self._told: set[str] = set()
