@@ -11,12 +11,14 @@ from pathlib import Path
 
 import click
 
+from netem.units import parse_rate, parse_time
 from smartserver.cli.errors import CommandError
 from smartserver.trace.events import CommandEnded, encode
 from smartserver.trace.flags import FILE, VARIABLE
+from smartserver.trace.predict import Link
 from smartserver.trace.report import lines
 from smartserver.trace.tracing import PARENT
-from smartserver.trace.wait import BadTrace, traces
+from smartserver.trace.wait import BadTrace, Trace, traces
 
 
 @click.group()
@@ -27,6 +29,8 @@ def command() -> None:
     smartserver trace run -- git push
     smartserver trace run -o slow.trace -- brz push
     smartserver trace show slow.trace
+    smartserver trace explain slow.trace
+    smartserver trace diff fast.trace slow.trace
     """
 
 
@@ -88,11 +92,65 @@ def show(file: Path) -> None:
     _show(file)
 
 
-def _show(file: Path, *, err: bool = False) -> None:
+@command.command()
+@click.option("--rtt", metavar="TIME", help="Also say how long it takes on a link with this round-trip time.")
+@click.option("--rate", metavar="RATE", help="And with this rate; default: no limit.")
+@click.argument("file", type=click.Path(path_type=Path))
+def explain(file: Path, rtt: str | None, rate: str | None) -> None:
+    """Say what the commands of a trace cost and need not have, and where the rest of the time went.
+
+    Each needless request is named with the line of the program that made it, and what to do about it.
+
+    \b
+    smartserver trace explain slow.trace
+    smartserver trace explain --rtt 200ms --rate 10mbit slow.trace
+    """
+    from smartserver.trace.explain import lines
+
+    link = _link(rtt, rate)
+    for trace in _read(file):
+        click.echo("\n".join(lines(trace, link)))
+
+
+@command.command()
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+def diff(first: Path, second: Path) -> None:
+    """Show which part of the wait grew from trace A to trace B, and the requests that are in one of them only.
+
+    Of a file with several commands it compares the last.
+
+    \b
+    smartserver trace diff fast.trace slow.trace
+    """
+    from smartserver.trace.diff import lines
+
+    click.echo("\n".join(lines(_read(first)[-1], _read(second)[-1])))
+
+
+def _link(rtt: str | None, rate: str | None) -> Link | None:
+    """The link to predict for."""
+    if rtt is None:
+        if rate is not None:
+            raise CommandError("a prediction needs --rtt TIME")
+        return None
     try:
-        found = traces(file.read_bytes().splitlines())
+        return Link(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
+
+
+def _read(file: Path) -> list[Trace]:
+    """The commands of a file."""
+    try:
+        return traces(file.read_bytes().splitlines())
+    except OSError as wrong:
+        raise CommandError(f"{file}: {wrong.strerror}") from None
     except BadTrace as wrong:
         raise CommandError(f"{file}: {wrong}") from None
-    for trace in found:
+
+
+def _show(file: Path, *, err: bool = False) -> None:
+    for trace in _read(file):
         for line in lines(trace):
             click.echo(line, err=err)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smartserver.spans import Part
 from smartserver.trace.events import RequestEnded
-from smartserver.trace.text import size
+from smartserver.trace.text import milliseconds, size
 from smartserver.trace.wait import UNNAMED, Trace, Wait, wait
 
 CALLED: dict[str, str] = {
@@ -27,7 +27,7 @@ def lines(trace: Trace) -> list[str]:
     found = wait(trace)
     trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
     said = f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
-    result = [f"{trace.program}: {_milliseconds(found.total)}, {said}"]
+    result = [f"{trace.program}: {milliseconds(found.total)}, {said}"]
     result += [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
@@ -36,20 +36,16 @@ def lines(trace: Trace) -> list[str]:
 def _part(found: Wait, part: str) -> str:
     spent = found.parts[part]
     named = [(name, micro) for name, micro in found.names.get(part, {}).items() if name and micro * 200 >= found.total]
-    more = ", ".join(f"{name} {_milliseconds(micro)}" for name, micro in sorted(named, key=lambda each: -each[1]))
+    more = ", ".join(f"{name} {milliseconds(micro)}" for name, micro in sorted(named, key=lambda each: -each[1]))
     share = 100 * spent / max(found.total, 1)
-    return f"  {CALLED.get(part, part):<18}{_milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
+    return f"  {CALLED.get(part, part):<18}{milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
 
 
 def _request(trace: Trace, each: RequestEnded) -> str:
     verbs = "; ".join(each.verbs[:4]) + (" and more" if len(each.verbs) > 4 else "")
-    at = _milliseconds(each.start - trace.start)
-    took, server = _milliseconds(each.end - each.start), _milliseconds(each.in_server)
+    at = milliseconds(each.start - trace.start)
+    took, server = milliseconds(each.end - each.start), milliseconds(each.in_server)
     return (
         f"  at {at}: {verbs} on {each.path or '/'}: {each.result}, {size(each.up)} up, {size(each.down)} down, "
         f"{took} ({server} in the server)"
     )
-
-
-def _milliseconds(micro: int) -> str:
-    return f"{micro / 1000:.1f} ms"
