@@ -85,11 +85,13 @@ class FindingMade(Event, tag="finding"):
     verb: str
     why: str
     cost: str
-    """What could be saved: the `request`, the `connection` opened for it, or bytes of its `body`."""
+    """What could be saved: the `request`, the `connection` opened for it, or a `body`, of it or of its answer."""
     requests: list[int]
     """When each of them started: their `start`."""
     where: str
     """The lines of the program that made the last of them, the innermost first."""
+    share: float = 1.0
+    """Of a `body`: how much of it was needless."""
 
 
 class ProcessEnded(Event, tag="end"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from smartserver.spans import Part
 from smartserver.trace.bans.every import BEHAVIOURS
@@ -38,6 +38,7 @@ class Charge:
 
     finding: FindingMade
     """The last of them."""
+    verbs: dict[str, None] = field(default_factory=dict)
     times: int = 0
     trips: int = 0
     micro: int = 0
@@ -62,31 +63,34 @@ def lines(trace: Trace, link: Link | None = None) -> list[str]:
 
 def charges(trace: Trace) -> list[Charge]:
     """What was found, of the same line in one, the dearest first."""
-    found: dict[tuple[int, str, str, str], Charge] = {}
+    found: dict[tuple[int, str, str], Charge] = {}
     charged: set[tuple[int, int]] = set()
     for finding in trace.findings:
-        key = (finding.process, finding.behaviour, finding.verb, finding.where)
+        key = (finding.process, finding.behaviour, finding.where)
         charge = found.setdefault(key, Charge(finding))
         charge.finding = finding
+        charge.verbs[finding.verb] = None
         new = [start for start in finding.requests if (finding.process, start) not in charged]
-        charged.update((finding.process, start) for start in new)
+        if finding.cost != Cost.BODY:
+            charged.update((finding.process, start) for start in new)
         charge.times += len(finding.requests)
         for request in _requests(trace, finding.process, new):
-            trips, micro = _price(trace, finding.cost, request)
+            trips, micro = _price(trace, finding, request)
             charge.trips += trips
             charge.micro += micro
     return sorted(found.values(), key=lambda each: (-each.trips, -each.micro))
 
 
-def _price(trace: Trace, cost: str, request: RequestEnded) -> tuple[int, int]:
+def _price(trace: Trace, finding: FindingMade, request: RequestEnded) -> tuple[int, int]:
     """Round trips and microseconds that would have been saved."""
-    if cost == Cost.REQUEST:
+    if finding.cost == Cost.REQUEST:
         return 1, request.end - request.start
-    if cost == Cost.CONNECTION:
+    if finding.cost == Cost.CONNECTION:
         spans = list(_connecting(trace, request))
         shakes = sum(map(is_handshake, spans))
         return max(1, shakes), sum(each.end - each.start for each in spans if not each.name)
-    return 0, max(0, request.end - request.start - request.in_server - round(round_trip(trace) * 1e6))
+    excess = request.end - request.start - request.in_server - round(round_trip(trace) * 1e6)
+    return 0, round(max(0, excess) * finding.share)
 
 
 def _connecting(trace: Trace, request: RequestEnded) -> Iterator[SpanEnded]:
@@ -107,7 +111,7 @@ def _charge(charge: Charge, total: int) -> Iterator[str]:
     share = 100 * charge.micro / max(total, 1)
     trips = f"{counted(charge.trips, 'round trip')}, " if charge.trips else ""
     times = f", {charge.times} times" if charge.times > 1 else ""
-    yield f"{trips}{milliseconds(charge.micro)} ({share:.0f} %): {finding.behaviour}, {finding.verb}{times}"
+    yield f"{trips}{milliseconds(charge.micro)} ({share:.0f} %): {finding.behaviour}, {', '.join(charge.verbs)}{times}"
     yield f"  {finding.why}"
     yield f"  called from {finding.where or 'a place that is not known'}"
     behaviour = BEHAVIOURS.get(finding.behaviour)

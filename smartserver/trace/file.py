@@ -84,7 +84,14 @@ class TraceFile:
         requests = [_micro(calls[number].started) for number in note.requests]
         self._add(
             FindingMade(
-                self._process, note.behaviour, finding.verb, finding.why, finding.cost.value, requests, note.where
+                process=self._process,
+                behaviour=note.behaviour,
+                verb=finding.verb,
+                why=finding.why,
+                cost=finding.cost.value,
+                requests=requests,
+                where=note.where,
+                share=finding.share,
             )
         )
 

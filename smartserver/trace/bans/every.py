@@ -26,14 +26,15 @@ BEHAVIOURS: dict[str, type[Ban]] = {
         FilledLater,
         ReadBack,
         Duplicate,
-        Reopen,
         PerItem,
         LateRefusal,
-        Resend,
         ExtraConnection,
+        Resend,
+        Reopen,
     )
 }
-"""Each in a file of its own; a request that is several things is told by the first of them."""
+"""Each in a file of its own. Of a request to which several apply a trace notes the first: those that cost a round trip
+come before those that cost bytes."""
 
 SILLY = "silly"
 """All behaviours."""

@@ -50,7 +50,11 @@ class LateRefusal(Ban):
         """Remember that it is over, and what was refused."""
         self._over.append(asked)
         fault = answered.fault
-        if fault is not None and not asked.has_body and not CodedError.by_code.get(fault.code, CodedError).retryable:
+        if fault is None:
+            refused = bool(answered.results) and all(each is None for each in answered.results)
+        else:
+            refused = not CodedError.by_code.get(fault.code, CodedError).retryable
+        if refused and not asked.has_body:
             self._refused.append(_question(asked))
 
 

@@ -61,7 +61,7 @@ class Cost(enum.StrEnum):
     CONNECTION = "connection"
     """The connection that was opened for it."""
     BODY = "body"
-    """Bytes of its body."""
+    """Bytes of it or of its answer."""
 
 
 class Finding(NamedTuple):
@@ -72,6 +72,8 @@ class Finding(NamedTuple):
     cost: Cost = Cost.REQUEST
     requests: tuple[int, ...] = ()
     """The numbers of the needless requests; empty: this one alone."""
+    share: float = 1.0
+    """Of the body: how much of it was needless."""
 
 
 class Ban:

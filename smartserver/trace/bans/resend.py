@@ -66,12 +66,13 @@ class Resend(Ban):
         if self._body is None:
             return None
         has = self._has.get(asked.path, set())
-        for revision in self._body.revisions(chunk):
-            if revision in has:
-                why = f"revision {revision.hex()}, which the server has"
-                return Finding(asked.calls[0][0].name, why, Cost.BODY)
-            self._sent.add(revision)
-        return None
+        revisions = list(self._body.revisions(chunk))
+        self._sent.update(revisions)
+        known = [each for each in revisions if each in has]
+        if not known:
+            return None
+        why = f"revision {known[0].hex()}, which the server has"
+        return Finding(asked.calls[0][0].name, why, Cost.BODY, share=len(known) / len(revisions))
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
         """Remember what the server has, and compare what was sent with how much of it was new."""
@@ -94,7 +95,7 @@ class Resend(Ban):
         if new >= len(self._sent) or asked.is_repeat:
             return None
         why = f"{len(self._sent) - new} of {len(self._sent)} revisions, which the server had"
-        return Finding(asked.calls[0][0].name, why, Cost.BODY)
+        return Finding(asked.calls[0][0].name, why, Cost.BODY, share=1 - new / len(self._sent))
 
     def _tell(self, path: str, revisions: Iterable[object]) -> None:
         self._has.setdefault(path, set()).update(each for each in revisions if isinstance(each, bytes))
