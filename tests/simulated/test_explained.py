@@ -107,7 +107,7 @@ def ask(client: Client, verb: AnyVerb, arguments: Arguments) -> None:
 
 
 def locks(bench: Bench, client: Client) -> None:
-    for verb, arguments in [
+    calls: list[tuple[AnyVerb, Arguments]] = [
         (vfs.mkdir, vfs.PathRequest("lock/1")),
         (vfs.put, vfs.BringRequest("lock/1/info", b"me")),
         (vfs.rename, vfs.RenameRequest("lock/1", "lock/held")),
@@ -115,7 +115,8 @@ def locks(bench: Bench, client: Client) -> None:
         (vfs.rename, vfs.RenameRequest("lock/held", "lock/1")),
         (vfs.delete, vfs.PathRequest("lock/1/info")),
         (vfs.rmdir, vfs.PathRequest("lock/1")),
-    ]:
+    ]
+    for verb, arguments in calls:
         over_files(client, verb, arguments)  # The planted line.
 
 
