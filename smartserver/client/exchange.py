@@ -15,6 +15,7 @@ from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown, WrongVcs
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.system import system_of
+from smartserver.spans import Part, span
 from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
@@ -200,7 +201,8 @@ class RepositoryExchange:
             return
         opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
         try:
-            self.knowledge.learn(answer.state, answer.capabilities, opened)
+            with span(Part.LOCAL, "remember"):
+                self.knowledge.learn(answer.state, answer.capabilities, opened)
         except RemoteProtocolError as wrong:
             if not outgoing.mutates:
                 raise

@@ -29,6 +29,8 @@ class ProcessBegan(Event, tag="process"):
     trace: str
     """16 bytes in hexadecimal that all processes of a trace share: the trace-id of W3C Trace Context."""
     began: int
+    is_host: bool = False
+    """Whether it is a program of others, in which our code is a guest: what no span covers is that program's work."""
     started: int | None = None
     """When the system started it, within 10 ms; left out where the system does not tell."""
     epoch: int = 0

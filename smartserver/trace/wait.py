@@ -145,6 +145,9 @@ def _covers(trace: Trace) -> Iterator[Piece]:
             if started is not None:
                 yield Piece(started, each.began, Part.START, each.program)
             began.add(each.process)
+            if each.is_host:
+                ended = [end.at for end in trace.ends if end.process == each.process]
+                yield Piece(each.began, max(ended, default=trace.end), Part.LOCAL, f"{each.program} itself")
     for span in trace.spans:
         yield Piece(span.start, span.end, span.part, span.name)
     if command is not None and trace.ends:

@@ -38,7 +38,7 @@ def observers(where: str, flags: Flags, behind: str, environment: Mapping[str, s
         CommandError: a rule is none, or the trace cannot be written.
     """
     try:
-        tracing = Tracing(flags, _show, "brz", environment, behind)
+        tracing = Tracing(flags, _show, "brz", environment, behind, is_host=True)
     except BadFlag as wrong:
         raise CommandError(str(wrong)) from None
     at_end = breezy.get_global_state().exit_stack

@@ -110,6 +110,6 @@ def _tracing(ui: Any, location: Place, debug: str, environment: Mapping[str, str
     try:
         given = flags.read([debug])
         given.check(f"{flags.VARIABLE} or hpss.debug")
-        return Tracing(given, say, "hg", environment, behind(location))
+        return Tracing(given, say, "hg", environment, behind(location), is_host=True)
     except flags.BadFlag as wrong:
         raise refusal(str(wrong)) from None
