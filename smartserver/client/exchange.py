@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from smartserver import spans
 from smartserver.client.body import OnSent, unpacked
 from smartserver.client.call import Client
 from smartserver.client.content import Part, read_content
@@ -15,7 +16,6 @@ from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown, WrongVcs
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.system import system_of
-from smartserver.spans import Part, span
 from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
 from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
@@ -201,7 +201,7 @@ class RepositoryExchange:
             return
         opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
         try:
-            with span(Part.LOCAL, "remember"):
+            with spans.span(spans.Part.LOCAL, "remember"):
                 self.knowledge.learn(answer.state, answer.capabilities, opened)
         except RemoteProtocolError as wrong:
             if not outgoing.mutates:

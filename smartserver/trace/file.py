@@ -32,6 +32,8 @@ class TraceFile:
         self._last: SpanEnded | None = None
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
+        self.span_id = os.urandom(8).hex()
+        """Of this process, as of W3C Trace Context."""
         self._add(
             ProcessBegan(
                 process=self._process,
@@ -60,6 +62,7 @@ class TraceFile:
                 up=record.bytes_up,
                 down=record.bytes_down,
                 in_server=record.server_microseconds,
+                server=record.server,
                 stack=record.stack,
             )
         )

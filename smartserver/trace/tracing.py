@@ -75,6 +75,11 @@ class Tracing:
             yield
 
     @property
+    def traceparent(self) -> str:
+        """What requests say of the trace; empty where none is recorded."""
+        return "" if self._file is None else f"00-{self._file.trace}-{self._file.span_id}-01"
+
+    @property
     def records(self) -> bool:
         """Whether a trace is written."""
         return self._file is not None

@@ -55,7 +55,7 @@ class Server:
         self._listening.__enter__()
         self.client = Client(
             connected, self._tracing.observers, agent=AGENT, copied=fast_open, above=location.above,
-            holder=holder,
+            holder=holder, traceparent=self._tracing.traceparent,
             credentials=credentials_for(location, knowledge.cache_folder(environment), token, _source(ui)),
         )  # fmt: skip
 
