@@ -37,8 +37,15 @@ HANDSHAKES = ("TCP", "TLS")
 FULL = 0.1
 """Of a request: where the connection took no more bytes for so long, the server worked while they travelled."""
 
-ON_THE_WAY = (Part.LINK, Part.SEND)
-"""Parts that depend on the link."""
+WHERE: dict[str, Part] = {
+    Part.LINK: Part.LINK,
+    Part.SEND: Part.SEND,
+    Part.QUEUED: Part.SERVER,
+    Part.LOCK: Part.SERVER,
+    Part.DISK: Part.SERVER,
+    Part.SERVER: Part.SERVER,
+}
+"""Part -> where it is spent; the others are spent on this machine."""
 
 
 class Link(NamedTuple):
@@ -55,25 +62,22 @@ def predicted(trace: Trace, link: Link) -> float:
     requests = sorted(trace.requests, key=lambda each: each.start)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
-    """Microseconds while each was under way: waiting for the link, sending, and work on this machine."""
+    """Microseconds while each was under way: on the link, at the server while nothing else was done, and here."""
     for piece in pieces(trace):
         index = _during(requests, piece)
         if index is not None:
-            spent[index][piece.part if piece.part in ON_THE_WAY else Part.LOCAL] += piece.end - piece.start
+            spent[index][WHERE.get(piece.part, Part.LOCAL)] += piece.end - piece.start
         elif not is_handshake(piece):
             outside += piece.end - piece.start
     opened = sorted(each.start for each in trace.spans if is_handshake(each))
     seconds = outside / 1e6 + len(opened) * link.rtt
-    recorded = round(round_trip(trace) * 1e6)
     up, down = _Direction(link), _Direction(link)
     for request, its in zip(requests, spent, strict=True):
         while opened and opened[0] <= request.start:
             opened.pop(0)
             up, down = _Direction(link), _Direction(link)
         travels = up.seconds(request.up) + down.seconds(request.down)
-        served = min(request.in_server, max(0, its[Part.LINK] - recorded))
-        if its[Part.SEND] > its.total() * FULL:
-            served = 0
+        served = 0 if its[Part.SEND] > its.total() * FULL else its[Part.SERVER]
         seconds += link.rtt + max(travels, its[Part.LOCAL] / 1e6) + served / 1e6
     more = sum(each.round_trips for each in trace.ends) - len(requests)
     return seconds + max(0, more) * link.rtt
