@@ -108,6 +108,8 @@ class _Direction:
             size -= self._window
             waited += self._link.rtt
             self._grow()
+        if 2 * size > self._window and not self._ends_early:
+            self._window += size
         return waited + self._time(size)
 
     def _grow(self) -> None:
