@@ -9,9 +9,9 @@ from smartserver.spans import Part
 from smartserver.trace.bans.every import BEHAVIOURS
 from smartserver.trace.bans.model import Cost
 from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
-from smartserver.trace.predict import Link, is_handshake, predicted, round_trip
+from smartserver.trace.predict import WINDOW, Link, is_handshake, predicted, round_trip
 from smartserver.trace.text import counted, milliseconds
-from smartserver.trace.wait import UNNAMED, Trace, wait
+from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
 
 SHARE = 0.05
 """Of the wait: what took less, and no round trip, is not worth a word."""
@@ -89,8 +89,14 @@ def _price(trace: Trace, finding: FindingMade, request: RequestEnded) -> tuple[i
         spans = list(_connecting(trace, request))
         shakes = sum(map(is_handshake, spans))
         return max(1, shakes), sum(each.end - each.start for each in spans if not each.name)
-    excess = request.end - request.start - request.in_server - round(round_trip(trace) * 1e6)
-    return 0, round(max(0, excess) * finding.share)
+    if max(request.up, request.down) <= WINDOW:
+        return 0, 0  # It goes at once.
+    travelled = sum(
+        min(each.end, request.end) - max(each.start, request.start)
+        for each in pieces(trace)
+        if each.part in (Part.LINK, Part.SEND) and each.start < request.end and each.end > request.start
+    )
+    return 0, round(max(0, travelled - round(round_trip(trace) * 1e6)) * finding.share)
 
 
 def _connecting(trace: Trace, request: RequestEnded) -> Iterator[SpanEnded]:

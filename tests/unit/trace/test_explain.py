@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from trace_cases import finding, request, span, trace_of
 
 from smartserver.trace.bans.every import BEHAVIOURS
@@ -64,10 +65,13 @@ def test_a_connection_costs_a_round_trip_at_the_least() -> None:
     assert (charge.trips, charge.micro) == (1, 0)
 
 
-def test_bytes_cost_the_time_beyond_the_round_trip_by_their_share() -> None:
+def test_bytes_cost_the_time_on_the_link_beyond_the_round_trip_by_their_share() -> None:
     trace = trace_of(
         request(100_000, 200_000),
-        request(200_000, 700_000, in_server=100_000),
+        request(200_000, 700_000, up=1_000_000),
+        span("send", 200_000, 500_000),
+        span("local", 500_000, 600_000),
+        span("link", 600_000, 800_000),
         finding("resend", 200_000, cost="body", share=0.5),
     )
     (charge,) = charges(trace)
@@ -75,13 +79,15 @@ def test_bytes_cost_the_time_beyond_the_round_trip_by_their_share() -> None:
     assert "150.0 ms (15 %): resend, Repository.pull" in lines(trace)
 
 
-def test_what_costs_no_round_trip_and_little_time_is_not_said() -> None:
+@pytest.mark.parametrize(("size", "end"), [(1_000_000, 340_000), (10_000, 900_000)])
+def test_what_costs_no_round_trip_and_little_time_is_not_said(size: int, end: int) -> None:
     trace = trace_of(
         request(100_000, 200_000),
-        request(200_000, 340_000),
+        request(200_000, end, up=size),
+        span("link", 200_000, end),
         finding("resend", 200_000, cost="body"),
     )
-    assert [each.micro for each in charges(trace)] == [40_000]
+    assert [each.trips for each in charges(trace)] == [0]
     assert any(NOTHING in line for line in lines(trace))
 
 
