@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import os
 import signal
@@ -119,6 +120,7 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
         if interrupts.number == signal.SIGINT:
             click.echo("interrupted", err=True)
         sys.exit(128 + interrupts.number)
+    gc.freeze()  # Else Python looks through all objects as it ends, for 20 ms.
     sys.exit(code if isinstance(code, int) else 0)
 
 
