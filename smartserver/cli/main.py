@@ -74,9 +74,10 @@ class Commands(click.Group):
     "debug",
     multiple=True,
     metavar="FLAG",
-    help="-Dhpss prints a line for each request on stderr, -Dhpssdetail also each call of one with more than four, "
-    "-Dhpssvfs also where VFS calls are made; -Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG "
-    "has such flags for git and brz, too.",
+    help="-Dhpss prints a line for each request on stderr and one for all of them, -Dhpssdetail also where the time "
+    "went, -Dhpssvfs where VFS calls are made, -Dhpssbytes what goes over the connection; -Dhpss-json=FILE appends a "
+    "trace to a file; -Dhpss-ban=RULE[,RULE] makes no call that a rule bans. SMARTSERVER_DEBUG has such flags for git, "
+    "brz and hg, too.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
