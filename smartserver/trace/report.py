@@ -24,13 +24,18 @@ CALLED: dict[str, str] = {
 
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
-    found = wait(trace)
     trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
     said = f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
-    result = [f"{trace.program}: {milliseconds(found.total)}, {said}"]
-    result += [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
+    result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}, {said}"]
+    result += parts(trace)
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
+
+
+def parts(trace: Trace) -> list[str]:
+    """A line for each part of the wait."""
+    found = wait(trace)
+    return [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
 
 
 def _part(found: Wait, part: str) -> str:

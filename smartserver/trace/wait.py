@@ -19,8 +19,8 @@ from typing import NamedTuple
 from smartserver.spans import Part
 from smartserver.trace.events import (
     CommandEnded,
+    Event,
     FindingMade,
-    Line,
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
@@ -46,7 +46,7 @@ class Trace:
     ends: list[ProcessEnded] = field(default_factory=list)
     command: CommandEnded | None = None
 
-    def add(self, event: Line) -> None:
+    def add(self, event: Event) -> None:
         """Add a line."""
         match event:
             case ProcessBegan():

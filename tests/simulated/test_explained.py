@@ -28,7 +28,7 @@ from smartserver.trace import file
 from smartserver.trace.bans.every import noter
 from smartserver.trace.bans.noter import Note
 from smartserver.trace.explain import charges, lines
-from smartserver.trace.file import TraceFile
+from smartserver.trace.file import Narrator, TraceFile
 from smartserver.trace.recorder import Recorder
 from smartserver.trace.wait import Trace, traces
 from smartserver.verbs import vfs
@@ -68,17 +68,17 @@ class Bench:
     def recorded(self) -> Iterator[Client]:
         """A client of one command."""
         clock = self.joint.network.clock
-        recorder = Recorder(
-            lambda: clock.now, lambda record: kept.request(record), spanned=lambda span: kept.span(span)
-        )
-        kept = TraceFile(str(self.path), "planted")
+        kept = TraceFile(str(self.path))
+        narrator = Narrator(kept.append, "planted")
+        recorder = Recorder(lambda: clock.now, narrator.request, spanned=narrator.span)
 
         def noted(note: Note) -> None:
-            kept.note(note, recorder.calls)
+            narrator.note(note, recorder.calls)
 
         with listening(recorder), self.joint.client([recorder, noter(noted)]) as client:
             yield client
-        kept.close(recorder)
+        narrator.end(recorder)
+        kept.close()
 
     def trace(self) -> Trace:
         (found,) = traces(self.path.read_bytes().splitlines())
