@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from netem.units import parse_rate, parse_time
 from smartserver.cli.errors import CommandError
 from smartserver.trace.events import CommandEnded, encode
 from smartserver.trace.flags import FILE, VARIABLE
@@ -134,6 +133,8 @@ def _link(rtt: str | None, rate: str | None) -> Link | None:
         if rate is not None:
             raise CommandError("a prediction needs --rtt TIME")
         return None
+    from netem.units import parse_rate, parse_time  # A client may be installed without it.
+
     try:
         return Link(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
     except ValueError as wrong:
