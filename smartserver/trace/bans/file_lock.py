@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, paths_of
 from smartserver.verbs.declare import AnyVerb, Arguments
 
-LOCK = re.compile(r"(?:.*[^a-z])?w?lock(?:s|dir|file)?", re.IGNORECASE)
-"""Names that locks have: `lock`, `index.lock`, `branch-lock`, `wlock`."""
+ENDINGS = ("lock", "locks", "lockdir", "lockfile")
+"""Of names of locks, as a word: `lock`, `index.lock`, `branch-lock`, and Mercurial's `wlock`."""
 
 MAKES, REMOVES = ("mkdir", "put"), ("rmdir", "delete")
 MOVES = "rename"
@@ -80,4 +79,12 @@ def _change(made: dict[str, list[int]], asked: WatchedRequest, verb: AnyVerb, ar
 
 
 def _is_lock(paths: list[str]) -> bool:
-    return any(LOCK.fullmatch(name) for path in paths for name in path.split("/"))
+    return any(_names_lock(name.lower()) for path in paths for name in path.split("/"))
+
+
+def _names_lock(name: str) -> bool:
+    for ending in ENDINGS:
+        if name.endswith(ending):
+            before = name.removesuffix(ending).removesuffix("w")
+            return not before[-1:].isalpha()
+    return False
