@@ -59,7 +59,7 @@ class Link(NamedTuple):
 
 def predicted(trace: Trace, link: Link) -> float:
     """The seconds that the command of a trace would take on a link."""
-    requests = sorted(trace.requests, key=lambda each: each.start)
+    requests = sorted((each for each in trace.requests if not _is_relayed(each, trace)), key=lambda each: each.start)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
     """Microseconds while each was under way: on the link, at the server while nothing else was done, and here."""
@@ -79,7 +79,8 @@ def predicted(trace: Trace, link: Link) -> float:
         travels = up.seconds(request.up) + down.seconds(request.down)
         served = 0 if its[Part.SEND] > its.total() * FULL else its[Part.SERVER]
         seconds += link.rtt + max(travels, its[Part.LOCAL] / 1e6) + served / 1e6
-    more = sum(each.round_trips for each in trace.ends) - len(requests)
+    asking = {each.process for each in requests}
+    more = sum(each.round_trips for each in trace.ends if each.process in asking) - len(requests)
     return seconds + max(0, more) * link.rtt
 
 
@@ -126,6 +127,14 @@ class _Direction:
 def is_handshake(span: Piece | object) -> bool:
     """Whether a span is a round trip in which a connection is opened."""
     return getattr(span, "part", "") == Part.CONNECT and getattr(span, "name", "") in HANDSHAKES
+
+
+def _is_relayed(request: RequestEnded, trace: Trace) -> bool:
+    """Whether a process of this machine answered it, by requests of its own."""
+    return any(
+        each.process != request.process and request.start <= each.start and each.end <= request.end
+        for each in trace.requests
+    )
 
 
 def _during(requests: list[RequestEnded], piece: Piece) -> int | None:

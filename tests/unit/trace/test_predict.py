@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from trace_cases import request, span, trace_of
+from trace_cases import TRACE, request, span, trace_of
 
+from smartserver.trace.events import ProcessBegan, SpanEnded
 from smartserver.trace.predict import SEGMENT, WINDOW, Link, is_handshake, predicted, round_trip
 
 FAST = Link(0.1)
@@ -91,3 +93,12 @@ def test_the_round_trip_of_the_link_it_was_recorded_on() -> None:
     assert round_trip(trace_of(shake, request(200_000, 300_000))) == 0.03
     assert round_trip(trace_of(shake, request(200_000, 300_000, in_server=80_000))) == 0.02
     assert round_trip(trace_of()) == 0
+
+
+def test_a_request_to_a_process_of_this_machine_crosses_no_link() -> None:
+    """That process makes requests of its own while it answers, as for `hpss+vfs://`."""
+    inner = [msgspec.structs.replace(request(start, start + 50_000), process=8) for start in (300_000, 400_000)]
+    began = ProcessBegan(process=8, version=1, program="server", trace=TRACE, began=250_000)
+    waits = [SpanEnded(8, "link", each.start, each.end) for each in inner]
+    trace = trace_of(request(200_000, 600_000), span("link", 200_000, 600_000), began, *inner, *waits)
+    assert predicted(trace, FAST) == pytest.approx(1.0 - 2 * 0.05 + 2 * 0.1)
