@@ -19,7 +19,7 @@ from smartserver.trace.events import (
     encode,
 )
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
-from smartserver.trace.tcp import TcpInfo
+from smartserver.trace.tcp import TcpState
 
 GATHERED = 64 * 1024
 """Bytes of lines that are written at once: the kernel appends the bytes of one write together."""
@@ -84,9 +84,9 @@ class Narrator:
                 self._tell(last)
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
 
-    def link(self, info: TcpInfo) -> None:
+    def link(self, state: TcpState) -> None:
         """Tell of a connection."""
-        self._add(LinkMeasured(self._process, *info))
+        self._add(LinkMeasured(self._process, *state))
 
     def end(self, recorder: Recorder) -> None:
         """Tell what is left, and what the recorder counted."""

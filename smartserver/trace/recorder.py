@@ -18,7 +18,7 @@ from smartserver.wire.messages import ServerSpan, decode_failure, decode_reply, 
 if TYPE_CHECKING:
     import socket
 
-    from smartserver.trace.tcp import TcpInfo
+    from smartserver.trace.tcp import TcpState
 
 OWN_FRAMES = 2
 """Of the stack of a call: those of the recorder."""
@@ -72,7 +72,7 @@ class Recorder:
         *,
         stacks: bool = False,
         spanned: Callable[[Span], None] | None = None,
-        linked: Callable[[TcpInfo], None] | None = None,
+        linked: Callable[[TcpState], None] | None = None,
     ) -> None:
         """`stacks`: note where VFS calls are made. `finished`, `spanned` and `linked` get what is over."""
         self.calls: list[CallRecord] = []
@@ -104,9 +104,9 @@ class Recorder:
     def measured(self, connection: socket.socket) -> None:
         """A connection over TCP ends here."""
         if self._linked is not None:
-            from smartserver.trace.tcp import tcp_info  # Loaded where a trace is recorded.
+            from smartserver.trace.tcp import tcp_state  # Loaded where a trace is recorded.
 
-            found = tcp_info(connection)
+            found = tcp_state(connection)
             if found is not None:
                 self._linked(found)
 

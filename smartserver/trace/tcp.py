@@ -10,12 +10,12 @@ from typing import NamedTuple
 LAYOUT = struct.Struct("=8B24I4Q6I4Q")
 """Up to tcpi_sndbuf_limited, of Linux 4.10."""
 
-SND_MSS, RTT, SND_CWND, TOTAL_RETRANS, MIN_RTT, DATA_SEGS_OUT = 10, 23, 26, 31, 39, 41
+SND_MSS, RTT, SND_CWND, TOTAL_RETRANS, MIN_RTT, SENT_SEGS = 10, 23, 26, 31, 39, 41
 BUSY_TIME, RWND_LIMITED, SNDBUF_LIMITED = 43, 44, 45
 """Of the fields in that, in their order."""
 
 
-class TcpInfo(NamedTuple):
+class TcpState(NamedTuple):
     """As `events.LinkMeasured` has it."""
 
     rtt: int
@@ -29,7 +29,7 @@ class TcpInfo(NamedTuple):
     by_buffer: int
 
 
-def tcp_info(connection: socket.socket) -> TcpInfo | None:
+def tcp_state(connection: socket.socket) -> TcpState | None:
     """What the kernel says; None if it does not."""
     if sys.platform != "linux":
         return None
@@ -40,5 +40,5 @@ def tcp_info(connection: socket.socket) -> TcpInfo | None:
     if len(said) < LAYOUT.size:
         return None
     found = LAYOUT.unpack(said)
-    order = (RTT, MIN_RTT, SND_CWND, SND_MSS, DATA_SEGS_OUT, TOTAL_RETRANS, BUSY_TIME, RWND_LIMITED, SNDBUF_LIMITED)
-    return TcpInfo(*[found[each] for each in order])
+    order = (RTT, MIN_RTT, SND_CWND, SND_MSS, SENT_SEGS, TOTAL_RETRANS, BUSY_TIME, RWND_LIMITED, SNDBUF_LIMITED)
+    return TcpState(*[found[each] for each in order])

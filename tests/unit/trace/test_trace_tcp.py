@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from smartserver.trace.tcp import tcp_info
+from smartserver.trace.tcp import tcp_state
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this struct")
 
@@ -19,7 +19,7 @@ def test_a_connection_over_loopback() -> None:
             for _ in range(5):
                 ours.sendall(b"a")
                 assert theirs.recv(1) == b"a"
-            found = tcp_info(ours)
+            found = tcp_state(ours)
     assert found is not None
     assert found.packets == 5
     assert found.again == 0
@@ -33,4 +33,4 @@ def test_a_connection_over_loopback() -> None:
 def test_what_is_no_connection_over_tcp() -> None:
     one, other = socket.socketpair()
     with one, other:
-        assert tcp_info(one) is None
+        assert tcp_state(one) is None
