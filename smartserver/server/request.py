@@ -21,6 +21,7 @@ from smartserver.errors import (
     LimitExceeded,
     error_from_wire,
 )
+from smartserver.meters import BYTES_READ, BYTES_WRITTEN, FILES_READ, FILES_WRITTEN, READS, SYNCS, Counts
 from smartserver.server.access import Admission
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Executor, Lane
@@ -34,7 +35,6 @@ from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, named
-from transports.decorators.counted import Counts
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 log = logging.getLogger("smartserver")
@@ -371,7 +371,8 @@ def _tell(request: ServedRequest | None, progress: bytes) -> None:
 
 def _io(spent: Counts) -> str:
     """What a request asked of the store, for the log; nothing where it asked nothing."""
-    if spent == Counts():
+    opened = spent[FILES_READ] + spent[FILES_WRITTEN]
+    if not opened:
         return ""
-    written = f", {spent.bytes_written} bytes written, {spent.syncs} syncs" if spent.bytes_written else ""
-    return f", {spent.files_opened} files opened, {spent.reads} reads of {spent.bytes_read} bytes{written}"
+    written = f", {spent[BYTES_WRITTEN]} bytes written, {spent[SYNCS]} syncs" if spent[BYTES_WRITTEN] else ""
+    return f", {opened} files opened, {spent[READS]} reads of {spent[BYTES_READ]} bytes{written}"

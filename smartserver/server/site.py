@@ -29,7 +29,7 @@ from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
 from transports.decorators.ahead import AheadTransport
-from transports.decorators.counted import CountedTransport, Counts
+from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
 from transports.steps import Get, GetStat, ListDirectory
 
@@ -164,11 +164,6 @@ class Site:
     def facts(self) -> ServerFacts:
         """What this server is."""
         return _facts(self.allows_vfs)
-
-    @property
-    def spent(self) -> Counts:
-        """What the calling thread has asked of the store so far."""
-        return self._counted.thread_counts
 
     def find(self, path: str, seen: RootVersion | None = None) -> RepositoryLocation:
         """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as

@@ -14,6 +14,18 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.meters import (
+    BYTES_READ,
+    BYTES_WRITTEN,
+    FILES_READ,
+    FILES_WRITTEN,
+    NOTHING,
+    READS,
+    SYNCS,
+    counted_here,
+    since,
+    together,
+)
 from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import GraphNode
 from smartserver.records.segment import SegmentStream
@@ -34,7 +46,6 @@ from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
 from smartserver.wire.messages import Advice, Counters, Failure, Outcome, Reply, RequestFlag, encode
-from transports.decorators.counted import Counts
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -111,7 +122,8 @@ class Work:
         """Whether the final answer is sent, or nobody is there to get one."""
         self.busy = 0.0
         """Seconds at work."""
-        self.spent = Counts()
+        self.spent = NOTHING
+        """What was counted meanwhile."""
         self.hides_cost = False
         """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
         self._site = site
@@ -122,7 +134,7 @@ class Work:
         steps = self.steps
         if step.of_request is not None and (steps is None or self.is_over):
             return None
-        start, before = self._site.clock(), self._site.spent
+        start, before = self._site.clock(), counted_here()
         self._progress.began(start)
         try:
             try:
@@ -133,7 +145,7 @@ class Work:
                 result = steps.refusal(wrong)
             finally:
                 self.busy += self._site.clock() - start
-                self.spent += self._site.spent - before
+                self.spent = together(self.spent, since(counted_here(), before))
             return self.encoded(result) if isinstance(result, ServedAnswer) else result
         except Exception as wrong:  # A step that is never reported would leave its client without an answer.
             return internal(wrong)
@@ -142,7 +154,12 @@ class Work:
         """The answer with its payload, which says what the request cost."""
         spent, message = self.spent, answer.message
         counters = Counters(
-            int(self.busy * 1e6), spent.files_opened, spent.reads, spent.bytes_read, spent.bytes_written, spent.syncs
+            int(self.busy * 1e6),
+            spent[FILES_READ] + spent[FILES_WRITTEN],
+            spent[READS],
+            spent[BYTES_READ],
+            spent[BYTES_WRITTEN],
+            spent[SYNCS],
         )
         if self.hides_cost or (isinstance(message, Failure) and message.fault.code == AccessDenied.code):
             counters = Counters()
