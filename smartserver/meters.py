@@ -101,18 +101,20 @@ def _cache(name: str, what: str) -> CacheMeters:
 TEXT_CACHE: Final = _cache("text_cache", "Texts of records")
 BLOCK_CACHE: Final = _cache("block_cache", "Blocks of indexes")
 
-_COMPRESSION = "Compression of records"
-COMPRESSED: Final = _meter(_COMPRESSION, "compressions", Unit.EVENTS, "Texts compressed, or tried to.")
-COMPRESSED_IN: Final = _meter(_COMPRESSION, "compression_in", Unit.BYTES, "Bytes of these texts.")
+_COMPRESSION = "Compression of records and of bulk streams"
+COMPRESSED: Final = _meter(_COMPRESSION, "compressions", Unit.EVENTS, "Records compressed, or tried to.")
+COMPRESSED_IN: Final = _meter(_COMPRESSION, "compression_in", Unit.BYTES, "Bytes of records and streams to compress.")
 COMPRESSED_OUT: Final = _meter(_COMPRESSION, "compression_out", Unit.BYTES, "Bytes they were compressed to.")
 COMPRESSION_TIME: Final = _meter(_COMPRESSION, "compression", Unit.SECONDS, "Time to compress them.")
-DECOMPRESSED: Final = _meter(_COMPRESSION, "decompressions", Unit.EVENTS, "Texts decompressed.")
-DECOMPRESSED_IN: Final = _meter(_COMPRESSION, "decompression_in", Unit.BYTES, "Compressed bytes of these texts.")
-DECOMPRESSED_OUT: Final = _meter(_COMPRESSION, "decompression_out", Unit.BYTES, "Bytes of these texts.")
+DECOMPRESSED: Final = _meter(_COMPRESSION, "decompressions", Unit.EVENTS, "Records decompressed.")
+DECOMPRESSED_IN: Final = _meter(
+    _COMPRESSION, "decompression_in", Unit.BYTES, "Bytes of records and streams to decompress."
+)
+DECOMPRESSED_OUT: Final = _meter(_COMPRESSION, "decompression_out", Unit.BYTES, "Bytes they were decompressed to.")
 
 _HASHES = "Proof of records"
-HASHED: Final = _meter(_HASHES, "hashed", Unit.EVENTS, "Texts hashed, to prove that they are what their key says.")
-HASHED_BYTES: Final = _meter(_HASHES, "hashed", Unit.BYTES, "Bytes of these texts.")
+HASHED: Final = _meter(_HASHES, "hashed", Unit.EVENTS, "Records hashed, to prove that they are what their key says.")
+HASHED_BYTES: Final = _meter(_HASHES, "hashed", Unit.BYTES, "Bytes of these records.")
 
 _WIRE = "Connections"
 CONNECTIONS: Final = _meter(_WIRE, "connections", Unit.EVENTS, "Connections opened, by clients and to a server.")

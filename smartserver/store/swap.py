@@ -22,6 +22,7 @@ import msgspec
 from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.meters import LOCK_TIME, LOCKS, here
 from smartserver.records.model import Kind
+from smartserver.spans import Part, span
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, is_marked, parse_format
 from smartserver.store.lock_folder import HeldLock
@@ -194,7 +195,8 @@ class RootFile:
         with contextlib.ExitStack() as until:
             try:
                 self.format()
-                held = until.enter_context(self.publisher.hold(queue, first, needed))
+                with span(Part.LOCK):
+                    held = until.enter_context(self.publisher.hold(queue, first, needed))
                 here.tally[LOCKS] += 1
             except Locked as wrong:
                 if wait:
