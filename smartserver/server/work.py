@@ -125,6 +125,8 @@ class Work:
         """Whether the final answer is sent, or nobody is there to get one."""
         self.busy = 0.0
         """Seconds at work."""
+        self.queued = 0.0
+        """Seconds that steps waited for a thread."""
         self.spent = NOTHING
         """What was counted meanwhile."""
         self.hides_cost = False
@@ -134,24 +136,21 @@ class Work:
         self._site = site
         self._progress = progress
 
-    @property
-    def now(self) -> float:
-        """The time, where anybody wants to know since when a step waits."""
-        return 0.0 if self.spans is None else self._site.clock()
-
-    def run(self, step: Step, since: float) -> object:
-        """Do a step that waited `since`; what it gave, an answer as it is sent, or the error that tells of a bug."""
+    def run(self, step: Step, ready: float) -> object:
+        """Do a step that was `ready` then; what it gave, an answer as it is sent, or the error that tells of a bug."""
+        start = self._site.clock()
+        self.queued += start - ready
         if self.spans is None:
-            return self._run(step)
-        self.spans.waited(since)
+            return self._run(step, start)
+        self.spans.waited(ready)
         with listening(self.spans), span(Part.SERVER, step.name):
-            return self._run(step)
+            return self._run(step, start)
 
-    def _run(self, step: Step) -> object:
+    def _run(self, step: Step, start: float) -> object:
         steps = self.steps
         if step.of_request is not None and (steps is None or self.is_over):
             return None
-        start, before = self._site.clock(), counted_here()
+        before = counted_here()
         self._progress.began(start)
         try:
             try:
