@@ -16,6 +16,9 @@ from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
 SHARE = 0.05
 """Of the wait: what took less, and no round trip, is not worth a word."""
 
+LOST = 0.01
+"""Of the packets: where fewer are sent again TCP keeps its pace."""
+
 REASONS: dict[str, str] = {
     Part.START: "The system and Python started the program",
     Part.CONNECT: "A connection was opened or closed",
@@ -49,16 +52,22 @@ def lines(trace: Trace, link: Link | None = None) -> list[str]:
     """A trace explained; `link`: one to say how long it takes there."""
     found = wait(trace)
     result = [f"{trace.program}: {milliseconds(found.total)}, {counted(_trips(trace), 'round trip')}"]
-    worth = [each for each in charges(trace) if each.trips or each.micro >= SHARE * found.total]
-    for charge in worth:
+    dear = needless(trace)
+    for charge in dear:
         result += ["", *_charge(charge, found.total)]
-    if not worth:
+    if not dear:
         result += ["", "No request was needless, as far as the behaviours of `silly` show."]
-    result += ["", "Where the time went:", *_parts(trace)]
+    result += ["", "Where the time went:", *_parts(trace), *_links(trace, found.total)]
     if link is not None:
         rate = f" and {link.rate * 8 / 1e6:g} Mbit/s" if link.rate else ""
         result += ["", f"At RTT {link.rtt * 1000:g} ms{rate} this takes {predicted(trace, link):.2f} s."]
     return result
+
+
+def needless(trace: Trace) -> list[Charge]:
+    """What was found and cost a round trip or a share of the wait, the dearest first."""
+    least = SHARE * (trace.end - trace.start)
+    return [each for each in charges(trace) if each.trips or each.micro >= least]
 
 
 def charges(trace: Trace) -> list[Charge]:
@@ -134,6 +143,16 @@ def _parts(trace: Trace) -> Iterable[str]:
             named = f": {', '.join(names)}" if names else ""
             share = 100 * micro / max(found.total, 1)
             yield f"  {milliseconds(micro)} ({share:.0f} %): {REASONS.get(part, part)}{named}."
+
+
+def _links(trace: Trace, total: int) -> Iterator[str]:
+    """What the kernel saw that cost time."""
+    for link in trace.links:
+        if link.again > LOST * link.packets:
+            yield f"  TCP: {link.again} of {link.packets} packets were lost and sent again."
+        if link.by_window >= SHARE * total:
+            full = "the server's receive window was full (net.ipv4.tcp_rmem there)"
+            yield f"  TCP: {milliseconds(link.by_window)} {full}."
 
 
 def _trips(trace: Trace) -> int:

@@ -13,6 +13,7 @@ from smartserver.trace.events import (
     VERSION,
     Event,
     FindingMade,
+    LinkMeasured,
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
@@ -20,6 +21,7 @@ from smartserver.trace.events import (
     encode,
 )
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
+from smartserver.trace.tcp import TcpState
 
 if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
@@ -102,6 +104,10 @@ class Narrator:
                 share=finding.share,
             )
         )
+
+    def link(self, state: TcpState) -> None:
+        """Tell of a connection."""
+        self._add(LinkMeasured(self._process, *state))
 
     def end(self, recorder: Recorder) -> None:
         """Tell what is left, and what the recorder counted."""

@@ -21,6 +21,7 @@ from smartserver.trace.events import (
     CommandEnded,
     Event,
     FindingMade,
+    LinkMeasured,
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
@@ -44,6 +45,7 @@ class Trace:
     requests: list[RequestEnded] = field(default_factory=list)
     findings: list[FindingMade] = field(default_factory=list)
     ends: list[ProcessEnded] = field(default_factory=list)
+    links: list[LinkMeasured] = field(default_factory=list)
     command: CommandEnded | None = None
 
     def add(self, event: Event) -> None:
@@ -57,6 +59,8 @@ class Trace:
                 self.requests.append(event)
             case FindingMade():
                 self.findings.append(event)
+            case LinkMeasured():
+                self.links.append(event)
             case ProcessEnded():
                 self.ends.append(event)
             case CommandEnded():

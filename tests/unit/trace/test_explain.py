@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from trace_cases import finding, request, span, trace_of
+from trace_cases import PROCESS, finding, request, span, trace_of
 
 from smartserver.trace.bans.every import BEHAVIOURS
+from smartserver.trace.events import LinkMeasured
 from smartserver.trace.explain import charges, lines
 from smartserver.trace.predict import Link
+from smartserver.wire.messages import ServerSpan
 
 NOTHING = "No request was needless"
 
@@ -108,6 +111,25 @@ def test_the_parts_that_are_worth_a_word_are_said_the_largest_first() -> None:
         "  180.0 ms (18 %): Nothing says what this time went to.",
         "  110.0 ms (11 %): This machine worked: read.",
     ]
+
+
+def test_a_server_that_waits_for_a_lock_is_said() -> None:
+    asked = msgspec.structs.replace(request(100_000, 600_000), server=[ServerSpan("lock", "", 10_000, 410_000)])
+    said = lines(trace_of(asked, span("link", 100_000, 600_000)))
+    assert "  400.0 ms (40 %): The server waited for another change of the same repository." in said
+
+
+@pytest.mark.parametrize(
+    ("again", "by_window", "said"),
+    [
+        (0, 10_000, []),
+        (2, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem there)."]),
+        (30, 0, ["  TCP: 30 of 1000 packets were lost and sent again."]),
+    ],
+)
+def test_what_the_kernel_saw_is_said_where_it_cost_time(again: int, by_window: int, said: list[str]) -> None:
+    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, again, 500_000, by_window, 0)
+    assert [line for line in lines(trace_of(link)) if "TCP" in line] == said
 
 
 def test_it_says_how_long_it_takes_elsewhere() -> None:
