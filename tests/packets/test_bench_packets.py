@@ -1,5 +1,5 @@
-"""bench.bulk, bench.cold, bench.media, bench.near, bench.predicted, cli.operations: they run on small numbers, and leave
-nothing.
+"""bench.bulk, bench.cold, bench.media, bench.near, bench.predicted, cli.operations: they run on small numbers, and
+leave nothing.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def test_near(start: Start, sshd: Sshd, temporary: Path, monkeypatch: pytest.Mon
     assert result.exit_code == 1
 
 
-def test_predicted(start: Start, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predicted(start: Start, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(Link(0.0)).close()  # or skip
     monkeypatch.setattr(predicted, "BAR", 1e6)  # Here other tests run beside it.
-    source = temporary / "source"
+    source = tmp_path / "source"
     generate(source, os.environ, count=9)
     result = bench(temporary, "predicted", str(source), "--link", "200ms", "10mbit", "--repeat", "1")
     assert (result.exit_code, result.stderr.count("wrong")) == (0, 0)
