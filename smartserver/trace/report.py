@@ -25,12 +25,16 @@ CALLED: dict[str, str] = {
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
     found = wait(trace)
-    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
-    said = f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
-    result = [f"{trace.program}: {_milliseconds(found.total)}, {said}"]
+    result = [f"{trace.program}: {_milliseconds(found.total)}, {counted(trace)}"]
     result += [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
+
+
+def counted(trace: Trace) -> str:
+    """Its round trips and connections."""
+    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
+    return f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
 
 
 def _part(found: Wait, part: str) -> str:
