@@ -7,12 +7,16 @@ file.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 VERSION = 1
 """Of the format. It changes when a field is removed or means something else."""
+
+
+TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+"""What all processes of a trace share: the trace-id of W3C Trace Context."""
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
@@ -26,8 +30,7 @@ class ProcessBegan(Event, tag="process"):
 
     version: int
     program: str
-    trace: str
-    """16 bytes in hexadecimal that all processes of a trace share: the trace-id of W3C Trace Context."""
+    trace: TraceId
     began: int
     started: int | None = None
     """When the system started it, within 10 ms; left out where the system does not tell."""
@@ -92,7 +95,7 @@ class CommandEnded(Event, tag="command"):
     """A command that `smartserver trace run` ran, from before its start to its end."""
 
     program: str
-    trace: str
+    trace: TraceId
     start: int
     end: int
     status: int

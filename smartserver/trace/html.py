@@ -82,7 +82,7 @@ class Page(msgspec.Struct):
     commands: list[Command]
 
 
-def page(traces: Sequence[Trace]) -> str:
+def html(traces: Sequence[Trace]) -> bytes:
     """The page of a file's traces."""
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     allowed = " ".join(
@@ -92,7 +92,7 @@ def page(traces: Sequence[Trace]) -> str:
     policy = f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
     before, _, after = template.replace("POLICY", policy, 1).partition("DATA")
     called = {**CALLED, MARGIN: "somewhere in this time", REQUEST: "request"}
-    return before + block(Page(called, [command(each) for each in traces])) + after
+    return (before + block(Page(called, [command(each) for each in traces])) + after).encode()
 
 
 def block(content: Page) -> str:
@@ -138,8 +138,8 @@ def _tracks(trace: Trace) -> Iterator[Track]:
     yield Track("the wait, each instant once", _joined(whole))
     for each in process_tracks(trace):
         own = f"{each.program}, process {each.process}"
-        start = SpanEnded(each.process, Part.START, each.began, each.recorded, each.program)
-        spans = [start, *each.spans] if each.began < each.recorded else each.spans
+        start = SpanEnded(each.process, Part.START, each.start, each.recorded, each.program)
+        spans = [start, *each.spans] if each.start < each.recorded else each.spans
         yield Track(own, [_span(span, len(around), first) for span, around in nested(spans)])
         if each.requests:
             bars = [_request(request, len(around), first) for request, around in nested(each.requests)]
@@ -193,16 +193,15 @@ def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
         placed = placement(request)
         if placed is None:
             continue
-        start, end = placed.start - placed.slack, max(each.end for each in placed.spans) + placed.slack
-        taken = [(until, row) for until, row in taken if until > start]
+        taken = [(until, row) for until, row in taken if until > placed.earliest]
         top = max((row for _, row in taken), default=0)
         facts = {"request": ["; ".join(request.verbs)], "earlier or later by": [_milliseconds(placed.slack)]}
-        bars = [Bar(top, start - first, end - first, MARGIN, "the server", facts)]
+        bars = [Bar(top, placed.earliest - first, placed.latest - first, MARGIN, "the server", facts)]
         for span, around in nested(placed.spans):
             row = top + 1 + len(around)
             bars.append(Bar(row, span.start - first, span.end - first, span.part, span.name, facts))
         yield from bars
-        taken.append((end, 1 + max(each.row for each in bars)))
+        taken.append((placed.latest, 1 + max(each.row for each in bars)))
 
 
 def _milliseconds(micro: int) -> str:

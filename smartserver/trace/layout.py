@@ -41,13 +41,23 @@ class Placement(NamedTuple):
     spans: list[ServerSpan]
     """In the client's time, by their starts."""
 
+    @property
+    def earliest(self) -> int:
+        """Nothing of it was before."""
+        return self.start - self.slack
+
+    @property
+    def latest(self) -> int:
+        """Nothing of it was after."""
+        return max(each.end for each in self.spans) + self.slack
+
 
 class ProcessTrack(NamedTuple):
     """What a trace has of one process."""
 
     process: int
     program: str
-    began: int
+    start: int
     """When it was started; where the system does not tell, when it began to record."""
     recorded: int
     """When it began to record."""

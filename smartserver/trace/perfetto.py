@@ -1,21 +1,23 @@
-"""A trace as Chrome's trace events, which Perfetto (ui.perfetto.dev), chrome://tracing and Speedscope open."""
+"""A trace as Chrome's trace events, which Perfetto (ui.perfetto.dev), chrome://tracing and Speedscope open.
+
+There the slices of a thread have to nest. What does not is on a thread of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from smartserver.spans import Part
 from smartserver.trace.events import RequestEnded
-from smartserver.trace.layout import ProcessTrack, nested, placement, process_tracks
+from smartserver.trace.layout import ProcessTrack, placement, process_tracks
 from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
-WAIT, SPANS, REQUESTS, SERVER = 1, 2, 100, 10_000
-"""The threads of a process that its events are on. Requests that overlap have a thread each, from `REQUESTS` on, and
-the server's work on them from `SERVER` on."""
+WAIT, SPANS, REQUESTS, SERVER = 1, 1000, 2000, 3000
+"""The threads of a process, as its viewer orders them; those behind each are for what does not nest."""
 
 Event = dict[str, Any]
 
@@ -29,74 +31,62 @@ def perfetto(traces: Sequence[Trace]) -> bytes:
 
 def _events(trace: Trace, first: int) -> Iterator[Event]:
     tracks = process_tracks(trace)
-    process = tracks[0].process if tracks else trace.process
-    yield _named("thread_name", process, WAIT, f"the wait of {trace.program}")
-    for piece in pieces(trace):
-        yield _slice(process, WAIT, piece.start - first, piece.end - first, piece.part or UNNAMED, piece.name, {})
+    process = (trace.command or trace.processes[0]).process
+    whole = (_slice(first, each.start, each.end, each.part or UNNAMED, each.name) for each in pieces(trace))
+    yield from _thread(process, WAIT, f"the wait of {trace.program}", whole)
     for track in tracks:
-        yield _named("process_name", track.process, SPANS, track.program)
-        yield from _spans(track, first)
-        yield from _requests(track, first)
+        name = {"name": track.program}
+        yield {"ph": "M", "pid": track.process, "tid": WAIT, "name": "process_name", "args": name}
+        requests = (_request(first, each) for each in track.requests)
+        served = (each for request in track.requests for each in _served(first, request))
+        yield from _thread(track.process, SPANS, "spans", _spans(first, track))
+        yield from _thread(track.process, REQUESTS, "requests", requests, nest=False)
+        yield from _thread(track.process, SERVER, "the server, by its own clock", served)
 
 
-def _spans(track: ProcessTrack, first: int) -> Iterator[Event]:
-    yield _named("thread_name", track.process, SPANS, "spans")
-    if track.began < track.recorded:
-        yield _slice(track.process, SPANS, track.began - first, track.recorded - first, Part.START, track.program, {})
-    for span, _ in nested(track.spans):
+def _spans(first: int, track: ProcessTrack) -> Iterator[Event]:
+    if track.start < track.recorded:
+        yield _slice(first, track.start, track.recorded, Part.START, track.program)
+    for span in track.spans:
         told = {"processor time in ms": span.cpu / 1000, "times": span.count}
-        yield _slice(track.process, SPANS, span.start - first, span.end - first, span.part, span.name, told)
+        yield _slice(first, span.start, span.end, span.part, span.name, told)
 
 
-def _requests(track: ProcessTrack, first: int) -> Iterator[Event]:
-    process = track.process
-    for lane, requests in enumerate(_lanes(track.requests)):
-        yield _named("thread_name", process, REQUESTS + lane, "requests")
-        for request in requests:
-            yield _request(process, REQUESTS + lane, request, first)
-        if any(placement(request) for request in requests):
-            yield _named("thread_name", process, SERVER + lane, "server, by its own clock")
-        for request in requests:
-            yield from _served(process, SERVER + lane, request, first)
-
-
-def _lanes(requests: Sequence[RequestEnded]) -> list[list[RequestEnded]]:
-    """The requests apart where they overlap."""
-    lanes: list[list[RequestEnded]] = []
-    for request in sorted(requests, key=lambda each: each.start):
-        free = next((lane for lane in lanes if lane[-1].end <= request.start), None)
-        if free is None:
-            lanes.append(free := [])
-        free.append(request)
-    return lanes
-
-
-def _request(process: int, thread: int, request: RequestEnded, first: int) -> Event:
+def _request(first: int, request: RequestEnded) -> Event:
     told = {
         "arguments": request.arguments, "path": request.path, "result": request.result, "bytes up": request.up,
         "bytes down": request.down, "in the server in ms": request.in_server / 1000, "stack": request.stack,
     }  # fmt: skip
-    name = "; ".join(request.verbs)
-    return _slice(process, thread, request.start - first, request.end - first, "request", name, told)
+    return _slice(first, request.start, request.end, "request", "; ".join(request.verbs), told)
 
 
-def _served(process: int, thread: int, request: RequestEnded, first: int) -> Iterator[Event]:
+def _served(first: int, request: RequestEnded) -> Iterator[Event]:
     placed = placement(request)
-    if placed is None:
-        return
-    start, end = placed.start - placed.slack, max(each.end for each in placed.spans) + placed.slack
-    told = {"earlier or later by, in ms": placed.slack / 1000}
-    yield _slice(process, thread, start - first, end - first, "server", "somewhere in this time", told)
-    for span in placed.spans:
-        yield _slice(process, thread, span.start - first, span.end - first, span.part, span.name, told)
+    if placed is not None:
+        told = {"earlier or later by, in ms": placed.slack / 1000}
+        yield _slice(first, placed.earliest, placed.latest, "server", "somewhere in this time", told)
+        for span in placed.spans:
+            yield _slice(first, span.start, span.end, span.part, span.name, told)
 
 
-def _slice(process: int, thread: int, start: int, end: int, part: str, name: str, told: Event) -> Event:
-    return {
-        "ph": "X", "pid": process, "tid": thread, "ts": start, "dur": end - start, "cat": part,
-        "name": name or CALLED.get(part, part), "args": told,
-    }  # fmt: skip
+def _slice(first: int, start: int, end: int, part: str, name: str, told: Event | None = None) -> Event:
+    named = name or CALLED.get(part, part)
+    return {"ph": "X", "ts": start - first, "dur": end - start, "cat": part, "name": named, "args": told or {}}
 
 
-def _named(what: str, process: int, thread: int, name: str) -> Event:
-    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": name}}
+def _thread(process: int, thread: int, name: str, slices: Iterable[Event], *, nest: bool = True) -> Iterator[Event]:
+    """The slices of a thread with its name. `nest`: they may lie in one another."""
+    until: list[list[int]] = []
+    """The ends of what is open on the thread, and on each behind it."""
+    for each in sorted(slices, key=lambda each: (each["ts"], -each["dur"])):
+        start, end = each["ts"], each["ts"] + each["dur"]
+        for ends in until:
+            while ends and ends[-1] <= start:
+                ends.pop()
+        fitting = [number for number, ends in enumerate(until) if not ends or (nest and end <= ends[-1])]
+        lane = min(fitting, default=len(until))
+        if lane == len(until):
+            until.append([])
+            yield {"ph": "M", "pid": process, "tid": thread + lane, "name": "thread_name", "args": {"name": name}}
+        until[lane].append(end)
+        yield {**each, "pid": process, "tid": thread + lane}

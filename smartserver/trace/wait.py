@@ -180,7 +180,7 @@ def wait(trace: Trace) -> Wait:
         names.setdefault(part, Counter())[piece.name] += length
     for request in trace.requests:
         waited = _within(found, request)
-        worked = min(request.in_server, waited)
+        worked = min(request.in_server, waited, parts[Part.LINK])  # Requests may wait at the same time.
         parts[Part.LINK] -= worked
         parts[Part.SERVER] += worked
     return Wait(trace.end - trace.start, +parts, names)
