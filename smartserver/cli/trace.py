@@ -111,7 +111,7 @@ def show(file: Path, view: str, output: Path | None) -> None:
     """
     shown = VIEWS[view](_read(file))
     if output is None:
-        click.get_binary_stream("stdout").write(shown)
+        click.echo(shown, nl=False)
         return
     try:
         with open(output, "wb", opener=_private) as opened:
