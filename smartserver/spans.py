@@ -7,11 +7,13 @@ takes less than ten is not worth one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -82,6 +84,20 @@ def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
             except StopIteration:
                 return
         yield item
+
+
+def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator: a call of the function is a span."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def inner(*arguments: P.args, **named: P.kwargs) -> T:
+            with span(part, name):
+                return function(*arguments, **named)
+
+        return inner
+
+    return decorate
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from smartserver.trace.events import (
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
-    ServerSpan,
     SpanEnded,
     encode,
 )
 from smartserver.trace.wait import Trace, traces
+from smartserver.wire.messages import ServerSpan
 
 ID = "0af7651916cd43dd8448eb211c80319c"
 OTHER_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -79,7 +79,7 @@ def _events_of(draw: st.DrawFn, process: int, trace: str) -> list[Event]:
     """What a process did: any spans and requests after it began, whether they nest or not."""
     started = draw(st.one_of(st.none(), st.integers(0, 100)))
     began = (started or 0) + draw(_lengths)
-    events: list[Event] = [ProcessBegan(process, 1, draw(_names), trace, began, started, EPOCH)]
+    events: list[Event] = [ProcessBegan(process, 1, draw(_names), trace, began, draw(st.booleans()), started, EPOCH)]
     for _ in range(draw(st.integers(0, 6))):
         start = began + draw(_lengths)
         end = start + draw(_lengths)

@@ -92,7 +92,9 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
 
     with (
         tracing_for(flags, behind=above(served)) as tracing,
-        Client(connected, tracing.observers, agent=AGENT, above=above(served)) as client,
+        Client(
+            connected, tracing.observers, agent=AGENT, above=above(served), traceparent=tracing.traceparent
+        ) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 

@@ -23,6 +23,7 @@ from smartserver.plugins.git.hint import proc_command_line, ps_command_line, rea
 from smartserver.plugins.git.remote import GitRemote
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.plugins.git.words import in_words
+from smartserver.spans import Part, span
 from smartserver.trace.flags import BadFlag
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.repository import GitRepository
@@ -185,8 +186,11 @@ def run(
         return GitCredentials(scheme, where, run_program)
 
     with client_for(url, frozenset(), f"git {AGENT}", environment, ssh, holder, source) as (client, location):
-        hint = read(reader, parent)
-        repository = RemoteRepository(client, location.path, Knowledge(cache_folder(environment), location.key))
+        with span(Part.LOCAL, "read git's command line"):
+            hint = read(reader, parent)
+        with span(Part.LOCAL, "read what is known"):
+            known = Knowledge(cache_folder(environment), location.key)
+        repository = RemoteRepository(client, location.path, known)
         git = GitRemote(remote, location, repository, local, hint, sys.stdin.buffer, sys.stdout.buffer, say)
         at_end.callback(git.close)
         client.progress = git.terminal.server_progress

@@ -127,7 +127,7 @@ def run(url: str, count: int, flags: Set[str] = frozenset()) -> Iterator[Operati
         proxy = until.enter_context(Proxy(0.0, (location.host, location.port)))
         tracing = until.enter_context(tracing_for(flags))
         connect = partial(TcpMedium, proxy.host, proxy.port)
-        client = until.enter_context(Client(connect, tracing.observers, agent="ping"))
+        client = until.enter_context(Client(connect, tracing.observers, agent="ping", traceparent=tracing.traceparent))
         remote = RemoteRepository(client, location.path, Knowledge(None, url))
         yield from Operations(client, remote, proxy, count).rows()
 

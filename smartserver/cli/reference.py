@@ -14,6 +14,7 @@ from smartserver.cli.main import COMMANDS, group
 from smartserver.trace.bans.every import BEHAVIOURS, SILLY
 from smartserver.trace.bans.model import Ban
 from smartserver.trace.bans.rule import Rule
+from smartserver.trace.events import schema as trace_schema
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import AnyVerb
 from transports.errors import CodedError
@@ -34,7 +35,9 @@ EXAMPLES = {
 
 def pages() -> dict[str, str]:
     """Each page's name and text."""
-    return {"verbs.md": verbs(), "errors.md": errors(), "cli.md": commands(), "bans.md": bans()}
+    schema = msgspec.json.format(msgspec.json.encode(trace_schema()), indent=2).decode() + "\n"
+    made = {"verbs.md": verbs(), "errors.md": errors(), "cli.md": commands(), "bans.md": bans()}
+    return {**made, "trace-schema.json": schema}
 
 
 def verbs() -> str:

@@ -79,6 +79,7 @@ def client_for(
             above=location.above,
             holder=holding,
             credentials=credentials,
+            traceparent=tracing.traceparent,
         ) as client,
     ):
         yield client, location

@@ -34,6 +34,7 @@ from smartserver.agent.thin import (
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
 from smartserver.records.delta import compress
+from smartserver.trace.recorder import stand_for
 from smartserver.vcs.git.system import GIT, HEADS
 
 MAX_PACKET = 1 << 20
@@ -171,7 +172,8 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         parent = int(above)
         remote, url = [word.decode("utf-8", "surrogateescape") for word in rest[: int(count)]]
         environment = dict(variable.split(b"=", 1) for variable in rest[int(count) :])
-        there = circumstances(process_at(connection), environment)
+        process = process_at(connection)
+        there = circumstances(process, environment)
         os.fchdir(folder)
     except (NoAgent, OSError, ValueError):
         _leave(connection)
@@ -207,6 +209,7 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         connection.send(ask_to_run(words, variables, said, quiet=quiet))
         return outputs.get()
 
+    stand_for(process)
     status = serve(remote, url, os.environ, parent=parent, holder=holder, run_program=run_there)
     try:
         connection.send(ENDED + bytes([status]))

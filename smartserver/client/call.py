@@ -47,10 +47,12 @@ class Client:
         above: str = "",
         holder: Holder | None = None,
         credentials: Credentials | None = None,
+        traceparent: str = "",
     ) -> None:
         """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open).
         `above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection between
-        commands. `credentials`: have the token that says who the user is."""
+        commands. `credentials`: have the token that says who the user is. `traceparent`: the trace that requests
+        belong to (W3C Trace Context); the server tells what it spent time on."""
         self._connect = connect
         self._holder = holder
         # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
@@ -58,6 +60,7 @@ class Client:
         self._observers = tuple(observers)
         self._agent = agent
         self._above = above
+        self._traceparent = traceparent
         self.progress = progress
         self._clock = clock
         self._sleep = sleep
@@ -114,7 +117,7 @@ class Client:
                 if not outgoing.repeatable:
                     age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first
-                answer = link.exchange(outgoing, age, self._agent, self._known_token())
+                answer = link.exchange(outgoing, age, self._agent, self._known_token(), self._traceparent)
                 self._is_taken = self._is_taken or self._is_new
                 return answer
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from smartserver import spans
 from smartserver.client.body import OnSent, unpacked
 from smartserver.client.call import Client
 from smartserver.client.content import Part, read_content
@@ -200,7 +201,8 @@ class RepositoryExchange:
             return
         opened = next((result for result in answer.results if isinstance(result, OpenResult)), None)
         try:
-            self.knowledge.learn(answer.state, answer.capabilities, opened)
+            with spans.span(spans.Part.LOCAL, "remember"):
+                self.knowledge.learn(answer.state, answer.capabilities, opened)
         except RemoteProtocolError as wrong:
             if not outgoing.mutates:
                 raise

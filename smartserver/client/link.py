@@ -131,14 +131,19 @@ class Link:
             return False
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
 
-    def exchange(self, outgoing: Outgoing, age: int, agent: str, token: str = "") -> Answer:
+    def exchange(self, outgoing: Outgoing, age: int, agent: str, token: str = "", traceparent: str = "") -> Answer:
         """Send a request and read its answer; whatever else the body raises comes through. `token`: says who asks.
+        `traceparent`: the trace that it belongs to.
 
         Raises:
             Refusal: the server changed nothing.
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        said = {"agent": agent if outgoing.known is None or outgoing.says_agent else "", "token": token}
+        said = {
+            "agent": agent if outgoing.known is None or outgoing.says_agent else "",
+            "token": token,
+            "traceparent": traceparent,
+        }
         self._last_id += 1
         request_id = self._last_id
         self.perhaps_read = False

@@ -70,6 +70,12 @@ class RequestHeader:
         return any(verb.is_vfs for verb, _ in self.calls)
 
     @property
+    def wants_spans(self) -> bool:
+        """Whether the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
+        given = self.message.extras.get("traceparent")
+        return given is not None and bytes(given).endswith(b"-01")
+
+    @property
     def brought(self) -> int:
         """Bytes that file-level calls have in the body."""
         return sum(arguments.rest for _, arguments in self.calls if isinstance(arguments, BringRequest))

@@ -29,11 +29,12 @@ from smartserver.server.header import RequestHeader, fault, read_header
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
+from smartserver.server.spans import RequestSpans
 from smartserver.server.vfs import VfsWork
 from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
-from smartserver.wire.messages import Failure, RequestFlag, named
+from smartserver.wire.messages import Failure, RequestFlag, encode_spans, named
 from transports.decorators.counted import Counts
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
@@ -137,7 +138,7 @@ class ServedRequest:
         if len(payload) < LARGE_REQUEST:
             self._begin(decode())
         else:
-            self._do(Step(Lane.QUICK, apart=decode, then=self._begin))
+            self._do(Step(Lane.QUICK, "decode", apart=decode, then=self._begin))
 
     def _hold(self, size: int) -> None:
         """Count so many bytes in the backlog, which may pause all reading: what the request holds in memory.
@@ -172,22 +173,24 @@ class ServedRequest:
         context.allowance.came(self._size)
         self._work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
         self._context = context
+        if header.wants_spans:
+            self._work.spans = RequestSpans(self._session.site.clock)
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
         self._progress.names_phases = header.long
         if not body:
-            self._do(Step(_lane_of(header), lambda steps: steps.answer()))
+            self._do(Step(_lane_of(header), "answer", lambda steps: steps.answer()))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
-        self._do(Step(Lane.BODY, lambda steps: steps.take(chunk), size=len(chunk)))
+        self._do(Step(Lane.BODY, "check", lambda steps: steps.take(chunk), size=len(chunk)))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
         self._ended = True
         self._progress.ended()
-        self._do(Step(Lane.COMMIT, lambda steps: steps.finish(segments, size)))
+        self._do(Step(Lane.COMMIT, "commit", lambda steps: steps.finish(segments, size)))
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
@@ -201,7 +204,7 @@ class ServedRequest:
             self._refuse(Cancelled())
             work.steps = self._context = None  # While it waits for a thread it holds nothing.
         elif work.steps is not None and not self._ended:
-            self._do(Step(Lane.QUICK, apart=work.steps.abandon, then=lambda _: self._refuse(Cancelled())))
+            self._do(Step(Lane.QUICK, "cancel", apart=work.steps.abandon, then=lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -212,7 +215,7 @@ class ServedRequest:
         if self._context is not None:
             self._context.allowance.cancelled = True
         if self._work.steps is not None:
-            self._do(Step(Lane.QUICK, apart=self._work.steps.abandon))
+            self._do(Step(Lane.QUICK, "cancel", apart=self._work.steps.abandon))
         else:
             self._settle()
 
@@ -228,7 +231,7 @@ class ServedRequest:
         try:
             while self._steps and self._step is None:
                 self._step = self._steps.popleft()
-                work = partial(self._work.run, self._step)
+                work = partial(self._work.run, self._step, self._work.now)
                 self._session.executor.run(work, self._ran, self._step.lane, self._session.client)
         finally:
             self._advancing = False
@@ -286,7 +289,7 @@ class ServedRequest:
             return
         self._reading = True
         body = answer.body
-        self._do(Step(answer.lane, lambda _: body.read(PIECE), then=self._send_piece))
+        self._do(Step(answer.lane, "read", lambda _: body.read(PIECE), then=self._send_piece))
 
     def _send_piece(self, piece: object) -> None:
         """Send a piece of the body; an empty one ends it. A store that fails half-way is said by ERROR: the whole
@@ -299,7 +302,8 @@ class ServedRequest:
             self._session.send(Body(self.id, piece))
             self.pump()
             return
-        self._session.send(End(self.id, body.segments, body.size))
+        spans = self._work.spans
+        self._session.send(End(self.id, body.segments, body.size, b"" if spans is None else encode_spans(spans.take())))
         self._log("answered")
         self._over()
 

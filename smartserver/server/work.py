@@ -25,7 +25,9 @@ from smartserver.server.executor import Lane
 from smartserver.server.header import RequestFailure, declared, fault, internal
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
+from smartserver.server.spans import RequestSpans
 from smartserver.server.store_errors import user_error
+from smartserver.spans import Part, listening, span
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
@@ -90,9 +92,10 @@ class RequestSteps(Protocol):
 
 class Step(NamedTuple):
     """What is done in the executor: `of_request`, left out once the request is over, or `apart`. `then` gets what
-    that gave, unless it was an answer, on the thread that moves the bytes."""
+    that gave, unless it was an answer, on the thread that moves the bytes. `name`: what a trace calls it."""
 
     lane: Lane
+    name: str = ""
     of_request: Callable[[RequestSteps], object] | None = None
     """What it raises is a refusal."""
     apart: Callable[[], object] = lambda: None
@@ -114,11 +117,25 @@ class Work:
         self.spent = Counts()
         self.hides_cost = False
         """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
+        self.spans: RequestSpans | None = None
+        """Of a request whose client asks for them."""
         self._site = site
         self._progress = progress
 
-    def run(self, step: Step) -> object:
-        """Do a step; what it gave, an answer as it is sent, or the error that tells of a bug."""
+    @property
+    def now(self) -> float:
+        """The time, where anybody wants to know since when a step waits."""
+        return 0.0 if self.spans is None else self._site.clock()
+
+    def run(self, step: Step, since: float) -> object:
+        """Do a step that waited `since`; what it gave, an answer as it is sent, or the error that tells of a bug."""
+        if self.spans is None:
+            return self._run(step)
+        self.spans.waited(since)
+        with listening(self.spans), span(Part.SERVER, step.name):
+            return self._run(step)
+
+    def _run(self, step: Step) -> object:
         steps = self.steps
         if step.of_request is not None and (steps is None or self.is_over):
             return None
@@ -145,8 +162,9 @@ class Work:
             int(self.busy * 1e6), spent.files_opened, spent.reads, spent.bytes_read, spent.bytes_written, spent.syncs
         )
         if self.hides_cost or (isinstance(message, Failure) and message.fault.code == AccessDenied.code):
-            counters = Counters()
-        return replace(answer, payload=encode(msgspec.structs.replace(message, counters=counters)))
+            counters, self.spans = Counters(), None
+        spans = [] if self.spans is None else self.spans.take()
+        return replace(answer, payload=encode(msgspec.structs.replace(message, counters=counters, spans=spans)))
 
 
 class RequestWork:

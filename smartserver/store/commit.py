@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from smartserver.errors import InvalidPath, LimitExceeded, NoSuchRepository, OutcomeUnknown
+from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation
 from smartserver.store.document import empty_root
@@ -96,9 +97,11 @@ class Commit:
     def _attempt(self, known: State | None) -> CommitOutcome | None:
         """Try once; None where that is to be done again. `known`: what was read before; only a change is planned on
         that, and what is refused or changes nothing is planned on what is there now."""
-        state = known or self.states.read(durable=True)
+        with span(Part.DISK, "read the root"):
+            state = known or self.states.read(durable=True)
         try:
-            planned = self._planned(state)
+            with span(Part.SERVER, "plan"):
+                planned = self._planned(state)
         except CodedError:
             if known is None:
                 raise
@@ -112,7 +115,8 @@ class Commit:
         if planned.transaction.created is not None:
             creation = Creation(self.file) if upload is None else upload.creation
             if state.root is None and creation.beside():
-                return self._create(creation, planned)
+                with span(Part.DISK, "create the repository"):
+                    return self._create(creation, planned)
             vcs, kinds, _ = planned.transaction.created
             self._place.hold_place(vcs, kinds)
         publication = upload.publication(self.file.path) if upload is not None else []
@@ -133,7 +137,8 @@ class Commit:
                 planned = again
             if swap.current.deleted:
                 self._place.check_swap()
-            view = self._swap(swap, state, planned.draft)
+            with span(Part.DISK, "swap the root"):
+                view = self._swap(swap, state, planned.draft)
         if upload is not None:
             upload.leave()
         return CommitOutcome(view, planned.outcome, swapped=True)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from smartserver.records.model import Kind, Segment
+from smartserver.spans import Part, span
 from smartserver.store.blocks import Blocks
 from smartserver.store.document import PackEntry
 from smartserver.store.index import Index, Row
@@ -103,7 +104,8 @@ class DraftPack:
             NoSpace, TransportFailed: it is not tried again.
         """
         self._file.write(intent)
-        self._file.sync()
+        with span(Part.DISK, "sync the pack"):
+            self._file.sync()
         self.close()
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ import msgspec
 
 from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, Unsupported
 from smartserver.records.model import Kind
+from smartserver.spans import Part, span
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
 from smartserver.store.format import FORMAT, LOCK, ROOT, SPOKEN, TEMPORARY, Discipline, Format, is_marked, parse_format
 from smartserver.store.lock_folder import HeldLock
@@ -192,7 +193,8 @@ class RootFile:
         with contextlib.ExitStack() as until:
             try:
                 self.format()
-                held = until.enter_context(self.publisher.hold(queue, first, needed))
+                with span(Part.LOCK):
+                    held = until.enter_context(self.publisher.hold(queue, first, needed))
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT

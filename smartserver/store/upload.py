@@ -15,6 +15,7 @@ from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import GraphNode, Key, RevisionId, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
+from smartserver.spans import Part, span
 from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry
 from smartserver.store.incoming import KEYS_NAMED, Intake
@@ -121,7 +122,8 @@ class Upload:
         if announced is not None and len(announced) != self._segments:
             raise CorruptRecord(b"", b"", f"{len(announced)} revisions are announced, {self._segments} came")
         self._ended = True
-        self.entry = self._intake.finish()
+        with span(Part.SERVER, "prove"):
+            self.entry = self._intake.finish()
 
     def stale(self, snapshot: Snapshot | None) -> bool:
         """Whether what was checked must be checked again before it goes on top of `snapshot`."""

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from smartserver.wire.messages import ServerSpan
+
 VERSION = 1
 """Of the format. It changes when a field is removed or means something else."""
 
@@ -32,6 +34,8 @@ class ProcessBegan(Event, tag="process"):
     program: str
     trace: TraceId
     began: int
+    is_host: bool = False
+    """Whether it is a program of others, in which our code is a guest: what no span covers is that program's work."""
     started: int | None = None
     """When the system started it, within 10 ms; left out where the system does not tell."""
     epoch: int = 0
@@ -49,15 +53,6 @@ class SpanEnded(Event, tag="span"):
     """How many in a row this stands for."""
     cpu: int = 0
     """Microseconds of processor time of the process, its children left out."""
-
-
-class ServerSpan(msgspec.Struct, array_like=True):
-    """The same in the server, by its own clock: microseconds since it had the request's first byte."""
-
-    part: str
-    name: str
-    start: int
-    end: int
 
 
 class RequestEnded(Event, tag="request"):

@@ -18,8 +18,9 @@ ADJACENT = 50
 class TraceFile:
     """The trace of this process. Nothing of it is lost when it is closed; a process that is killed loses the end."""
 
-    def __init__(self, path: str, program: str, trace: str = "") -> None:
-        """Open or make it; others may not read one that is made. `trace`: as in `ProcessBegan`; default: a new one.
+    def __init__(self, path: str, program: str, trace: str = "", *, is_host: bool = False) -> None:
+        """Open or make it; others may not read one that is made. `trace`, `is_host`: as in `ProcessBegan`; default: a
+        new trace.
 
         Raises:
             OSError: it cannot be opened.
@@ -31,6 +32,8 @@ class TraceFile:
         self._last: SpanEnded | None = None
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
+        self.span_id = os.urandom(8).hex()
+        """Of this process, as of W3C Trace Context."""
         self._add(
             ProcessBegan(
                 process=self._process,
@@ -38,6 +41,7 @@ class TraceFile:
                 program=program,
                 trace=self.trace,
                 began=_micro(now),
+                is_host=is_host,
                 started=None if started is None else _micro(now - started),
                 epoch=_micro(time.time() - now),
             )
@@ -58,6 +62,7 @@ class TraceFile:
                 up=record.bytes_up,
                 down=record.bytes_down,
                 in_server=record.server_microseconds,
+                server=record.server,
                 stack=record.stack,
             )
         )

@@ -15,9 +15,8 @@ from importlib.resources import files
 
 import msgspec
 
-from smartserver.spans import Part
 from smartserver.trace.events import RequestEnded, SpanEnded
-from smartserver.trace.layout import nested, placement, process_tracks
+from smartserver.trace.layout import nested, process_tracks, service
 from smartserver.trace.report import CALLED, counted
 from smartserver.trace.text import size
 from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
@@ -138,9 +137,7 @@ def _tracks(trace: Trace) -> Iterator[Track]:
     yield Track("the wait, each instant once", _joined(whole))
     for each in process_tracks(trace):
         own = f"{each.program}, process {each.process}"
-        start = SpanEnded(each.process, Part.START, each.start, each.recorded, each.program)
-        spans = [start, *each.spans] if each.start < each.recorded else each.spans
-        yield Track(own, [_span(span, len(around), first) for span, around in nested(spans)])
+        yield Track(own, [_span(span, len(around), first) for span, around in nested(each.spans)])
         if each.requests:
             bars = [_request(request, len(around), first) for request, around in nested(each.requests)]
             yield Track(f"requests of process {each.process}", bars)
@@ -190,18 +187,18 @@ def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
     """The server's spans, each below the margin that it lies in, and below requests that overlap with its own."""
     taken: list[tuple[int, int]] = []
     for request in sorted(requests, key=lambda each: each.start):
-        placed = placement(request)
-        if placed is None:
+        served = service(request)
+        if served is None:
             continue
-        taken = [(until, row) for until, row in taken if until > placed.earliest]
+        taken = [(until, row) for until, row in taken if until > served.start]
         top = max((row for _, row in taken), default=0)
-        facts = {"request": ["; ".join(request.verbs)], "earlier or later by": [_milliseconds(placed.slack)]}
-        bars = [Bar(top, placed.earliest - first, placed.latest - first, MARGIN, "the server", facts)]
-        for span, around in nested(placed.spans):
+        facts = {"request": ["; ".join(request.verbs)], "earlier or later by": [_milliseconds(served.slack)]}
+        bars = [Bar(top, served.start - first, served.end - first, MARGIN, "the server", facts)]
+        for span, around in nested(served.spans):
             row = top + 1 + len(around)
             bars.append(Bar(row, span.start - first, span.end - first, span.part, span.name, facts))
         yield from bars
-        taken.append((placed.latest, 1 + max(each.row for each in bars)))
+        taken.append((served.end, 1 + max(each.row for each in bars)))
 
 
 def _milliseconds(micro: int) -> str:

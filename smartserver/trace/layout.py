@@ -1,20 +1,13 @@
-"""Where the bars of a trace lie, for every view of it: a track for the whole wait, for the spans of each process, for
-its requests, and for what the server did.
-
-The server counts from the first byte that it had of a request, and its clock is not the client's. Its first instant
-lies between the start of the request and the answer, less the time until its last span ended. What lies between these
-two went up or down; nobody can tell which. So its spans are placed in the middle, with half of that as `slack` to both
-sides.
-"""
+"""Where the bars of a trace lie, for every view of it: what each process did, how deep its spans nest, and the margin
+around what the server did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from smartserver.spans import Part
-from smartserver.trace.events import ProcessBegan, RequestEnded, ServerSpan, SpanEnded
-from smartserver.trace.wait import Trace
+from smartserver.trace.events import ProcessBegan, RequestEnded, SpanEnded
+from smartserver.trace.wait import Piece, Trace, of_processes, placed
 
 
 class Interval(Protocol):
@@ -32,24 +25,14 @@ class Interval(Protocol):
 IntervalT = TypeVar("IntervalT", bound=Interval)
 
 
-class Placement(NamedTuple):
-    """Where the work of a server lies in its client's time."""
+class Service(NamedTuple):
+    """What a server did for a request. Nothing of it was before `start` or after `end`; `spans` lie in the middle."""
 
     start: int
-    """When it had the first byte, or `slack` earlier, or later."""
+    end: int
+    spans: list[Piece]
     slack: int
-    spans: list[ServerSpan]
-    """In the client's time, by their starts."""
-
-    @property
-    def earliest(self) -> int:
-        """Nothing of it was before."""
-        return self.start - self.slack
-
-    @property
-    def latest(self) -> int:
-        """Nothing of it was after."""
-        return max(each.end for each in self.spans) + self.slack
+    """Microseconds that they may have been earlier or later, all together."""
 
 
 class ProcessTrack(NamedTuple):
@@ -59,11 +42,10 @@ class ProcessTrack(NamedTuple):
     program: str
     start: int
     """When it was started; where the system does not tell, when it began to record."""
-    recorded: int
-    """When it began to record."""
     end: int
     """When the last thing of it ended."""
     spans: list[SpanEnded]
+    """With its start, and with the whole of a host."""
     requests: list[RequestEnded]
 
 
@@ -78,21 +60,12 @@ def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence
         around.append(each)
 
 
-def placement(request: RequestEnded) -> Placement | None:
-    """Where the server's work on a request lies; None where nothing is known of it."""
-    spans = sorted(request.server, key=lambda each: (each.start, -each.end))
-    if not spans and request.in_server:
-        spans = [ServerSpan(Part.SERVER, "", 0, request.in_server)]
+def service(request: RequestEnded) -> Service | None:
+    """What the server did for a request; None where it told nothing."""
+    spans, slack = placed(request)
     if not spans:
         return None
-    worked = max(each.end for each in spans)
-    answered = request.answered or request.end
-    # What it does after the reply, for a body, ends before the body does.
-    latest = (answered if worked <= answered - request.start else request.end) - worked
-    slack = max(0, latest - request.start) // 2
-    start = request.start + slack
-    placed = [ServerSpan(each.part, each.name, start + each.start, start + each.end) for each in spans]
-    return Placement(start, slack, placed)
+    return Service(min(each.start for each in spans) - slack, max(each.end for each in spans) + slack, spans, slack)
 
 
 def process_tracks(trace: Trace) -> list[ProcessTrack]:
@@ -105,10 +78,15 @@ def process_tracks(trace: Trace) -> list[ProcessTrack]:
 
 def _track(trace: Trace, began: ProcessBegan) -> ProcessTrack:
     process = began.process
-    spans = [each for each in trace.spans if each.process == process]
-    requests = [each for each in trace.requests if each.process == process]
     # The system tells the start within 10 ms, which may be before that of the command that started it.
-    start = began.began if began.started is None else min(began.began, max(began.started, trace.start))
+    known = [
+        SpanEnded(process, piece.part, max(piece.start, trace.start), piece.end, piece.name)
+        for number, piece in of_processes(trace)
+        if number == process and piece.end > max(piece.start, trace.start)
+    ]
+    spans = [*known, *(each for each in trace.spans if each.process == process)]
+    requests = [each for each in trace.requests if each.process == process]
+    start = min([began.began, *(each.start for each in known)])
     ends = [each.at for each in trace.ends if each.process == process]
     end = max([began.began, *ends, *(each.end for each in spans), *(each.end for each in requests)])
-    return ProcessTrack(process, began.program, start, began.began, end, spans, requests)
+    return ProcessTrack(process, began.program, start, end, spans, requests)

@@ -6,15 +6,14 @@ Its times are those of the Unix epoch. Ids are made from what a span is, so that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
 import msgspec
 
-from smartserver.spans import Part
 from smartserver.trace.events import RequestEnded, SpanEnded
-from smartserver.trace.layout import Interval, ProcessTrack, nested, placement, process_tracks
+from smartserver.trace.layout import Interval, nested, process_tracks, service
 from smartserver.trace.report import CALLED
 from smartserver.trace.wait import Trace
 
@@ -61,7 +60,7 @@ def _resources(trace: Trace) -> Iterator[dict[str, Any]]:
         yield _resource(command.program, [ran], command.process)
     for track in process_tracks(trace):
         process = makes.span(Kind.INTERNAL, track.program, track, root)
-        own = [process, *_own(makes, track, process)]
+        own = [process, *_tree(makes, Kind.INTERNAL, track.spans, process, {})]
         served: list[Span] = []
         for request in track.requests:
             called = makes.request(request, process)
@@ -72,29 +71,25 @@ def _resources(trace: Trace) -> Iterator[dict[str, Any]]:
             yield _resource("server", served)
 
 
-def _own(makes: _Spans, track: ProcessTrack, process: Span) -> Iterator[Span]:
-    """The spans of a process."""
-    spans = track.spans
-    if track.start < track.recorded:
-        spans = [SpanEnded(track.process, Part.START, track.start, track.recorded, track.program), *spans]
+def _tree(
+    makes: _Spans, kind: Kind, spans: Iterable[SpanEnded], root: Span, more: Mapping[str, Value]
+) -> Iterator[Span]:
+    """Spans below that of which they are part, the outermost below `root`. `more`: attributes of each."""
     ids: dict[int, str] = {}
     for span, around in nested(spans):
-        told: dict[str, Value] = {"smartserver.part": span.part, "smartserver.count": span.count}
-        told["smartserver.cpu.us"] = span.cpu
-        parent = next((ids[id(each)] for each in reversed(around) if each.end >= span.end), process.span_id)
-        made = makes.span(Kind.INTERNAL, span.name or CALLED.get(span.part, span.part), span, parent, told)
+        told = {"smartserver.part": span.part, "smartserver.count": span.count, "smartserver.cpu.us": span.cpu, **more}
+        parent = next((ids[id(each)] for each in reversed(around) if each.end >= span.end), root.span_id)
+        made = makes.span(kind, span.name or CALLED.get(span.part, span.part), span, parent, told)
         ids[id(span)] = made.span_id
         yield made
 
 
 def _served(makes: _Spans, request: RequestEnded, called: Span) -> Iterator[Span]:
     """The server's spans of a request."""
-    placed = placement(request)
-    if placed is None:
-        return
-    for span in placed.spans:
-        told: dict[str, Value] = {"smartserver.part": span.part, "smartserver.uncertainty.us": placed.slack}
-        yield makes.span(Kind.SERVER, span.name or CALLED.get(span.part, span.part), span, called.span_id, told)
+    found = service(request)
+    if found is not None:
+        spans = [SpanEnded(0, each.part, each.start, each.end, each.name) for each in found.spans]
+        yield from _tree(makes, Kind.SERVER, spans, called, {"smartserver.uncertainty.us": found.slack})
 
 
 def _resource(name: str, spans: list[Span], process: int | None = None) -> dict[str, Any]:

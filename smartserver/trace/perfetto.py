@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from smartserver.spans import Part
 from smartserver.trace.events import RequestEnded
-from smartserver.trace.layout import ProcessTrack, placement, process_tracks
+from smartserver.trace.layout import ProcessTrack, process_tracks, service
 from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
@@ -45,8 +44,6 @@ def _events(trace: Trace, first: int) -> Iterator[Event]:
 
 
 def _spans(first: int, track: ProcessTrack) -> Iterator[Event]:
-    if track.start < track.recorded:
-        yield _slice(first, track.start, track.recorded, Part.START, track.program)
     for span in track.spans:
         told = {"processor time in ms": span.cpu / 1000, "times": span.count}
         yield _slice(first, span.start, span.end, span.part, span.name, told)
@@ -61,11 +58,11 @@ def _request(first: int, request: RequestEnded) -> Event:
 
 
 def _served(first: int, request: RequestEnded) -> Iterator[Event]:
-    placed = placement(request)
-    if placed is not None:
-        told = {"earlier or later by, in ms": placed.slack / 1000}
-        yield _slice(first, placed.earliest, placed.latest, "server", "somewhere in this time", told)
-        for span in placed.spans:
+    served = service(request)
+    if served is not None:
+        told = {"earlier or later by, in ms": served.slack / 1000}
+        yield _slice(first, served.start, served.end, "server", "somewhere in this time", told)
+        for span in served.spans:
             yield _slice(first, span.start, span.end, span.part, span.name, told)
 
 

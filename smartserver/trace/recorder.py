@@ -13,7 +13,7 @@ import msgspec
 
 from smartserver.spans import Part
 from smartserver.wire.events import End, Error, Event, Reply, Request
-from smartserver.wire.messages import decode_failure, decode_reply, decode_request
+from smartserver.wire.messages import ServerSpan, decode_failure, decode_reply, decode_request, decode_spans
 
 OWN_FRAMES = 2
 """Of the stack of a call: those of the recorder."""
@@ -38,6 +38,7 @@ class CallRecord(msgspec.Struct):
     stack: list[str] = msgspec.field(default_factory=list)
     """Where in the program a VFS call was made, outermost first, as Python shows it; where that was asked for."""
     payload: list[bytes] = msgspec.field(default_factory=list)
+    server: list[ServerSpan] = msgspec.field(default_factory=list)
     answered: float = 0.0
     """When the first bytes after it came."""
 
@@ -125,6 +126,8 @@ class Recorder:
             if event.more:
                 return
             self._answered(record, event)
+        if isinstance(event, End):
+            record.server += decode_spans(event.spans)
         # An answer with a body is over with its body: a clone is not done when its first line is here.
         whole = isinstance(event, (End, Error)) or (isinstance(event, Reply) and not event.body)
         if whole and self._finished is not None:
@@ -158,17 +161,27 @@ class Recorder:
             failure = decode_failure(payload)
             record.result = failure.fault.code
             record.server_microseconds = failure.counters.microseconds
+            record.server += failure.spans
         else:
             reply = decode_reply(payload)
             refused = sum(outcome.status != 0 for outcome in reply.outcomes)
             record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
             record.server_microseconds = reply.counters.microseconds
+            record.server += reply.spans
+
+
+_stands_for = ["self"]
+
+
+def stand_for(process: int) -> None:
+    """Count the start of another process as this one's: that of the command whose worker this is."""
+    _stands_for[0] = str(process)
 
 
 def since_start() -> float | None:
     """Seconds since this process was started, within 10 ms (proc(5)); None where the system does not tell."""
     try:
-        with open("/proc/self/stat", "rb") as file:
+        with open(f"/proc/{_stands_for[0]}/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])
         return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError):

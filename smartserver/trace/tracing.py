@@ -31,8 +31,11 @@ class Tracing:
         program: str,
         environment: Mapping[str, str],
         behind: str = "",
+        *,
+        is_host: bool = False,
     ) -> None:
         """`say`: gets lines. `program`: as the trace names this process. `behind`: as of `text.summary`.
+        `is_host`: as in `ProcessBegan`.
 
         Raises:
             BadFlag: a rule is none, or the file for the trace cannot be opened.
@@ -50,7 +53,7 @@ class Tracing:
             from smartserver.trace.file import TraceFile  # Loaded where a trace is recorded.
 
             try:
-                self._file = TraceFile(flags.file, program, _trace_of(environment.get(PARENT, "")))
+                self._file = TraceFile(flags.file, program, _trace_of(environment.get(PARENT, "")), is_host=is_host)
             except OSError as wrong:
                 raise BadFlag(f"no trace can be written to {flags.file}: {wrong.strerror}") from None
         if flags.shows or self._file is not None:
@@ -70,6 +73,11 @@ class Tracing:
         """Record the spans of this thread, where they are wanted."""
         with listening(self.recorder) if self.recorder is not None else contextlib.nullcontext():
             yield
+
+    @property
+    def traceparent(self) -> str:
+        """What requests say of the trace; empty where none is recorded."""
+        return "" if self._file is None else f"00-{self._file.trace}-{self._file.span_id}-01"
 
     @property
     def records(self) -> bool:

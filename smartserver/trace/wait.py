@@ -1,8 +1,10 @@
 """What a user waited for: every microsecond of a trace, counted once.
 
 An instant belongs to the span that began last of those that cover it: spans of a process nest, so that is the innermost
-one; of two processes it is the one that was begun for the other. Of the time in which a request waited for the link,
-as much as its server worked is the server's. What no span covers is `unnamed`.
+one; of two processes it is the one that was begun for the other. What no span covers is `unnamed`.
+
+While a request waits for the link, its server works. The server has a clock of its own, and how long the way up and the
+way down took cannot be told apart: its spans are placed in the middle, and may be earlier or later by `Placed.within`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -116,10 +118,40 @@ def traces(lines: Iterable[bytes]) -> list[Trace]:
     return sorted(by_id.values(), key=lambda each: each.start)
 
 
+class Placed(NamedTuple):
+    """The spans of a server on the client's clock."""
+
+    spans: list[Piece]
+    within: int
+    """Microseconds that they may be earlier or later, all together."""
+
+
+def placed(request: RequestEnded) -> Placed:
+    """Where the server's spans of a request lie in its wait."""
+    spans = [Piece(each.start, each.end, each.part, each.name) for each in request.server]
+    if not spans and request.in_server:
+        spans = [Piece(0, request.in_server, Part.SERVER, "")]
+    answered = request.answered or request.end
+    in_reply = [each.end for each in spans if each.end <= answered - request.start]
+    unknown = answered - request.start - max(in_reply, default=0)
+    at = request.start + unknown // 2
+    return Placed([each._replace(start=at + each.start, end=at + each.end) for each in spans], unknown // 2)
+
+
 def pieces(trace: Trace) -> Iterator[Piece]:
     """The whole wait in order, each instant in one piece; what is unnamed has no part."""
-    covers = sorted(_covers(trace))
-    at, end = trace.start, trace.end
+    servers = [each for request in trace.requests for each in placed(request).spans]
+    for piece in _swept(trace.start, trace.end, _covers(trace)):
+        if piece.part != Part.LINK:
+            yield piece
+            continue
+        for each in _swept(piece.start, piece.end, servers):
+            yield each if each.part else each._replace(part=piece.part, name=piece.name)
+
+
+def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
+    """A stretch of time in pieces, each of the span that began last of those that cover it."""
+    covers = sorted(each for each in spans if each.start < end and each.end > at)
     active: list[tuple[int, int, str, str]] = []
     bounds = sorted({at, end, *[b for each in covers for b in (each.start, each.end) if at < b < end]})
     index = 0
@@ -137,19 +169,30 @@ def pieces(trace: Trace) -> Iterator[Piece]:
 def _covers(trace: Trace) -> Iterator[Piece]:
     """What covers the wait: its spans, the starts of processes, and what follows the last of them."""
     command = trace.command
+    yield from (piece for _, piece in of_processes(trace))
+    for span in trace.spans:
+        yield Piece(span.start, span.end, span.part, span.name)
+    if command is not None and trace.ends:
+        last = max(each.at for each in trace.ends)
+        yield Piece(last, command.end, Part.LOCAL, f"{command.program}, after the last call")
+
+
+def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
+    """What is known of a process without a span of it: its start, and that all of a host's time is spent on something.
+    With the number of the process."""
+    command = trace.command
     began: set[int] = set()
     for each in sorted(trace.processes, key=lambda each: each.began):
         if each.process not in began:
             first = command is not None and not began
             started = command.start if command is not None and first else each.started
             if started is not None:
-                yield Piece(started, each.began, Part.START, each.program)
+                yield each.process, Piece(started, each.began, Part.START, each.program)
             began.add(each.process)
-    for span in trace.spans:
-        yield Piece(span.start, span.end, span.part, span.name)
-    if command is not None and trace.ends:
-        last = max(each.at for each in trace.ends)
-        yield Piece(last, command.end, Part.LOCAL, f"{command.program}, after the last call")
+            if each.is_host:
+                ended = [end.at for end in trace.ends if end.process == each.process]
+                until = max(ended, default=trace.end)
+                yield each.process, Piece(each.began, until, Part.LOCAL, f"{each.program} itself")
 
 
 @dataclass
@@ -172,22 +215,9 @@ def wait(trace: Trace) -> Wait:
     """What the parts of a wait add up to."""
     parts: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {}
-    found = list(pieces(trace))
-    for piece in found:
+    for piece in pieces(trace):
         part = piece.part or UNNAMED
         length = piece.end - piece.start
         parts[part] += length
         names.setdefault(part, Counter())[piece.name] += length
-    for request in trace.requests:
-        waited = _within(found, request)
-        worked = min(request.in_server, waited, parts[Part.LINK])  # Requests may wait at the same time.
-        parts[Part.LINK] -= worked
-        parts[Part.SERVER] += worked
-    return Wait(trace.end - trace.start, +parts, names)
-
-
-def _within(found: Sequence[Piece], request: RequestEnded) -> int:
-    """How long a request waited for the link."""
-    return sum(
-        max(0, min(each.end, request.end) - max(each.start, request.start)) for each in found if each.part == Part.LINK
-    )
+    return Wait(trace.end - trace.start, parts, names)

@@ -32,7 +32,7 @@ from smartserver.wire.frames import (
     encode_refusal,
     versions_of,
 )
-from smartserver.wire.limits import MAX_FRAME
+from smartserver.wire.limits import MAX_END, MAX_FRAME
 from smartserver.wire.observer import Observer
 from smartserver.wire.states import ConnectionState, Opening, Role, Side, Step
 
@@ -47,7 +47,7 @@ READERS: dict[FrameType, Callable[[Frame], events.Event]] = {
     FrameType.REQUEST: partial(_read_message, events.Request, False),
     FrameType.REQUEST_WITH_BODY: partial(_read_message, events.Request, True),
     FrameType.BODY: lambda frame: events.Body(frame.id, bytes(frame.payload)),
-    FrameType.END: lambda frame: events.End(frame.id, *END_PAYLOAD.unpack(frame.payload)),
+    FrameType.END: lambda frame: _read_end(frame),
     FrameType.REPLY: partial(_read_message, events.Reply, False),
     FrameType.REPLY_WITH_BODY: partial(_read_message, events.Reply, True),
     FrameType.ERROR: lambda frame: events.Error(frame.id, bytes(frame.payload), _is_continued(frame)),
@@ -85,10 +85,18 @@ def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> li
     return frames
 
 
+def _read_end(frame: Frame) -> events.End:
+    payload = bytes(frame.payload)
+    segments, size = END_PAYLOAD.unpack_from(payload)
+    return events.End(frame.id, segments, size, payload[END_PAYLOAD.size :])
+
+
 def _write_end(event: events.End) -> list[Frame]:
     if not 0 <= event.segments <= 0xFFFFFFFF or not 0 <= event.size <= 0xFFFFFFFFFFFFFFFF:
         raise LocalProtocolError(f"expected u32 segments and u64 bytes in END, got {event.segments} and {event.size}")
-    return [Frame(FrameType.END, event.id, END_PAYLOAD.pack(event.segments, event.size))]
+    if len(event.spans) > MAX_END:
+        raise LocalProtocolError(f"expected at most {MAX_END} bytes of spans in END, got {len(event.spans)}")
+    return [Frame(FrameType.END, event.id, END_PAYLOAD.pack(event.segments, event.size) + event.spans)]
 
 
 def _write_message(plain: FrameType, with_body: FrameType, event: events.Request | events.Reply) -> list[Frame]:

@@ -10,14 +10,14 @@ from collections import deque
 from typing import NamedTuple
 
 from smartserver.wire.errors import LocalProtocolError, NotHpss, ProtocolError, RemoteProtocolError
-from smartserver.wire.limits import MAX_FRAME, MAX_PING, MAX_PREFACE, MAX_REASON
+from smartserver.wire.limits import MAX_END, MAX_FRAME, MAX_PING, MAX_PREFACE, MAX_REASON
 
 VERSION = 1
 PREFACE = b"hpss/1\n"
 HEADER = struct.Struct(">IBI")
 """Payload length, type, request id."""
 END_PAYLOAD = struct.Struct(">IQ")
-"""Segments, bytes."""
+"""Segments, bytes; behind them what the server spent time on after its REPLY, if the client asked."""
 IGNORED_FROM = 0x80
 """Frames of these types may be skipped by whoever does not know them."""
 MAX_ID = 0xFFFFFFFF
@@ -43,7 +43,7 @@ class FrameType(enum.IntEnum):
 SIZES: dict[FrameType, tuple[int, int]] = {
     FrameType.REQUEST: (0, MAX_FRAME),
     FrameType.BODY: (0, MAX_FRAME),
-    FrameType.END: (END_PAYLOAD.size, END_PAYLOAD.size),
+    FrameType.END: (END_PAYLOAD.size, END_PAYLOAD.size + MAX_END),
     FrameType.REPLY: (0, MAX_FRAME),
     FrameType.ERROR: (0, MAX_FRAME),
     FrameType.PROGRESS: (0, MAX_FRAME),
@@ -103,7 +103,7 @@ def check_header(length: int, number: int, request_id: int, blame: type[Protocol
         raise blame(f"expected a known frame type, got 0x{number:02x} (length {length}, id {request_id})") from None
     least, most = SIZES[kind]
     if not least <= length <= most:
-        wanted = f"{least}" if least == most else f"no more than {most}"
+        wanted = f"{least}" if least == most else f"{least} to {most}" if least else f"no more than {most}"
         raise blame(f"expected {wanted} bytes of payload in {kind.name}, got {length}")
     if (kind in OF_CONNECTION) != (request_id == 0):
         wanted = "0" if kind in OF_CONNECTION else f"1 to {MAX_ID}"

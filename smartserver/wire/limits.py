@@ -56,6 +56,12 @@ MAX_MAPS = 64
 MAX_WORDS = 256
 """Settings, capabilities and kinds of advice of an answer, of each: no repository has more than 64 settings."""
 
+MAX_SPANS = 256
+"""Spans of an answer, and those that END has: what else the server spent time on is not told."""
+
+MAX_END = 32 * KIB
+"""Bytes of the spans that END has: 256 of them, with names of 100 characters each."""
+
 MAX_ARGUMENTS = 4 * MIB + 64 * KIB
 """Bytes of the arguments of one error or advice: 4,096 ids of 1,024 bytes, the most that any names, are 4.2 MB."""
 

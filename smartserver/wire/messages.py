@@ -7,12 +7,13 @@ them. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAM
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
 
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_WORDS
+from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_SPANS, MAX_WORDS
 
 T = TypeVar("T")
 
@@ -130,28 +131,42 @@ class Advice(msgspec.Struct, frozen=True, array_like=True):
     arguments: msgspec.Raw
 
 
+class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
+    """Time that the server spent on one thing of a request (`spans.Part`), by its own clock: microseconds since it had
+    read the request."""
+
+    part: str
+    name: str
+    start: int
+    end: int
+
+
+Spans = Annotated[list[ServerSpan], msgspec.Meta(max_length=MAX_SPANS)]
 Outcomes = Annotated[list[Outcome], msgspec.Meta(max_length=MAX_CALLS)]
 Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, in part at least; `advice` is left out where there is none."""
+    """The answer to a request that was carried out, in part at least. `advice` and `spans` are left out where there are
+    none; spans are only told to a request with a `traceparent`."""
 
     outcomes: Outcomes
     state: State | None = None
     counters: Counters = Counters()
     capabilities: Words = []
     advice: Annotated[list[Advice], msgspec.Meta(max_length=MAX_WORDS)] = []
+    spans: Spans = []
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing."""
+    """The answer to a request that changed nothing; `spans` as in `Reply`."""
 
     fault: Fault
     outcomes: Outcomes = []
     state: State | None = None
     counters: Counters = Counters()
     capabilities: Words = []
+    spans: Spans = []
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -167,15 +182,28 @@ _request = msgspec.msgpack.Decoder(Request)
 _reply = msgspec.msgpack.Decoder(Reply)
 _failure = msgspec.msgpack.Decoder(Failure)
 _progress = msgspec.msgpack.Decoder(Progress)
+_spans = msgspec.msgpack.Decoder(Spans)
 _arguments = msgspec.msgpack.Decoder(dict[str, object])
 _entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MAX_ENTRIES)])
 
 
 def encode(message: msgspec.Struct) -> bytes:
     """The payload of a message."""
-    if isinstance(message, Reply) and not message.advice:
-        return _encoder.encode((message.outcomes, message.state, message.counters, message.capabilities))
+    match message:
+        case Reply(spans=[], advice=[]):
+            return _encoder.encode((message.outcomes, message.state, message.counters, message.capabilities))
+        case Reply(spans=[]):
+            counted = (message.outcomes, message.state, message.counters)
+            return _encoder.encode((*counted, message.capabilities, message.advice))
+        case Failure(spans=[]):
+            told = (message.fault, message.outcomes, message.state)
+            return _encoder.encode((*told, message.counters, message.capabilities))
     return _encoder.encode(message)
+
+
+def encode_spans(spans: Sequence[ServerSpan]) -> bytes:
+    """What END has of them; empty without any."""
+    return _encoder.encode(spans) if spans else b""
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msgspec.Raw) -> T:
@@ -242,6 +270,15 @@ def decode_failure(payload: bytes) -> Failure:
         RemoteProtocolError: it is not one.
     """
     return _decode(_failure, "an error", payload)
+
+
+def decode_spans(payload: bytes) -> list[ServerSpan]:
+    """The spans of an END.
+
+    Raises:
+        RemoteProtocolError: they are none.
+    """
+    return _decode(_spans, "spans", payload) if payload else []
 
 
 def decode_progress(payload: bytes) -> Progress:

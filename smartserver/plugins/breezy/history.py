@@ -15,6 +15,7 @@ from smartserver.plugins.breezy.terminal import moving
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
+from smartserver.spans import Part, spent
 
 IN_MEMORY = 4 * 1024 * 1024
 """Bytes of a spool before it becomes a file."""
@@ -60,6 +61,7 @@ class History:
         self.receive()
         return self._ghosts
 
+    @spent(Part.LOCAL, "keep what came")
     def receive(self) -> None:
         """Receive all of it, unless that is done; it raises as `parents`, and the same however often it is asked."""
         body, self._body = self._body, None

@@ -22,6 +22,7 @@ from smartserver.plugins.breezy.repository import HpssRepository, heads_of
 from smartserver.plugins.breezy.signatures import add_late
 from smartserver.plugins.breezy.words import check_has
 from smartserver.records.model import RevisionId
+from smartserver.spans import Part, spent
 from smartserver.vcs.bzr.compat import load_formats, overwritten
 
 
@@ -234,6 +235,7 @@ class FetchFromServer(InterRepository):
         heads = [*required, *(if_present_ids or ())] if named else self._heads()
         return Search(self._missing(heads)[:limit])
 
+    @spent(Part.LOCAL, "store")
     def fetch(self, revision_id: RevisionId | None = None, *, fetch_spec: Any = None, **options: object) -> FetchResult:
         """Bring the history of a revision, or what a search has found."""
         with ExitStack() as locks:

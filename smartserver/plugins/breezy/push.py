@@ -32,6 +32,7 @@ from smartserver.plugins.breezy.remote import Remote, remote_of
 from smartserver.plugins.breezy.sending import Lacking
 from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
 from smartserver.records.model import RevisionId
+from smartserver.spans import Part, spent
 from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import HERE
@@ -123,6 +124,7 @@ class _Push:
     forced: bool
     """Whether the tip is moved wherever it is."""
 
+    @spent(Part.LOCAL, "plan the push")
     def run(self) -> BranchPushResult:
         remote: Remote = self.target.remote
         revnos = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}

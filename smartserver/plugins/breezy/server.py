@@ -19,7 +19,7 @@ from smartserver.client.url import Location
 from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
-from smartserver.plugins.breezy.tracer import flags_of, observers
+from smartserver.plugins.breezy.tracer import flags_of, tracing_of
 from smartserver.trace.tracing import PARENT
 
 if TYPE_CHECKING:
@@ -92,12 +92,19 @@ class Server:
             return connect(location, login, fast_open=fast_open, flags=flags.told(), lends=holder is not None)
 
         self._unread: History | None = None
-        watching = observers(served_by(location), flags, behind(location), _environment(PARENT))
+        tracing = tracing_of(served_by(location), flags, behind(location), _environment(PARENT))
         given = _environment(TOKEN_VARIABLE).get(TOKEN_VARIABLE, "")
         self.client = Client(
-            connected, watching, agent=AGENT, progress=ServerProgress(), copied=fast_open, above=location.above,
-            holder=holder, credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),
-        )  # fmt: skip
+            connected,
+            tracing.observers,
+            agent=AGENT,
+            progress=ServerProgress(),
+            copied=fast_open,
+            above=location.above,
+            holder=holder,
+            credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),
+            traceparent=tracing.traceparent,
+        )
         breezy.get_global_state().exit_stack.callback(self._leave)
 
     def read_on(self, history: History) -> None:

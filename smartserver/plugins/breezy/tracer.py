@@ -15,7 +15,6 @@ from smartserver.client.plain import plain
 from smartserver.trace.flags import VARIABLE, BadFlag, Flags, read
 from smartserver.trace.tracing import Tracing
 from smartserver.vcs.bzr.compat import debug_flags
-from smartserver.wire.observer import Observer
 
 
 def flags_of(more: str) -> Flags:
@@ -31,20 +30,21 @@ def flags_of(more: str) -> Flags:
     return read([*sorted(debug_flags()), more])
 
 
-def observers(where: str, flags: Flags, behind: str, environment: Mapping[str, str]) -> list[Observer]:
-    """Those of a server's connection; `behind`: as of `text.summary`; `environment`: as of `Tracing`.
+def tracing_of(where: str, flags: Flags, behind: str, environment: Mapping[str, str]) -> Tracing:
+    """That of a server's connection, until the command ends. `behind`: as of `text.summary`; `environment`: as of
+    `Tracing`.
 
     Raises:
         CommandError: a rule is none, or the trace cannot be written.
     """
     try:
-        tracing = Tracing(flags, _show, "brz", environment, behind)
+        tracing = Tracing(flags, _show, "brz", environment, behind, is_host=True)
     except BadFlag as wrong:
         raise CommandError(str(wrong)) from None
     at_end = breezy.get_global_state().exit_stack
     at_end.callback(_close, tracing, where)
     at_end.enter_context(tracing.listening())
-    return tracing.observers
+    return tracing
 
 
 def _show(lines: str) -> None:

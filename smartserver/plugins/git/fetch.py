@@ -17,6 +17,7 @@ from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
+from smartserver.spans import Part, span
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
@@ -46,7 +47,8 @@ class Fetch:
         `refetch`: pull all of it, as into an empty repository.
         """
         knowledge = self._repository.knowledge
-        haves = [] if refetch else local.complete_haves(knowledge.tips(), MAX_HAVES)
+        with span(Part.LOCAL, "find what is here"):
+            haves = [] if refetch else local.complete_haves(knowledge.tips(), MAX_HAVES)
         self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
 
     def bring(self, local: GitRepository, ids: Collection[bytes], *, as_pack: bool = False) -> None:
@@ -58,7 +60,8 @@ class Fetch:
             WrongVcs: the remote's object format is another.
         """
         inserted = self._insert(local, as_pack)
-        missing = _absent(local, [key for key in ids if key not in inserted])
+        with span(Part.LOCAL, "find what is here"):
+            missing = _absent(local, [key for key in ids if key not in inserted])
         if not missing:
             return
         try:
@@ -73,8 +76,6 @@ class Fetch:
 
     def _insert(self, local: GitRepository, as_pack: bool) -> KeyTable:
         """Put what was pulled into the repository: the keys of its objects."""
-        from smartserver.vcs.git.insert import Inserter
-
         pulled, self._pulled = self._pulled, None
         if pulled is None or not pulled.result.segments:
             return KeyTable()
@@ -83,8 +84,11 @@ class Fetch:
             raise WrongVcs(self._path, vcs, local.vcs)
         segments = self._segments(pulled, local.kinds)
         try:
-            inserter = Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack)
-            inserter.insert(segments)
+            with span(Part.LOCAL, "store"):
+                from smartserver.vcs.git.insert import Inserter
+
+                inserter = Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack)
+                inserter.insert(segments)
         except Malformed as wrong:
             why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
             raise CannotGoOn(f"{why} {ADVICE}") from wrong

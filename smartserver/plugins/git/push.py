@@ -16,6 +16,7 @@ from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.plugins.git.words import in_words
 from smartserver.records.model import Plan, RevisionId
+from smartserver.spans import Part, span
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.objects import COMMIT, TAG, GitObject
 from smartserver.vcs.git.repository import GitRepository
@@ -45,8 +46,9 @@ def push(
         CannotGoOn: a source is no object, or something that must be sent is missing here.
         CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
     """
-    updates = [_update(local, options, refspec) for refspec in refspecs]
-    refused = {update.ref: why for update in updates if (why := _objection(local, update))}
+    with span(Part.LOCAL, "look up refs"):
+        updates = [_update(local, options, refspec) for refspec in refspecs]
+        refused = {update.ref: why for update in updates if (why := _objection(local, update))}
     lines = [b"error " + ref + b" " + why for ref, why in refused.items()]
     updates = [update for update in updates if update.ref not in refused]
     if refused and options.atomic:

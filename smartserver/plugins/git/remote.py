@@ -25,6 +25,7 @@ from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import wants
 from smartserver.records.model import Tip
 from smartserver.records.system import system_of
+from smartserver.spans import Part, span
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.git.system import HEAD
 
@@ -82,12 +83,14 @@ class GitRemote:
         """
         try:
             if self._hint.command and not self._hint.refs_only and (local := self._local()) is not None:
-                local.prepare(objects=self._hint.command == "push")
+                with span(Part.LOCAL, "start git"):
+                    local.prepare(objects=self._hint.command == "push")
             while line := self._line():
                 self._command(line)
         finally:
             if self._opened is not None:
-                self._opened.close()
+                with span(Part.LOCAL, "end git"):
+                    self._opened.close()
 
     def close(self) -> None:
         """Let go of what was fetched; for when no interrupt can come any more."""
@@ -105,7 +108,8 @@ class GitRemote:
     def _local(self) -> GitRepository | None:
         """The repository git runs in, opened once; None where there is none."""
         if self._opened is None:
-            self._opened = self._open_local()
+            with span(Part.LOCAL, "open the repository"):
+                self._opened = self._open_local()
         return self._opened
 
     def _local_or_fail(self, command: str) -> GitRepository:
@@ -130,7 +134,8 @@ class GitRemote:
             raise CannotGoOn(f"git sent an unknown command: {line.decode('utf-8', 'replace')}")
 
     def _line(self) -> bytes:
-        return self._commands.readline().rstrip(b"\n")
+        with span(Part.LOCAL, "git, between its commands"):
+            return self._commands.readline().rstrip(b"\n")
 
     def _batch(self, command: bytes, first: bytes) -> list[bytes]:
         batch = [first]
@@ -160,7 +165,8 @@ class GitRemote:
             self._repository.learn_refs()
         else:
             try:
-                wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
+                with span(Part.LOCAL, "read git's configuration"):
+                    wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
                 self._fetched.pull(local, wanted, refetch=self._options.refetch)
             except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
                 raise CannotGoOn(f"{wrong}{BY_ID}") from None

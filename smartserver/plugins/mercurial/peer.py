@@ -16,6 +16,7 @@ from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
 from smartserver.plugins.mercurial.markers import stream
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
+from smartserver.spans import Part, spans_of, spent
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, Names
 
@@ -145,6 +146,7 @@ class HpssPeer(Peer):
 
     clonebundles_manifest = clonebundles
 
+    @spent(Part.LOCAL, "make the bundle")
     def getbundle(
         self,
         source: bytes,
@@ -159,7 +161,7 @@ class HpssPeer(Peer):
         nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
         if nodes and remote.arrived is not None:
             with remote.words():
-                chunks = remote.arrived.chunks_apart(set(nodes))
+                chunks = spans_of(Part.LOCAL, "make the bundle", remote.arrived.chunks_apart(set(nodes)))
             part = bundle.newpart(b"changegroup", data=chunks)
             part.addparam(b"version", b"03")
             part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)

@@ -34,6 +34,7 @@ from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
 from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
+from smartserver.spans import Part, spent
 from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
 from smartserver.vcs.hg.markers import KnownRoot
 from smartserver.vcs.hg.plan import plan
@@ -94,6 +95,7 @@ class Push:
         self._missing: Sequence[bytes] = ()
         """The changesets that the next request sends."""
 
+    @spent(Part.LOCAL, "plan the push")
     def run(self) -> None:
         """Send requests until nothing is left: one, unless it was planned on stale state."""
         operation, remote = self._operation, self._remote

@@ -27,6 +27,7 @@ from smartserver.plugins.mercurial.server import environment_of, server_of
 from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.segment import SegmentStream
+from smartserver.spans import Part, spent
 from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownRoot, encode_selector
@@ -159,6 +160,7 @@ class Remote:
         local = self.local
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
+    @spent(Part.LOCAL, "plan the request")
     def _ask(self, level: Level) -> None:
         with self.words():
             if level is Level.REFS:
@@ -257,6 +259,7 @@ class Remote:
         if vcs and vcs != HG:
             raise WrongVcs(self.location.path, vcs, HG)
 
+    @spent(Part.LOCAL, "keep what came")
     def _receive(self, body: Any, count: int) -> None:
         arrived = self.arrived = Arrived(self.local)
         self.ui.atexit(arrived.close)

@@ -55,7 +55,7 @@ class Server:
         self._listening.__enter__()
         self.client = Client(
             connected, self._tracing.observers, agent=AGENT, copied=fast_open, above=location.above,
-            holder=holder,
+            holder=holder, traceparent=self._tracing.traceparent,
             credentials=credentials_for(location, knowledge.cache_folder(environment), token, _source(ui)),
         )  # fmt: skip
 
@@ -110,6 +110,6 @@ def _tracing(ui: Any, location: Place, debug: str, environment: Mapping[str, str
     try:
         given = flags.read([debug])
         given.check(f"{flags.VARIABLE} or hpss.debug")
-        return Tracing(given, say, "hg", environment, behind(location))
+        return Tracing(given, say, "hg", environment, behind(location), is_host=True)
     except flags.BadFlag as wrong:
         raise refusal(str(wrong)) from None

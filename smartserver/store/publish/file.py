@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from smartserver.errors import OutcomeUnknown, Unsupported
+from smartserver.spans import Part, span
 from smartserver.store.format import INCOMING, ROOT
 from smartserver.store.format import LOCK as REPOSITORY_LOCK
 from smartserver.store.lock_folder import HeldLock, Holder, HolderCheck
@@ -40,7 +41,8 @@ class FilePublisher(Publisher):
             yield look.held()
 
     def do_before_lock(self, steps: Sequence[Step]) -> Sequence[Step]:
-        self.above.perform(steps)
+        with span(Part.DISK, "move the pack"):
+            self.above.perform(steps)
         return ()
 
     def sync_with_read(self) -> Sequence[Step]:

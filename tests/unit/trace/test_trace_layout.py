@@ -1,4 +1,4 @@
-"""trace.layout: how deep spans lie, and where the server's work does."""
+"""trace.layout: how deep spans lie, what each process did, and where its server did what."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 from traces import ID, push, read
 
 from smartserver.spans import Part
-from smartserver.trace.events import ProcessBegan, RequestEnded, ServerSpan, SpanEnded
-from smartserver.trace.layout import nested, placement, process_tracks
+from smartserver.trace.events import ProcessBegan, ProcessEnded, RequestEnded, SpanEnded
+from smartserver.trace.layout import nested, process_tracks, service
+from smartserver.trace.wait import Piece
+from smartserver.wire.messages import ServerSpan
 
 
 class Stretch(NamedTuple):
@@ -33,61 +35,53 @@ def test_depths(stretches: list[tuple[int, int]], depths: list[int]) -> None:
     assert [each.start for each, _ in found] == sorted(start for start, _ in stretches)
 
 
-def request(in_server: int = 0, answered: int = 0, server: list[ServerSpan] | None = None) -> RequestEnded:
+def request(answered: int = 0, server: list[ServerSpan] | None = None, in_server: int = 0) -> RequestEnded:
     return RequestEnded(1, ["v"], "p", 100, 200, "ok", answered=answered, in_server=in_server, server=server or [])
 
 
 def test_the_server_is_in_the_middle_of_what_it_may_have_taken() -> None:
-    placed = placement(request(in_server=40, answered=180))
-    assert placed is not None
-    assert (placed.earliest, placed.start, placed.slack, placed.latest) == (100, 120, 20, 180)
-    assert placed.spans == [ServerSpan(Part.SERVER, "", 120, 160)]
-
-
-def test_its_spans_are_in_the_clients_time_by_their_starts() -> None:
-    spans = [ServerSpan("disk", "sync", 10, 20), ServerSpan("server", "commit", 5, 30), ServerSpan("queued", "", 0, 5)]
-    placed = placement(request(9, 180, spans))
-    assert placed is not None
-    assert placed.spans == [
-        ServerSpan("queued", "", 125, 130), ServerSpan("server", "commit", 130, 155),
-        ServerSpan("disk", "sync", 135, 145),
+    spans = [ServerSpan("queued", "", 0, 5), ServerSpan("server", "commit", 5, 30), ServerSpan("disk", "sync", 10, 20)]
+    found = service(request(180, spans))
+    assert found is not None
+    assert (found.start, found.end, found.slack) == (100, 180, 25)
+    assert found.spans == [
+        Piece(125, 130, "queued", ""), Piece(130, 155, "server", "commit"), Piece(135, 145, "disk", "sync"),
     ]  # fmt: skip
-    assert placed.slack == 25
 
 
-@pytest.mark.parametrize(
-    ("answered", "worked", "slack"),
-    [
-        (180, 80, 0),
-        (180, 90, 5),  # It worked on for the body, which ends at 200.
-        (0, 60, 20),  # Nobody knows when the answer began.
-        (180, 130, 0),  # Its clock is faster.
-    ],
-)
-def test_what_limits_it(answered: int, worked: int, slack: int) -> None:
-    placed = placement(request(0, answered, [ServerSpan("server", "", 0, worked)]))
-    assert placed is not None
-    assert (placed.start, placed.slack) == (100 + slack, slack)
+def test_what_it_did_after_the_reply_is_after_the_margin() -> None:
+    found = service(request(140, [ServerSpan("server", "answer", 10, 20), ServerSpan("server", "read", 60, 80)]))
+    assert found is not None
+    assert (found.start, found.end, found.slack) == (110, 200, 10)
+
+
+def test_a_server_that_tells_only_how_long() -> None:
+    found = service(request(180, in_server=40))
+    assert found is not None
+    assert (found.start, found.end, found.spans) == (100, 180, [Piece(120, 160, Part.SERVER, "")])
 
 
 def test_a_server_that_tells_nothing_is_nowhere() -> None:
-    assert placement(request()) is None
+    assert service(request()) is None
 
 
 def test_the_tracks_of_processes() -> None:
     (trace,) = read(push())
     (track,) = process_tracks(trace)
-    assert (track.process, track.program) == (7, "git project")
-    assert (track.start, track.recorded, track.end) == (1_010_000, 1_040_000, 1_160_000)
-    assert (track.spans, track.requests) == (trace.spans, trace.requests)
+    assert (track.process, track.program, track.start, track.end) == (7, "git project", 1_000_000, 1_160_000)
+    assert track.spans == [SpanEnded(7, Part.START, 1_000_000, 1_040_000, "git project"), *trace.spans]
+    assert track.requests == trace.requests
 
 
 def test_a_process_starts_no_earlier_than_its_command_and_ends_with_its_last_span() -> None:
     events = [
-        push()[-1], ProcessBegan(8, 1, "late", ID, began=1_030_000), SpanEnded(8, "local", 1_030_000, 1_050_000),
-        ProcessBegan(9, 1, "first", ID, began=1_020_000, started=990_000), ProcessBegan(9, 1, "first", ID, 1_025_000),
+        push()[-1],
+        ProcessBegan(8, 1, "late", ID, began=1_030_000, started=990_000), SpanEnded(8, "local", 1_030_000, 1_050_000),
+        ProcessBegan(9, 1, "host", ID, began=1_020_000, is_host=True), ProcessEnded(9, 1_060_000, 1, 1, 1, 1),
+        ProcessBegan(9, 1, "host", ID, 1_025_000),
     ]  # fmt: skip
     (trace,) = read(events)
-    assert [(each.program, each.start, each.recorded, each.end) for each in process_tracks(trace)] == [
-        ("first", 1_000_000, 1_020_000, 1_020_000), ("late", 1_030_000, 1_030_000, 1_050_000),
+    assert [(each.program, each.start, each.end) for each in process_tracks(trace)] == [
+        ("host", 1_000_000, 1_060_000), ("late", 1_000_000, 1_050_000),
     ]  # fmt: skip
+    assert process_tracks(trace)[0].spans[1] == SpanEnded(9, Part.LOCAL, 1_020_000, 1_060_000, "host itself")

@@ -43,7 +43,7 @@ def test_spans_are_below_what_they_are_part_of() -> None:
         ("Branch.tip project; Repository.open", "git project", Kind.CLIENT), ("get", "git project", Kind.CLIENT),
         ("queued", "Branch.tip project; Repository.open", Kind.SERVER),
         ("commit project", "Branch.tip project; Repository.open", Kind.SERVER),
-        ("sync", "Branch.tip project; Repository.open", Kind.SERVER), ("in the server", "get", Kind.SERVER),
+        ("sync", "commit project", Kind.SERVER), ("in the server", "get", Kind.SERVER),
     ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def slices(events: list[Event], process: int, thread: int) -> list[tuple[str, st
 
 def test_each_thread_has_its_slices() -> None:
     assert slices(push(), 7, SPANS) == [
-        ("start", "git project", 10_000, 30_000), ("local", "plan project", 41_000, 11_000),
+        ("start", "git project", 0, 40_000), ("local", "plan project", 41_000, 11_000),
         ("local", "read project", 45_000, 5_000), ("connect", "TCP", 53_000, 1_000),
         ("link", "wait for the link", 55_000, 100_000),
     ]  # fmt: skip

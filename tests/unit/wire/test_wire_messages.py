@@ -20,6 +20,7 @@ from smartserver.wire.messages import (
     Reply,
     Request,
     RequestFlag,
+    ServerSpan,
     State,
     Status,
     entries_of,
@@ -104,6 +105,7 @@ def test_request_is_refused(wrong: bytes) -> None:
                 [1, 2, 3, 4, 5, 6, "new"],
                 ["c"],
                 [["packs", {"packs": 9}, "new"]],
+                [["disk", "sync", 1, 2, "new"]],
                 "new",
             ],
             Reply(
@@ -111,11 +113,12 @@ def test_request_is_refused(wrong: bytes) -> None:
                 State(b"i", 3, None, {}, mark=7),
                 capabilities=["c"],
                 advice=[Advice("packs", raw({"packs": 9}))],
+                spans=[ServerSpan("disk", "sync", 1, 2)],
             ),
         ),
         (
             messages.decode_failure,
-            [["x", {"a": 1}, "new"], [], None, [], [], "new"],
+            [["x", {"a": 1}, "new"], [], None, [], [], [], "new"],
             Failure(Fault("x", raw({"a": 1}))),
         ),
         (messages.decode_progress, ["x", 1, 2, "new"], Progress("x", 1, 2)),
@@ -124,7 +127,7 @@ def test_request_is_refused(wrong: bytes) -> None:
 def test_unknown_fields_of_an_answer_are_skipped(decode: Decode, payload: object, value: msgspec.Struct) -> None:
     decoded = decode(pack(payload))
     assert type(decoded) is type(value)
-    for field in ("outcomes", "fault", "state", "capabilities", "advice", "phase", "done", "total"):
+    for field in ("outcomes", "fault", "state", "capabilities", "advice", "spans", "phase", "done", "total"):
         assert getattr(decoded, field, None) == getattr(value, field, None)
 
 

@@ -1,0 +1,56 @@
+"""`RequestSpans`: what the server spends the time of one request on, where its client asks for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from smartserver.spans import Part
+from smartserver.wire.limits import MAX_SPANS
+from smartserver.wire.messages import ServerSpan
+
+ADJACENT = 50
+"""Microseconds between two spans of the same that count as one."""
+
+
+class RequestSpans:
+    """The spans of a request; implements `spans.Listener`. Nothing of another request is in them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """They count from now on."""
+        self.clock = clock
+        self._began = clock()
+        self._open: list[tuple[Part, str, int]] = []
+        self._spans: list[ServerSpan] = []
+
+    def began(self, part: Part, name: str) -> None:
+        """A span begins."""
+        self._open.append((part, name, self._micro(self.clock())))
+
+    def ended(self) -> None:
+        """The last one ends."""
+        part, name, start = self._open.pop()
+        self._add(part, name, start, self._micro(self.clock()))
+
+    def waited(self, since: float) -> None:
+        """The request waited for a thread."""
+        self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
+
+    def take(self) -> list[ServerSpan]:
+        """Those that were not taken yet, `MAX_SPANS` at most. One that has not ended is told so far; the rest of it is
+        another."""
+        now = self._micro(self.clock())
+        for part, name, start in reversed(self._open):
+            self._add(part, name, start, now)
+        self._open = [(part, name, now) for part, name, _ in self._open]
+        taken, self._spans = self._spans, []
+        return taken
+
+    def _add(self, part: Part, name: str, start: int, end: int) -> None:
+        last = self._spans[-1] if self._spans else None
+        if last is not None and (last.part, last.name) == (part, name) and 0 <= start - last.end <= ADJACENT:
+            self._spans[-1] = ServerSpan(part, name, last.start, end)
+        elif len(self._spans) < MAX_SPANS:
+            self._spans.append(ServerSpan(part, name, start, end))
+
+    def _micro(self, now: float) -> int:
+        return max(0, round((now - self._began) * 1e6))

@@ -1,0 +1,71 @@
+"""server.spans: what the answer to a request tells of the server's work."""
+
+from __future__ import annotations
+
+from smartserver.server.spans import RequestSpans
+from smartserver.spans import Part
+from smartserver.wire.limits import MAX_SPANS
+from smartserver.wire.messages import ServerSpan
+
+
+class Clock:
+    """Seconds that pass as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_they_count_from_the_request_on() -> None:
+    clock = Clock()
+    spans = RequestSpans(clock)
+    since = clock()
+    clock.now += 0.002
+    spans.waited(since)
+    spans.began(Part.SERVER, "commit")
+    clock.now += 0.001
+    spans.began(Part.DISK, "sync")
+    clock.now += 0.005
+    spans.ended()
+    spans.ended()
+    assert spans.take() == [
+        ServerSpan("queued", "", 0, 2000),
+        ServerSpan("disk", "sync", 3000, 8000),
+        ServerSpan("server", "commit", 2000, 8000),
+    ]
+    assert spans.take() == []
+
+
+def test_one_that_has_not_ended_is_told_in_two() -> None:
+    clock = Clock()
+    spans = RequestSpans(clock)
+    spans.began(Part.SERVER, "answer")
+    clock.now += 0.001
+    assert spans.take() == [ServerSpan("server", "answer", 0, 1000)]
+    clock.now += 0.002
+    spans.ended()
+    assert spans.take() == [ServerSpan("server", "answer", 1000, 3000)]
+
+
+def test_the_same_in_a_row_is_one() -> None:
+    clock = Clock()
+    spans = RequestSpans(clock)
+    for _ in range(3):
+        spans.began(Part.SERVER, "check")
+        clock.now += 0.001
+        spans.ended()
+        clock.now += 0.00001
+    assert spans.take() == [ServerSpan("server", "check", 0, 3020)]
+
+
+def test_there_are_no_more_than_an_answer_may_have() -> None:
+    clock = Clock()
+    spans = RequestSpans(clock)
+    for _ in range(MAX_SPANS + 10):
+        spans.began(Part.SERVER, "read")
+        clock.now += 0.001
+        spans.ended()
+        clock.now += 0.001
+    assert len(spans.take()) == MAX_SPANS

@@ -1,0 +1,78 @@
+"""smartserver.spans: who is told of which spans."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from smartserver.spans import Part, listening, span, spans_of, spent
+
+
+class Heard:
+    """Keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def began(self, part: Part, name: str) -> None:
+        self.said.append(f"{part} {name}")
+
+    def ended(self) -> None:
+        self.said.append("end")
+
+
+def test_spans_nest() -> None:
+    heard = Heard()
+    with listening(heard), span(Part.LOCAL, "a"), span(Part.DISK):
+        pass
+    assert heard.said == ["local a", "disk ", "end", "end"]
+
+
+def test_one_ends_with_an_error() -> None:
+    heard = Heard()
+    with listening(heard), pytest.raises(ValueError, match="no"), span(Part.LOCAL, "a"):
+        raise ValueError("no")
+    assert heard.said == ["local a", "end"]
+
+
+def test_nobody_is_told_of_what_is_before_after_and_in_other_threads() -> None:
+    heard = Heard()
+    with span(Part.LOCAL, "before"), listening(heard):
+        other = threading.Thread(target=lambda: span(Part.LOCAL, "other").__enter__())
+        other.start()
+        other.join()
+    with span(Part.LOCAL, "after"):
+        pass
+    assert heard.said == []
+
+
+def test_an_inner_listener_is_told_alone() -> None:
+    outer, inner = Heard(), Heard()
+    with listening(outer):
+        with listening(inner), span(Part.LOCAL, "a"):
+            pass
+        with span(Part.LOCAL, "b"):
+            pass
+    assert (outer.said, inner.said) == (["local b", "end"], ["local a", "end"])
+
+
+def test_each_item_is_a_span_and_what_is_done_with_it_is_not() -> None:
+    heard = Heard()
+    with listening(heard):
+        for item in spans_of(Part.LOCAL, "make", iter("ab")):
+            heard.said.append(item)
+    made = ["local make", "end"]
+    assert heard.said == [*made, "a", *made, "b", *made]
+
+
+def test_calls_are_spans() -> None:
+    @spent(Part.LOCAL, "double")
+    def double(number: int, *, plus: int = 0) -> int:
+        return number * 2 + plus
+
+    heard = Heard()
+    with listening(heard):
+        assert double(3, plus=1) == 7
+    assert heard.said == ["local double", "end"]
+    assert double.__name__ == "double"

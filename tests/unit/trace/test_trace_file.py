@@ -1,0 +1,88 @@
+"""trace.file, trace.events: what a process writes down, and that it can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+
+from smartserver.trace.events import CommandEnded, ProcessBegan, RequestEnded, SpanEnded, decode, encode, schema
+from smartserver.trace.file import TraceFile
+from smartserver.trace.recorder import CallRecord, Recorder, Span
+from smartserver.trace.wait import traces
+
+TRACE = "ab" * 16
+
+
+def events(path: Path) -> list[object]:
+    """Those of a file."""
+    return [decode(line) for line in path.read_bytes().splitlines()]
+
+
+def test_what_is_recorded_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    file = TraceFile(str(path), "git", TRACE)
+    file.span(Span("local", "plan", 1.0, 1.25, 0.2))
+    record = CallRecord(["Server.ping"], [""], "p", 2.0, 2.5, 10, 20, 300, "ok", answered=2.4)
+    file.request(record)
+    file.close(Recorder(lambda: 0.0))
+    began, span, request, _ = events(path)
+    assert isinstance(began, ProcessBegan)
+    assert (began.process, began.program, began.trace, began.version) == (os.getpid(), "git", TRACE, 1)
+    assert span == SpanEnded(os.getpid(), "local", 1_000_000, 1_250_000, "plan", 1, 200_000)
+    assert isinstance(request, RequestEnded)
+    assert (request.start, request.answered, request.end, request.in_server) == (2_000_000, 2_400_000, 2_500_000, 300)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_same_in_a_row_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    file = TraceFile(str(path), "git", TRACE)
+    for start in (1.0, 1.1, 1.20001, 1.4):
+        file.span(Span("local", "read", start, start + 0.1, 0.01))
+    file.close(Recorder(lambda: 0.0))
+    spans = [each for each in events(path) if isinstance(each, SpanEnded)]
+    assert [(each.start, each.end, each.count, each.cpu) for each in spans] == [
+        (1_000_000, 1_300_010, 3, 30_000),
+        (1_400_000, 1_500_000, 1, 10_000),
+    ]
+
+
+def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            file = TraceFile(str(path), f"process {number}", TRACE)
+            for at in range(2000):
+                file.span(Span("local", f"span {at} of {number}", at, at + 0.5, 0.0))
+            file.close(Recorder(lambda: 0.0))
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    (found,) = traces(path.read_bytes().splitlines())
+    assert (len(found.processes), len(found.spans), len(found.ends)) == (4, 8000, 4)
+
+
+def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    file = TraceFile(str(path), "git", TRACE)
+    child = os.fork()
+    if child == 0:
+        file.close(Recorder(lambda: 0.0))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    file.close(Recorder(lambda: 0.0))
+    assert len(events(path)) == 2
+
+
+def test_the_schema_names_every_event() -> None:
+    said = schema()
+    events = [each for each in said["$defs"].values() if "event" in each.get("properties", ())]
+    tags = {each["properties"]["event"]["enum"][0] for each in events}
+    assert tags == {"process", "span", "request", "end", "command"}
+    event = CommandEnded(1, "git", TRACE, 0, 5, 0)
+    assert set(json.loads(encode(event))) == {"event", *msgspec.structs.asdict(event)}
