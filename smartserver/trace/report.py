@@ -24,9 +24,8 @@ CALLED: dict[str, str] = {
 
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
-    found = wait(trace)
-    result = [f"{trace.program}: {_milliseconds(found.total)}, {counted(trace)}"]
-    result += [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
+    result = [f"{trace.program}: {_milliseconds(trace.end - trace.start)}, {counted(trace)}"]
+    result += parts(trace)
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
 
@@ -35,6 +34,12 @@ def counted(trace: Trace) -> str:
     """Its round trips and connections."""
     trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
     return f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
+
+
+def parts(trace: Trace) -> list[str]:
+    """A line for each part of the wait."""
+    found = wait(trace)
+    return [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
 
 
 def _part(found: Wait, part: str) -> str:

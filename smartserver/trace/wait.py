@@ -19,7 +19,7 @@ from typing import NamedTuple
 from smartserver.spans import Part
 from smartserver.trace.events import (
     CommandEnded,
-    Line,
+    Event,
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
@@ -44,7 +44,7 @@ class Trace:
     ends: list[ProcessEnded] = field(default_factory=list)
     command: CommandEnded | None = None
 
-    def add(self, event: Line) -> None:
+    def add(self, event: Event) -> None:
         """Add a line."""
         match event:
             case ProcessBegan():

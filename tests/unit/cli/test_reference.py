@@ -55,8 +55,10 @@ def test_defaults() -> None:
 
 
 def test_each_page_says_that_it_is_made() -> None:
-    assert set(pages()) == {"verbs.md", "errors.md", "cli.md", "bans.md"}
-    for text in pages().values():
+    made = pages()
+    assert msgspec.json.decode(made.pop("trace-schema.json"))["$defs"]
+    assert set(made) == {"verbs.md", "errors.md", "cli.md", "bans.md"}
+    for text in made.values():
         assert text.startswith("# ")
         assert MADE in text
         assert text.endswith("\n")
