@@ -27,6 +27,9 @@ MARGIN = "margin"
 REQUEST = "request"
 """The same: a request and its answer, whatever time of it was spent on."""
 
+WAIT = "the wait, each instant once"
+"""The title of the first track."""
+
 NAMES = 5
 """Most names of a part that the table has."""
 
@@ -102,7 +105,8 @@ def block(content: Page) -> str:
 
 def command(trace: Trace) -> Command:
     """What the page shows of a trace."""
-    return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), list(_tracks(trace)))
+    tracks = [each for each in _tracks(trace) if each.bars]
+    return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), tracks)
 
 
 def _hash(text: str) -> str:
@@ -134,16 +138,14 @@ def _apportioned(amounts: Sequence[int], whole: int) -> list[int]:
 def _tracks(trace: Trace) -> Iterator[Track]:
     first = trace.start
     whole = (Bar(0, each.start - first, each.end - first, each.part or UNNAMED, each.name) for each in pieces(trace))
-    yield Track("the wait, each instant once", _joined(whole))
+    yield Track(WAIT, _joined(whole))
     for each in process_tracks(trace):
         own = f"{each.program}, process {each.process}"
         yield Track(own, [_span(span, len(around), first) for span, around in nested(each.spans)])
-        if each.requests:
-            bars = [_request(request, len(around), first) for request, around in nested(each.requests)]
-            yield Track(f"requests of process {each.process}", bars)
+        requests = [_request(request, len(around), first) for request, around in nested(each.requests)]
+        yield Track(f"requests of process {each.process}", requests)
         served = list(_served(each.requests, first))
-        if served:
-            yield Track(f"the server of process {each.process}, by its own clock", served)
+        yield Track(f"the server of process {each.process}, by its own clock", served)
 
 
 def _joined(bars: Iterator[Bar]) -> list[Bar]:

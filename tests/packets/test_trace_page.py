@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from chromium import Browser, Unavailable
-from traces import HOSTILE, OTHER_ID, push, read
+from traces import HOSTILE, ID, OTHER_ID, push, read
 
-from smartserver.trace.events import SpanEnded
+from smartserver.trace.events import ProcessBegan, SpanEnded
 from smartserver.trace.html import html
 
 pytestmark = pytest.mark.packets
@@ -77,7 +77,7 @@ def test_the_table_is_what_python_counted(page: Browser) -> None:
 
 def test_a_click_on_a_bar_shows_its_details(page: Browser) -> None:
     assert details(page) is None
-    page.click(".bar.request")
+    page.click("[data-part=request]")
     said = details(page)
     assert said is not None
     assert "request: Branch.tip project; Repository.open" in said
@@ -170,7 +170,7 @@ def test_hostile_names_do_nothing_and_are_seen(browser: Browser, tmp_path: Path)
         (tmp_path / "hostile.html").write_bytes(html(read(push(name))))
         browser.problems.clear()
         browser.open(tmp_path / "hostile.html")
-        browser.click(".bar.request")
+        browser.click("[data-part=request]")
         said = browser.value("document.querySelector('h2').textContent") + (details(browser) or "")
         shown = re.sub(
             "[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200f]", lambda each: f"\\u{{{ord(each[0]):x}}}", name
@@ -180,6 +180,23 @@ def test_hostile_names_do_nothing_and_are_seen(browser: Browser, tmp_path: Path)
         assert browser.value("document.scripts.length") == 2
         assert browser.value("document.title") == f"git {shown}"
         assert browser.problems == []
+
+
+def test_a_trace_without_a_wait_and_parts_with_names_of_javascript(browser: Browser, tmp_path: Path) -> None:
+    parts = [SpanEnded(17, part, 0, 9) for part in ("constructor", "__proto__", "toString", "track")]
+    events = [ProcessBegan(7, 1, "empty", ID, 5), ProcessBegan(17, 1, "odd", OTHER_ID, 0), *parts]
+    (tmp_path / "odd.html").write_bytes(html(read(events)))
+    browser.problems.clear()
+    browser.open(tmp_path / "odd.html")
+    assert browser.value("document.querySelectorAll('.track').length") == 2
+    for _ in range(2):
+        browser.press("Tab")
+    browser.press("ArrowRight")
+    browser.press("Enter")
+    assert (details(browser) or "").startswith("Close\n__proto__")
+    browser.press("ArrowUp")
+    browser.press("ArrowUp")
+    assert browser.problems == []
 
 
 def test_what_is_not_its_own_is_refused(page: Browser, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pages import PageText, hash_of
 from traces import HOSTILE, OTHER_ID, push, read
 
 from smartserver.spans import Part
-from smartserver.trace.events import Event, RequestEnded, SpanEnded
+from smartserver.trace.events import Event, ProcessBegan, RequestEnded, SpanEnded
 from smartserver.trace.html import MARGIN, REQUEST, Bar, Command, Page, Track, command, html
 from smartserver.trace.report import CALLED
 
@@ -111,8 +111,8 @@ def test_the_page_asks_for_nothing_and_makes_no_markup_of_text() -> None:
 
 def test_each_part_has_its_colour() -> None:
     style = PageText(html(read(push()))).texts["style"]
-    assert all(f"\n.{part} {{ background:" in style for part in (*Part, "unnamed", MARGIN, REQUEST))
-    drawn = re.findall(rf"^\.(?:{'|'.join(Part)}) {{ (background: .*?);", style, re.MULTILINE)
+    assert all(f"\n[data-part={part}] {{ background:" in style for part in (*Part, "unnamed", MARGIN, REQUEST))
+    drawn = re.findall(rf"^\[data-part=(?:{'|'.join(Part)})\] {{ (background: .*?);", style, re.MULTILINE)
     assert len(drawn) == len(set(drawn)) == len(Part)
 
 
@@ -126,3 +126,8 @@ def test_a_hostile_name_is_text(name: str) -> None:
     (shown,) = msgspec.json.decode(page.block, type=Page).commands
     assert shown.program == f"git {name}"
     assert tracks(shown)["requests of process 7"].bars[0].facts["on"] == [name]
+
+
+def test_what_has_no_bar_has_no_track() -> None:
+    (trace,) = read([ProcessBegan(7, 1, "empty", OTHER_ID, 5)])
+    assert (command(trace).shares, command(trace).tracks) == ([], [])
