@@ -31,6 +31,9 @@ class RequestSpans:
         part, name, start = self._open.pop()
         self._add(part, name, start, self._micro(self.clock()))
 
+    def measured(self, connection: object) -> None:
+        """Nothing: a request has no connection of its own."""
+
     def waited(self, since: float) -> None:
         """The request waited for a thread."""
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))

@@ -8,8 +8,18 @@ import os
 import time
 from collections.abc import Callable
 
-from smartserver.trace.events import VERSION, Event, ProcessBegan, ProcessEnded, RequestEnded, SpanEnded, encode
+from smartserver.trace.events import (
+    VERSION,
+    Event,
+    LinkMeasured,
+    ProcessBegan,
+    ProcessEnded,
+    RequestEnded,
+    SpanEnded,
+    encode,
+)
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
+from smartserver.trace.tcp import TcpState
 
 GATHERED = 64 * 1024
 """Bytes of lines that are written at once: the kernel appends the bytes of one write together."""
@@ -73,6 +83,10 @@ class Narrator:
             else:
                 self._tell(last)
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
+
+    def link(self, state: TcpState) -> None:
+        """Tell of a connection."""
+        self._add(LinkMeasured(self._process, *state))
 
     def end(self, recorder: Recorder) -> None:
         """Tell what is left, and what the recorder counted."""

@@ -56,7 +56,9 @@ class Tracing:
         if flags.file or self._in_detail:
             self._begin(flags, program, _trace_of(environment.get(PARENT, "")), is_host=is_host)
         if flags.shows or self._narrator is not None:
-            self.recorder = Recorder(finished=self._finished, spanned=self._spanned, stacks="hpssvfs" in flags.words)
+            linked = None if self._narrator is None else self._narrator.link
+            stacks = "hpssvfs" in flags.words
+            self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, stacks=stacks)
             self.observers.append(self.recorder)
         if "hpssbytes" in flags.words:
             from smartserver.trace.frames import FrameLog  # Loaded where frames are shown.
