@@ -17,7 +17,7 @@ import msgspec
 
 from smartserver.trace.events import RequestEnded, SpanEnded
 from smartserver.trace.layout import nested, process_tracks, service
-from smartserver.trace.report import CALLED, counted
+from smartserver.trace.report import CALLED, counted, link
 from smartserver.trace.text import size
 from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
 
@@ -74,6 +74,8 @@ class Command(msgspec.Struct):
     """Microseconds. The shares add up to it."""
     shares: list[Share]
     tracks: list[Track]
+    links: list[str]
+    """What the kernel knew of its connections."""
 
 
 class Page(msgspec.Struct):
@@ -106,7 +108,8 @@ def block(content: Page) -> str:
 def command(trace: Trace) -> Command:
     """What the page shows of a trace."""
     tracks = [each for each in _tracks(trace) if each.bars]
-    return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), tracks)
+    links = [link(each) for each in trace.links]
+    return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), tracks, links)
 
 
 def _hash(text: str) -> str:

@@ -26,7 +26,7 @@ def lines(trace: Trace) -> list[str]:
     """A trace in words."""
     result = [f"{trace.program}: {_milliseconds(trace.end - trace.start)}, {counted(trace)}"]
     result += parts(trace)
-    result += [_link(each) for each in trace.links]
+    result += [f"  {link(each)}" for each in trace.links]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
 
@@ -51,13 +51,13 @@ def _part(found: Wait, part: str) -> str:
     return f"  {CALLED.get(part, part):<18}{_milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
 
 
-def _link(link: LinkMeasured) -> str:
+def link(found: LinkMeasured) -> str:
     """What the kernel knows of a connection."""
-    said = f"RTT {_milliseconds(link.rtt)} (least {_milliseconds(link.least_rtt)}), window of {link.window} packets"
-    said += f", {link.again} of {link.packets} packets sent again"
-    if link.by_window:
-        said += f", {_milliseconds(link.by_window)} with the server's window full"
-    return f"  TCP: {said}"
+    said = f"RTT {_milliseconds(found.rtt)} (least {_milliseconds(found.least_rtt)}), window of {found.window} packets"
+    said += f", {found.again} of {found.packets} packets sent again"
+    if found.by_window:
+        said += f", {_milliseconds(found.by_window)} with the server's window full"
+    return f"TCP: {said}"
 
 
 def _request(trace: Trace, each: RequestEnded) -> str:

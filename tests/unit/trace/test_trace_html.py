@@ -10,7 +10,7 @@ from pages import PageText, hash_of
 from traces import HOSTILE, OTHER_ID, push, read
 
 from smartserver.spans import Part
-from smartserver.trace.events import Event, ProcessBegan, RequestEnded, SpanEnded
+from smartserver.trace.events import Event, LinkMeasured, ProcessBegan, RequestEnded, SpanEnded
 from smartserver.trace.html import MARGIN, REQUEST, Bar, Command, Page, Track, command, html
 from smartserver.trace.report import CALLED
 
@@ -131,3 +131,10 @@ def test_a_hostile_name_is_text(name: str) -> None:
 def test_what_has_no_bar_has_no_track() -> None:
     (trace,) = read([ProcessBegan(7, 1, "empty", OTHER_ID, 5)])
     assert (command(trace).shares, command(trace).tracks) == ([], [])
+
+
+def test_what_the_kernel_knew_of_a_connection_is_told() -> None:
+    (trace,) = read([*push(), LinkMeasured(7, 50_000, 40_000, 10, 1448, 20, 1, 90, 0, 0)])
+    assert command(trace).links == [
+        "TCP: RTT 50.0 ms (least 40.0 ms), window of 10 packets, 1 of 20 packets sent again"
+    ]
