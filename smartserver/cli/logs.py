@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import logging.handlers
 import os
 import sys
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from smartserver.cli.errors import CommandError
+from smartserver.server.logfmt import logfmt
 
 SYSLOG = "/dev/log"
 """The socket of syslog, which systemd gives to the journal."""
+
+AS_JSON = "json:"
 
 LINES, PERIOD = 10, 60.0
 """Warnings and errors of one kind that are logged in so many seconds."""
@@ -53,6 +58,20 @@ class Journal(logging.Formatter):
         return "\n".join(f"<{urgency}>{line}" for line in super().format(record).splitlines())
 
 
+class RequestLines(logging.Formatter):
+    """Lines of the access log (`server.request_log`): fields, the first of them the time."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {"time": time} | vars(record)["fields"]
+        return json.dumps(fields) if self._as_json else logfmt(fields)
+
+
 def is_journal(file: int, environment: Mapping[str, str]) -> bool:
     """Whether a descriptor is the journal: systemd names the file, and children inherit the name, redirected or not."""
     with contextlib.suppress(OSError):
@@ -89,3 +108,20 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> 
     paramiko = logging.getLogger("paramiko")
     paramiko.propagate = False  # What it complains of, at length, is raised too (`sftp_login`).
     paramiko.addHandler(logging.NullHandler())  # Without a handler Python itself would print it.
+
+
+def log_requests_to(place: str) -> None:
+    """Send the line of each request to a file, or to standard output (`-`). `json:` before it makes each line a JSON
+    object."""
+    name = place.removeprefix(AS_JSON)
+    stream: logging.Handler
+    try:
+        stream = logging.StreamHandler(sys.stdout) if name == "-" else logging.handlers.WatchedFileHandler(name)
+    except OSError as wrong:
+        raise CommandError(f"--access-log {place}: {name}: {wrong.strerror}") from None
+    logging.raiseExceptions = False  # A full disk would be a traceback on standard error for each request.
+    stream.setFormatter(RequestLines(as_json=name != place))
+    log = logging.getLogger("smartserver.requests")
+    log.setLevel(logging.INFO)
+    log.propagate = False  # With -v they would be in the other log too.
+    log.addHandler(stream)

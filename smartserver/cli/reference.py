@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from smartserver.cli.main import COMMANDS, group
+from smartserver.meters import METERS
 from smartserver.trace.bans.every import BEHAVIOURS, SILLY
 from smartserver.trace.bans.model import Ban
 from smartserver.trace.bans.rule import Rule
@@ -37,7 +38,7 @@ def pages() -> dict[str, str]:
     """Each page's name and text."""
     schema = msgspec.json.format(msgspec.json.encode(trace_schema()), indent=2).decode() + "\n"
     made = {"verbs.md": verbs(), "errors.md": errors(), "cli.md": commands(), "bans.md": bans()}
-    return {**made, "trace-schema.json": schema}
+    return {**made, "counters.md": counters(), "trace-schema.json": schema}
 
 
 def verbs() -> str:
@@ -168,6 +169,18 @@ def bans() -> str:
 
 def _paragraphs(cls: type) -> list[str]:
     return [" ".join(each.split()) for each in inspect.cleandoc(cls.__doc__ or "").split("\n\n")]
+
+
+def counters() -> str:
+    """The counters and timers of a process."""
+    lines = ["# Counters\n", MADE, "Every process counts these, from its start on. Timers count nanoseconds."]
+    group = ""
+    for meter in METERS:
+        if meter.group != group:
+            group = meter.group
+            lines += [f"\n## {group}\n", "| counter | what it counts |", "|---|---|"]
+        lines.append(f"| `{meter.name}` | {meter.help} |")
+    return "\n".join(lines) + "\n"
 
 
 def commands() -> str:

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from smartserver.cli.access import open_access, open_tokens
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
-from smartserver.cli.logs import is_journal, log_to
+from smartserver.cli.logs import AS_JSON, is_journal, log_requests_to, log_to
 from smartserver.cli.place import is_store_url, near, open_store
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
@@ -181,6 +181,11 @@ def parse_listen(text: str) -> tuple[str, int]:
     help="Write the log there and not to standard error, and with it a line for each change (syslog reaches the "
     "journal).",
 )
+@click.option(
+    "--access-log",
+    metavar="[json:]FILE|-",
+    help="Write a line for each request there (-: standard output): its user, verbs, path, bytes, times and outcome.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
 def command(
@@ -206,6 +211,7 @@ def command(
     ignored: tuple[str, ...],
     fast_open: bool,
     log_place: str | None,
+    access_log: str | None,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
@@ -234,6 +240,8 @@ def command(
         _refuse_with_stdio(ctx)
     _check_access_options(ctx)
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
+    if access_log is not None:
+        log_requests_to(access_log)
     file = None if access is None else open_access(access)
     tokens = None if access is None or stdio else open_tokens(access)
     root = near(root)
@@ -375,6 +383,8 @@ def _refuse_with_stdio(ctx: click.Context) -> None:
     for name in FOR_TCP:
         if name in given:
             raise UsageConflict(f"{given[name]} is for TCP and has no effect with --stdio: leave it out")
+    if (ctx.params["access_log"] or "").removeprefix(AS_JSON) == "-":
+        raise UsageConflict("--access-log - is standard output, which is the connection with --stdio: name a file")
     if "allow_vfs" in given and "anonymous" in given:
         why = "anonymous users have file-level (VFS) verbs from this machine only, and a pipe says nothing of that"
         raise UsageConflict(f"--allow-vfs has no effect with --stdio and --anonymous: {why}")

@@ -16,6 +16,7 @@ from smartserver.client.medium import Medium, MediumError
 from smartserver.client.request import Answer, NotOurProtocol, Outgoing, ProgressReport, Refusal
 from smartserver.client.retry import PAUSES, may_help
 from smartserver.errors import TOKEN_REFUSED, AccessDenied, OutcomeUnknown
+from smartserver.meters import CONNECTIONS, here
 from smartserver.spans import Part, span
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.errors import RemoteProtocolError
@@ -192,6 +193,7 @@ class Client:
                     observer.connecting()
                 with span(Part.CONNECT):
                     medium = self._connect()
+                here.tally[CONNECTIONS] += 1
             else:
                 medium = found.medium
             self._link = Link(medium, self._observers, self.progress, self._clock, self._above, found)

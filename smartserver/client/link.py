@@ -15,6 +15,7 @@ import msgspec
 from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, ProgressReport, Refusal
 from smartserver.errors import UnknownRemoteError, error_from_wire, name_from
+from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, TRIPS, here
 from smartserver.spans import Part, span
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.wire.connection import Connection, Role
@@ -108,6 +109,8 @@ class Link:
         self._open_body = 0
         self._outbox = bytearray()
         """What is to be written, in order: nothing may come between the bytes of a frame."""
+        self._expects = False
+        """Whether something was written that nothing came after."""
         self.perhaps_read = False
         """Whether the last request may have been carried out: it was sent whole, and nobody said that he reads none."""
 
@@ -216,6 +219,8 @@ class Link:
                         return
                     raise self._told(wrong) from None
                 del self._outbox[:written]
+                here.tally[BYTES_SENT] += written
+                self._expects = True
 
     # -- receiving
 
@@ -253,6 +258,10 @@ class Link:
             raise self._told(wrong) from None
         if received:
             self._heard = True
+            tally = here.tally
+            tally[BYTES_RECEIVED] += len(received)
+            tally[TRIPS] += self._expects
+            self._expects = False
             if self._asked is not None:
                 self._roundtrip = min(self._roundtrip, self._clock() - self._asked)
                 self._asked = None

@@ -9,8 +9,17 @@ zstd is not imported before the first stream: a process that makes and reads non
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
+from smartserver.meters import (
+    COMPRESSED_IN,
+    COMPRESSED_OUT,
+    COMPRESSION_TIME,
+    DECOMPRESSED_IN,
+    DECOMPRESSED_OUT,
+    here,
+)
 from smartserver.records.varint import Malformed
 
 if TYPE_CHECKING:
@@ -35,20 +44,34 @@ class BulkWriter:
         import zstandard
 
         parameters = zstandard.ZstdCompressionParameters.from_level(level, window_log=WINDOW_LOG, write_checksum=True)
-        self._flush_block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
+        self._flush_block, self._flush_end = zstandard.COMPRESSOBJ_FLUSH_BLOCK, zstandard.COMPRESSOBJ_FLUSH_FINISH
         self._zstd: zstandard.ZstdCompressionObj = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 
     def add(self, text: bytes) -> bytes:
         """Take a text, and give what is ready to be sent."""
-        return self._zstd.compress(text)
+        start = perf_counter_ns()
+        ready = self._zstd.compress(text)
+        tally = here.tally
+        tally[COMPRESSION_TIME] += perf_counter_ns() - start
+        tally[COMPRESSED_IN] += len(text)
+        tally[COMPRESSED_OUT] += len(ready)
+        return ready
 
     def flush(self) -> bytes:
         """What was held back: a reader has all that was added then."""
-        return self._zstd.flush(self._flush_block)
+        return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
         """The rest; nothing may be added after that."""
-        return self._zstd.flush()
+        return self._flush(self._flush_end)
+
+    def _flush(self, how: int) -> bytes:
+        start = perf_counter_ns()
+        rest = self._zstd.flush(how)
+        tally = here.tally
+        tally[COMPRESSION_TIME] += perf_counter_ns() - start
+        tally[COMPRESSED_OUT] += len(rest)
+        return rest
 
 
 class BulkDecoder:
@@ -69,6 +92,7 @@ class BulkDecoder:
             Malformed: they are no bulk stream, or something follows it.
         """
         zstd = self._zstd
+        here.tally[DECOMPRESSED_IN] += len(chunk)
         for at in range(0, len(chunk), _FED):
             if zstd.eof:
                 raise Malformed(self.taken, "bytes after the end of a bulk stream")
@@ -81,6 +105,7 @@ class BulkDecoder:
             if zstd.unused_data:
                 raise Malformed(self.taken - len(zstd.unused_data), "bytes after the end of a bulk stream")
             if text:
+                here.tally[DECOMPRESSED_OUT] += len(text)
                 yield text
 
     def finish(self) -> None:

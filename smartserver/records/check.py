@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from smartserver.errors import shown
+from smartserver.meters import HASHED, HASHED_BYTES, here
 from smartserver.records import varint
 from smartserver.records.model import Key, Kind
 
@@ -73,5 +74,8 @@ def verify_record(kind: Kind, key: Key, meta: bytes, text: bytes, check: bytes) 
         actual, expected = key_of(key, meta, text), key
     else:
         actual, expected = make_check(kind, key, meta, text), check
+    tally = here.tally
+    tally[HASHED] += 1
+    tally[HASHED_BYTES] += len(text)
     if actual != expected:
         raise ValueError(f"the text hashes to {shown(actual)}, expected {shown(expected)}")

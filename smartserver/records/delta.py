@@ -14,8 +14,19 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
+from smartserver.meters import (
+    COMPRESSED,
+    COMPRESSED_IN,
+    COMPRESSED_OUT,
+    COMPRESSION_TIME,
+    DECOMPRESSED,
+    DECOMPRESSED_IN,
+    DECOMPRESSED_OUT,
+    here,
+)
 from smartserver.records import limits
 from smartserver.records.hunks import apply_hunks, decode_hunks
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
@@ -90,7 +101,13 @@ def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, b
     zstd = _zstd()
     if len(text) >= _PROBED and not base and incompressible(text):
         return STORED, text
+    start = perf_counter_ns()
     frame = zstd.compress(text, base, level) if text else b""
+    tally = here.tally
+    tally[COMPRESSION_TIME] += perf_counter_ns() - start
+    tally[COMPRESSED] += 1
+    tally[COMPRESSED_IN] += len(text)
+    tally[COMPRESSED_OUT] += len(frame)
     if len(frame) >= len(text):
         return STORED, text
     return ZSTD, frame
@@ -139,6 +156,10 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
         raise Malformed(0, f"a damaged frame: {wrong}") from None
     if len(text) != length:
         raise Malformed(0, f"a damaged frame: {len(text)} bytes of text, expected {length}")
+    tally = here.tally
+    tally[DECOMPRESSED] += 1
+    tally[DECOMPRESSED_IN] += len(frame)
+    tally[DECOMPRESSED_OUT] += length
     return text
 
 

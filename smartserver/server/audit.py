@@ -8,21 +8,18 @@ names and paths is a JSON string, so that a ref cannot forge a line.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 from collections.abc import Iterator, Sequence
 
 from smartserver.errors import shown
 from smartserver.records.model import RefValue
 from smartserver.server.context import RequestContext
+from smartserver.server.logfmt import logfmt
 from smartserver.store.transaction import Transaction
 from smartserver.wire.messages import Outcome, Status, named
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver.audit")
-
-_PLAIN = re.compile(r"[A-Za-z0-9_./:@+,\[\]-]+")
 
 
 def audit(context: RequestContext, transaction: Transaction | None, outcomes: Sequence[Outcome]) -> None:
@@ -34,13 +31,9 @@ def audit(context: RequestContext, transaction: Transaction | None, outcomes: Se
     try:
         for what in (*_refused(context, outcomes), *(() if transaction is None else _changes(transaction))):
             fields = {name: value for name, value in (who | where | what).items() if value}
-            log.info("change %s", " ".join(f"{name}={_quoted(value)}" for name, value in fields.items()))
+            log.info("change %s", logfmt(fields))
     except CodedError as wrong:  # The change is made: an error here must not say that it is not.
         log.warning("change %s on %r: what it changed cannot be read: %s", who["user"], where["path"], wrong)
-
-
-def _quoted(value: str) -> str:
-    return value if _PLAIN.fullmatch(value) else json.dumps(value)
 
 
 def _text(name: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,6 +47,9 @@ REQUEST_ID = 16
 """Bytes of a request's id."""
 
 
+_TRACE_ID = re.compile(rb"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+
+
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
     """A request without its body: its calls are all known and its arguments all valid."""
@@ -74,6 +78,12 @@ class RequestHeader:
         """Whether the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
         given = self.message.extras.get("traceparent")
         return given is not None and bytes(given).endswith(b"-01")
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the client's trace, 32 hex digits; empty where its `traceparent` says none."""
+        found = _TRACE_ID.search(bytes(self.message.extras.get("traceparent", b"")))
+        return "" if found is None else found[1].decode()
 
     @property
     def brought(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
@@ -28,6 +29,8 @@ from smartserver.server.fair import Client
 from smartserver.server.header import RequestHeader, fault, read_header
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
+from smartserver.server.request_log import LOST, EndedRequest, log_request, outcomes_of
+from smartserver.server.request_log import log as request_log
 from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
 from smartserver.server.vfs import VfsWork
@@ -35,10 +38,8 @@ from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
 from smartserver.wire.messages import Failure, RequestFlag, encode_spans, named
-from transports.decorators.counted import Counts
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
-log = logging.getLogger("smartserver")
 refusals = logging.getLogger("smartserver.refusals")
 """Of refusals that administrators have to know; a server with one user does not repeat them to it."""
 
@@ -95,6 +96,11 @@ class ServedRequest:
     def __init__(self, session: RequestOwner, request_id: int) -> None:
         self.id = request_id
         self._session = session
+        self._arrived = session.site.clock()
+        self._up = self._down = 0
+        """Bytes that came, and that were sent."""
+        self._header: RequestHeader | None = None
+        """None until it is decoded."""
         self._payload: list[bytes] = []
         self._size = 0
         """Bytes of its payload so far."""
@@ -123,6 +129,7 @@ class ServedRequest:
     def request(self, event: Request) -> None:
         """A part of the request came."""
         self._size += len(event.payload)
+        self._up += len(event.payload)
         if self._size > MAX_REQUEST:
             self._payload.clear()
             if not event.more:
@@ -157,6 +164,7 @@ class ServedRequest:
         if self._work.is_over:  # Cancelled while it was decoded.
             return
         if isinstance(header, RequestHeader):
+            self._header = header
             header = self._session.site.banned(header.message.path, header.calls) or header
         if isinstance(header, CodedError):
             self._refuse(header)
@@ -182,6 +190,7 @@ class ServedRequest:
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
+        self._up += len(chunk)
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
         self._do(Step(Lane.BODY, "check", lambda steps: steps.take(chunk), size=len(chunk)))
@@ -202,12 +211,14 @@ class ServedRequest:
         elif context is None or not context.header.mutates:
             # It is not even whole, or whatever it still finds changes nothing.
             self._refuse(Cancelled())
-            work.steps = self._context = None  # While it waits for a thread it holds nothing.
+            work.steps = self._context = self._header = None  # While it waits for a thread it holds nothing.
         elif work.steps is not None and not self._ended:
             self._do(Step(Lane.QUICK, "cancel", apart=work.steps.abandon, then=lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
         """The connection is gone."""
+        if not self._work.is_over:
+            self._log([LOST])
         self._work.is_over = True
         self._answer = None  # And with it the files of its body.
         self._payload.clear()
@@ -231,7 +242,7 @@ class ServedRequest:
         try:
             while self._steps and self._step is None:
                 self._step = self._steps.popleft()
-                work = partial(self._work.run, self._step, self._work.now)
+                work = partial(self._work.run, self._step, self._session.site.clock())
                 self._session.executor.run(work, self._ran, self._step.lane, self._session.client)
         finally:
             self._advancing = False
@@ -260,12 +271,13 @@ class ServedRequest:
     def _reply(self, answer: ServedAnswer) -> None:
         if self._work.is_over:
             return
+        self._down += len(answer.payload)
         if isinstance(answer.message, Failure):
             self._session.send(Error(self.id, answer.payload))
             self._log_refusal(answer.message)
             self._over()
         elif answer.body is None:
-            self._log("answered")
+            self._log(outcomes_of(answer.message))
             self._session.send(Reply(self.id, answer.payload))
             self._over()
             if answer.changed is not None and self._session.site.tidies:
@@ -295,26 +307,48 @@ class ServedRequest:
         """Send a piece of the body; an empty one ends it. A store that fails half-way is said by ERROR: the whole
         segments before it stand."""
         self._reading = False
-        body = None if self._answer is None else self._answer.body
-        if body is None or not isinstance(piece, bytes):
+        answer = self._answer
+        if answer is None or answer.body is None or not isinstance(piece, bytes):
             return
+        body = answer.body
         if piece:
+            self._down += len(piece)
             self._session.send(Body(self.id, piece))
             self.pump()
             return
         spans = self._work.spans
         self._session.send(End(self.id, body.segments, body.size, b"" if spans is None else encode_spans(spans.take())))
-        self._log("answered")
+        self._log(outcomes_of(answer.message))
         self._over()
 
     @property
     def _description(self) -> str:
         return "a request" if self._context is None else self._context.header.description
 
-    def _log(self, outcome: str) -> None:
-        peer, work = self._session.peer, self._work
-        milliseconds = work.busy * 1000
-        log.info("%s: %s: %s, %.1f ms%s", peer, self._description, outcome, milliseconds, _io(work.spent))
+    def _log(self, outcomes: Sequence[str]) -> None:
+        """Say that it is over, to the log and to whoever else wants to know."""
+        site, work = self._session.site, self._work
+        logs = request_log.isEnabledFor(logging.INFO)
+        if not logs and site.ended is None:
+            return
+        access = None if self._context is None else self._context.access
+        ended = EndedRequest(
+            peer=self._session.peer,
+            user="" if access is None else access.user,
+            by="" if access is None else access.by,
+            header=self._header,
+            up=self._up,
+            down=self._down,
+            lasted=site.clock() - self._arrived,
+            busy=work.busy,
+            queued=work.queued,
+            spent=work.spent,
+            outcomes=outcomes,
+        )
+        if logs:
+            log_request(ended)
+        if site.ended is not None:
+            site.ended(ended)
 
     def _log_refusal(self, refusal: Failure) -> None:
         """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which
@@ -322,7 +356,7 @@ class ServedRequest:
 
         Programs that ban addresses read the line of a token that is not valid. That a token is wanted is none of these
         refusals: the first request of a new client gets that answer."""
-        self._log(refusal.fault.code)
+        self._log(outcomes_of(refusal))
         for error in (refusal.fault, *(each.fault for each in refusal.outcomes)):
             if error is None or error.code not in FOR_ADMINISTRATORS:
                 continue
@@ -371,11 +405,3 @@ def _lane_of(header: RequestHeader) -> Lane:
 def _tell(request: ServedRequest | None, progress: bytes) -> None:
     if request is not None:
         request.tell(progress)
-
-
-def _io(spent: Counts) -> str:
-    """What a request asked of the store, for the log; nothing where it asked nothing."""
-    if spent == Counts():
-        return ""
-    written = f", {spent.bytes_written} bytes written, {spent.syncs} syncs" if spent.bytes_written else ""
-    return f", {spent.files_opened} files opened, {spent.reads} reads of {spent.bytes_read} bytes{written}"

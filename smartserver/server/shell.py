@@ -10,6 +10,7 @@ from twisted.internet import interfaces, protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, CONNECTIONS, here
 from smartserver.server.access import Admission
 from smartserver.server.connections import Connections, Timer
 from smartserver.server.outbox import Outbox, unacknowledged
@@ -56,6 +57,7 @@ class SessionProtocol(protocol.Protocol):
         """The connection is open."""
         self._carrier = self.transport
         self._connections.opened(self)
+        here.tally[CONNECTIONS] += 1
         self._carrier.registerProducer(self, True)
         self.patience.begin(self._now)
         self.refuse_if_full()
@@ -68,6 +70,7 @@ class SessionProtocol(protocol.Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""
+        here.tally[BYTES_RECEIVED] += len(data)
         self.patience.note_received(self._now, len(data))
         if self.patience.has_drained:
             self._end_drain()
@@ -121,6 +124,7 @@ class SessionProtocol(protocol.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send, in order."""
+        here.tally[BYTES_SENT] += len(data)
         self.patience.note_written(self._now)
         self.outbox.add(data)
         self._push()

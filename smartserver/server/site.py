@@ -17,6 +17,7 @@ from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
+from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, ROOT, Discipline, is_marked, is_ours
@@ -29,7 +30,7 @@ from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
 from transports.decorators.ahead import AheadTransport
-from transports.decorators.counted import CountedTransport, Counts
+from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
 from transports.steps import Get, GetStat, ListDirectory
 
@@ -148,6 +149,8 @@ class Site:
     """Those that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
     """Repositories that wait to be tidied."""
+    ended: Callable[[EndedRequest], None] | None = None
+    """Is told of each request that is over."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
     """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""
@@ -164,11 +167,6 @@ class Site:
     def facts(self) -> ServerFacts:
         """What this server is."""
         return _facts(self.allows_vfs)
-
-    @property
-    def spent(self) -> Counts:
-        """What the calling thread has asked of the store so far."""
-        return self._counted.thread_counts
 
     def find(self, path: str, seen: RootVersion | None = None) -> RepositoryLocation:
         """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as

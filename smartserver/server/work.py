@@ -14,6 +14,18 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.meters import (
+    BYTES_READ,
+    BYTES_WRITTEN,
+    FILES_READ,
+    FILES_WRITTEN,
+    NOTHING,
+    READS,
+    SYNCS,
+    counted_here,
+    since,
+    together,
+)
 from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import GraphNode
 from smartserver.records.segment import SegmentStream
@@ -36,7 +48,6 @@ from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
 from smartserver.wire.messages import Advice, Counters, Failure, Outcome, Reply, RequestFlag, encode
-from transports.decorators.counted import Counts
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -114,7 +125,10 @@ class Work:
         """Whether the final answer is sent, or nobody is there to get one."""
         self.busy = 0.0
         """Seconds at work."""
-        self.spent = Counts()
+        self.queued = 0.0
+        """Seconds that steps waited for a thread."""
+        self.spent = NOTHING
+        """What was counted meanwhile."""
         self.hides_cost = False
         """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
         self.spans: RequestSpans | None = None
@@ -122,24 +136,21 @@ class Work:
         self._site = site
         self._progress = progress
 
-    @property
-    def now(self) -> float:
-        """The time, where anybody wants to know since when a step waits."""
-        return 0.0 if self.spans is None else self._site.clock()
-
-    def run(self, step: Step, since: float) -> object:
-        """Do a step that waited `since`; what it gave, an answer as it is sent, or the error that tells of a bug."""
+    def run(self, step: Step, ready: float) -> object:
+        """Do a step that was `ready` then; what it gave, an answer as it is sent, or the error that tells of a bug."""
+        start = self._site.clock()
+        self.queued += start - ready
         if self.spans is None:
-            return self._run(step)
-        self.spans.waited(since)
+            return self._run(step, start)
+        self.spans.waited(ready)
         with listening(self.spans), span(Part.SERVER, step.name):
-            return self._run(step)
+            return self._run(step, start)
 
-    def _run(self, step: Step) -> object:
+    def _run(self, step: Step, start: float) -> object:
         steps = self.steps
         if step.of_request is not None and (steps is None or self.is_over):
             return None
-        start, before = self._site.clock(), self._site.spent
+        before = counted_here()
         self._progress.began(start)
         try:
             try:
@@ -150,7 +161,7 @@ class Work:
                 result = steps.refusal(wrong)
             finally:
                 self.busy += self._site.clock() - start
-                self.spent += self._site.spent - before
+                self.spent = together(self.spent, since(counted_here(), before))
             return self.encoded(result) if isinstance(result, ServedAnswer) else result
         except Exception as wrong:  # A step that is never reported would leave its client without an answer.
             return internal(wrong)
@@ -159,7 +170,12 @@ class Work:
         """The answer with its payload, which says what the request cost."""
         spent, message = self.spent, answer.message
         counters = Counters(
-            int(self.busy * 1e6), spent.files_opened, spent.reads, spent.bytes_read, spent.bytes_written, spent.syncs
+            int(self.busy * 1e6),
+            spent[FILES_READ] + spent[FILES_WRITTEN],
+            spent[READS],
+            spent[BYTES_READ],
+            spent[BYTES_WRITTEN],
+            spent[SYNCS],
         )
         if self.hides_cost or (isinstance(message, Failure) and message.fault.code == AccessDenied.code):
             counters, self.spans = Counters(), None

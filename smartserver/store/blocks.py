@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from smartserver.errors import CorruptFile
+from smartserver.meters import BLOCK_CACHE
 from smartserver.store.caches import TextCache
 from smartserver.store.pack import TRAILER
 from transports.base import BytesFile, ReadFile
@@ -25,7 +26,7 @@ PIECE = 64 * BLOCK
 """Bytes that are written at once."""
 
 CACHED_BYTES = 32 << 20
-CACHED = TextCache(CACHED_BYTES)
+CACHED = TextCache(CACHED_BYTES, BLOCK_CACHE)
 """Blocks that were read, of all indexes of the process: all blocks of 500,000 records. Keys are a file's hash and a
 number, so that a block of one file is never taken for another's."""
 

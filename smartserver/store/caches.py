@@ -1,10 +1,11 @@
-"""A cache in process, bounded in bytes, safe for threads, with counters. Push and pull need no fulltexts of it."""
+"""A cache in process, bounded in bytes, safe for threads, counted. Push and pull need no fulltexts of it."""
 
 from __future__ import annotations
 
 import threading
 from typing import NamedTuple
 
+from smartserver.meters import TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
 
 TEXT_BYTES = 64 << 20
@@ -22,45 +23,40 @@ def _cost(kept: CachedText) -> int:
     return len(kept.text)
 
 
-class CacheCounts(NamedTuple):
-    """What a cache did since it was made."""
-
-    hits: int
-    misses: int
-    evictions: int
-    texts: int
-    size: int
-
-
 class TextCache:
     """Fulltexts of records, or blocks of indexes (`blocks`), the least recently used dropped first; one may serve
     several repositories."""
 
-    def __init__(self, limit: int = TEXT_BYTES) -> None:
-        """`limit`: bytes of text; 0 keeps nothing."""
+    def __init__(self, limit: int = TEXT_BYTES, meters: CacheMeters = TEXT_CACHE) -> None:
+        """`limit`: bytes of text; 0 keeps nothing. `meters`: under which it is counted."""
         self._limit = limit
+        self._meters = meters
         self._texts = Cache[bytes, CachedText](limit, _cost)
-        self._hits = self._misses = self._evictions = 0
         self._lock = threading.Lock()
 
     def get(self, key: bytes) -> CachedText | None:
         """The text kept under `key`, or None."""
         with self._lock:
             found = self._texts.get(key)
-            if found is None:
-                self._misses += 1
-                return None
-            self._hits += 1
-            return found
+        tally = here.tally
+        if found is None:
+            tally[self._meters.misses] += 1
+            return None
+        tally[self._meters.hits] += 1
+        tally[self._meters.found] += len(found.text)
+        return found
 
     def put(self, key: bytes, text: bytes, *, proved: bool) -> None:
         """Keep a text; one larger than half the limit is not kept, it would push out all others."""
         if len(text) > self._limit // 2:
             return
         with self._lock:
-            self._evictions += self._texts.put(key, CachedText(text, proved))
+            self._texts.put(key, CachedText(text, proved))
 
-    def counts(self) -> CacheCounts:
-        """The counters, taken at one moment."""
-        with self._lock:
-            return CacheCounts(self._hits, self._misses, self._evictions, len(self._texts), self._texts.size)
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the texts."""
+        return self._texts.size

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.meters import LOCK_TIME, LOCKS, here
 from smartserver.records.model import Kind
 from smartserver.spans import Part, span
 from smartserver.store.document import Root, check_writable, decode_root, empty_root, encode_root
@@ -190,15 +191,19 @@ class RootFile:
             wait = 0.0 if now < self._stuck_until else max(0.0, start + LOCK_WAIT - now)
             return wait
 
+        began = time.perf_counter_ns()
         with contextlib.ExitStack() as until:
             try:
                 self.format()
                 with span(Part.LOCK):
                     held = until.enter_context(self.publisher.hold(queue, first, needed))
+                here.tally[LOCKS] += 1
             except Locked as wrong:
                 if wait:
                     self._stuck_until = time.monotonic() + LOCK_WAIT
                 raise Locked(wrong.path, int(LOCK_WAIT), wrong.holder) from None
+            finally:
+                here.tally[LOCK_TIME] += time.perf_counter_ns() - began
             self._stuck_until = 0.0
             if held.missing is not None:
                 raise TransportFailed(held.missing, "moved away while its writer was stopped; try again")

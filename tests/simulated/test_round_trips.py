@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History
+from counting import Counting
 from simulated_joint import NEW, HistorySource, Joint
 from verb_examples import EXAMPLES, served_examples
 
@@ -21,6 +22,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
+from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, CONNECTIONS, TRIPS
 from smartserver.server.context import state_of
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Body
@@ -273,6 +275,22 @@ def test_a_budget_is_not_idle(stage: Stage) -> None:
     stage.client.call(server_ping, PingRequest())
     stage.client.call(server_ping, PingRequest())
     assert stage.network.counts().rounds == 2
+
+
+@pytest.mark.parametrize("name", ["push one revision", "push nothing", "large push", "pull one revision", "clone"])
+def test_a_client_counts_what_the_link_counts(stage: Stage, name: str) -> None:
+    counting = Counting()
+    OPERATIONS[name](stage)
+    counts = stage.network.counts()
+    assert counting[TRIPS] == counts.rounds > 0
+    assert (counting[BYTES_SENT], counting[BYTES_RECEIVED]) == (counts.bytes_up, counts.bytes_down)
+    assert counting[CONNECTIONS] == counts.connections == 0
+
+
+def test_connections_are_counted(network: SimulatedNetwork) -> None:
+    counting = Counting()
+    use(network, "Server.ping", held=False)
+    assert counting[CONNECTIONS] == network.counts().connections == 1
 
 
 class TestSlowLink:

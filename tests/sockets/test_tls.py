@@ -85,7 +85,7 @@ def info(medium: Medium) -> str:
 
 def answered(server: Server) -> int:
     """Requests that the server has read."""
-    return sum(": answered" in line or ": access-denied" in line for line in server.log)
+    return sum(" outcome=" in line for line in server.log)
 
 
 def fingerprint(server: Server) -> str:

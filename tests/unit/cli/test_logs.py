@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from smartserver.cli.logs import LINES, PERIOD, RateLimit, is_journal, log_to
+from smartserver.cli.errors import CommandError
+from smartserver.cli.logs import LINES, PERIOD, RateLimit, is_journal, log_requests_to, log_to
+from smartserver.meters import NOTHING
+from smartserver.server.request_log import EndedRequest, log_request
+from smartserver.server.request_log import log as request_log
 
 
 @pytest.mark.parametrize(
@@ -107,3 +113,46 @@ def test_lines_for_syslog_and_for_a_file(tmp_path: Path, monkeypatch: pytest.Mon
             logging.raiseExceptions = complains
     assert (tmp_path / "log.1").read_text().endswith(" INFO a change\n")
     assert place.read_text().endswith(" INFO another\n")
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The log of requests is afterwards as it was."""
+    level = request_log.level
+    monkeypatch.setattr(request_log, "handlers", [])
+    monkeypatch.setattr(request_log, "propagate", True)
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    yield
+    request_log.setLevel(level)
+    for handler in request_log.handlers:
+        handler.close()
+
+
+ENDED = EndedRequest("192.0.2.7:50412", "an na", "", None, 12, 34, 0.0015, 0, 0, NOTHING, ["unsupported"])
+TIME = r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 "
+
+
+@pytest.mark.usefixtures("requests")
+def test_requests_are_lines_of_fields_in_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log_requests_to(str(tmp_path / "requests"))
+    log_request(ENDED)
+    log_request(ENDED)
+    lines = (tmp_path / "requests").read_text().splitlines()
+    wanted = 'user="an na" from=192.0.2.7:50412 up=12 down=34 ms=1.5 outcome=unsupported'
+    assert [re.sub(f"^{TIME}", "", line) for line in lines] == [wanted, wanted]
+    assert not caplog.records, "they are not in the other log too"
+
+
+@pytest.mark.usefixtures("requests")
+def test_requests_are_objects_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    log_requests_to("json:-")
+    log_request(ENDED)
+    found = json.loads(capsys.readouterr().out)
+    assert re.fullmatch(TIME, f"time={found.pop('time')} ")
+    assert found == ENDED.fields()
+
+
+@pytest.mark.usefixtures("requests")
+def test_a_file_of_requests_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"^--access-log json:.*: .*/absent/requests: No such file or directory$"):
+        log_requests_to(f"json:{tmp_path}/absent/requests")

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from smartserver.cli.main import COMMANDS
-from smartserver.cli.reference import MADE, _default, _type, commands, errors, pages, verbs
+from smartserver.cli.reference import MADE, _default, _type, commands, counters, errors, pages, verbs
+from smartserver.meters import METERS
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.rules import Rule
 from transports.errors import CodedError
@@ -57,7 +58,7 @@ def test_defaults() -> None:
 def test_each_page_says_that_it_is_made() -> None:
     made = pages()
     assert msgspec.json.decode(made.pop("trace-schema.json"))["$defs"]
-    assert set(made) == {"verbs.md", "errors.md", "cli.md", "bans.md"}
+    assert set(made) == {"verbs.md", "errors.md", "cli.md", "bans.md", "counters.md"}
     for text in made.values():
         assert text.startswith("# ")
         assert MADE in text
@@ -83,6 +84,13 @@ def test_each_error_is_a_row() -> None:
     rows = [line for line in errors().splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == sorted(CodedError.by_code)
     assert "| `limit-exceeded` | `what`, `value`, `limit` | A number is over a limit. |" in rows
+
+
+def test_each_counter_is_a_row_below_its_group() -> None:
+    text = counters()
+    for meter in METERS:
+        section = text.partition(f"\n## {meter.group}\n")[2].partition("\n## ")[0]
+        assert f"\n| `{meter.name}` | {meter.help} |\n" in f"{section}\n"
 
 
 def test_each_command_that_is_shown_has_its_help() -> None:

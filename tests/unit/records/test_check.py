@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from counting import Counting
 
 from smartserver.records.check import check_bytes, make_check, verify_record
 from smartserver.records.model import Kind
@@ -43,6 +44,14 @@ def test_check_is_fixed() -> None:
         make_check(TEXT, b"key", b"meta", b"text").hex()
         == hashlib.blake2b(b"\x04text\x03key\x04metatext", digest_size=16).hexdigest()
     )
+
+
+def test_what_is_proved_is_counted() -> None:
+    counting = Counting()
+    verify_record(TEXT, b"key", b"", b"text", make_check(TEXT, b"key", b"", b"text"))
+    with pytest.raises(ValueError, match="expected"):
+        verify_record(TEXT, b"key", b"", b"other", bytes(16))
+    assert counting.named == {"hashed": 2, "hashed_bytes": 9}
 
 
 def test_unknown_check() -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zstandard
+from counting import Counting
 
 from smartserver.records import delta, limits
 from smartserver.records.hunks import encode_hunks
@@ -67,6 +68,22 @@ def test_round_trip(text: bytes, base: bytes) -> None:
     assert len(frame) <= len(text)
     assert delta.decompress(encoding, frame, len(text), base) == text
     assert delta.decompress(encoding, memoryview(frame), len(text), base) == text
+
+
+def test_bytes_and_time_are_counted() -> None:
+    text, counting = prose(5000), Counting()
+    encoding, frame = delta.compress(text)
+    assert delta.decompress(encoding, frame, len(text)) == text
+    counts = counting.named
+    assert counts.pop("compression_seconds") > 0
+    assert counts == {
+        "compressions": 1,
+        "compression_in_bytes": len(text),
+        "compression_out_bytes": len(frame),
+        "decompressions": 1,
+        "decompression_in_bytes": len(frame),
+        "decompression_out_bytes": len(text),
+    }
 
 
 @pytest.mark.usefixtures("zstd")

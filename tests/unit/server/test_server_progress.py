@@ -116,7 +116,7 @@ def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: li
     assert [type(event) for event in dialog.heard] == [Reply]
 
     def advance() -> float:
-        served.ticks += 0.2
+        served.ticks += 0.15
         return served.ticks
 
     served.site.clock = advance

@@ -121,8 +121,8 @@ def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
     caplog.set_level(logging.INFO, "smartserver")
     assert refused(nobody.ask(message(PULL))).code == "access-denied"
     (line,) = caplog.messages
-    assert line.startswith(f"a test: Repository.pull on '{PATH}': access-denied, ")
-    assert " ms" in line
+    assert line.startswith(f'request user=anonymous from="a test" path={PATH} verbs=Repository.pull ')
+    assert line.endswith(" outcome=access-denied")
     caplog.clear()
     caplog.set_level(logging.WARNING, "smartserver.refusals")
     caplog.set_level(logging.INFO, "smartserver")

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from builders import MAIN, Clock, History, Lockless, check_whole, push, refs_of, request_id, upload
 from copies import freeze, thaw
+from counting import Counting
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import MissingParents
+from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import LOST, PACKS, ROOT, Discipline
@@ -72,18 +74,18 @@ def test_a_root_of_another_process_is_synced_once(storage: MemoryTransport, hist
     ours, theirs = repository_on(counted, clock), repository_on(storage, clock)
     request = request_id()
     push(theirs, history, line[:1], {MAIN: line[0]}, request=request)
-    before = counted.counts
+    counting = Counting()
     assert ours.earlier(request, 1000) is not None
-    first = (counted.counts - before).syncs
+    first = counting[SYNCS]
     assert first > 0
     assert ours.earlier(request, 1000) is not None
     assert not push(ours, history, line[:1], {MAIN: line[0]}, request=request, age=1000).swapped
-    assert (counted.counts - before).syncs == first
+    assert counting[SYNCS] == first
     own = request_id()
     push(ours, history, line[1:], {MAIN: line[1]}, request=own)
-    before = counted.counts
+    counting = Counting()
     assert ours.earlier(own, 1000) is not None
-    assert (counted.counts - before).syncs == 0
+    assert counting[SYNCS] == 0
 
 
 @pytest.mark.parametrize("far", [False, True])

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of
+from counting import Counting
 from pack_samples import Stored, every_record, history, opened
 
 from smartserver.errors import CorruptFile, RepositoryChanged
+from smartserver.meters import BLOCK_CACHE
 from smartserver.store import blocks
 from smartserver.store.blocks import Blocks, seal
 from smartserver.store.caches import TextCache
@@ -28,7 +30,7 @@ SMALL = 64
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> TextCache:
     """Blocks of 64 bytes, and a cache that holds four of them."""
-    cache = TextCache(4 * SMALL)
+    cache = TextCache(4 * SMALL, BLOCK_CACHE)
     monkeypatch.setattr(blocks, "BLOCK", SMALL)
     monkeypatch.setattr(blocks, "CACHED", cache)
     return cache
@@ -109,12 +111,12 @@ def test_each_byte_flipped_is_met_by_whoever_reads_it(monkeypatch: pytest.Monkey
 def test_no_more_is_held_than_the_cache_takes(small: TextCache) -> None:
     body = bytes(1000)
     transport, _ = file_of(body)
-    made = Blocks(transport.open_read("index"), "index")
+    made, counting = Blocks(transport.open_read("index"), "index"), Counting()
     for at in range(0, 1000, 8):
         made.read(at, 8)
-        assert small.counts().size <= 4 * SMALL
-    assert small.counts().misses == 16
-    assert small.counts().hits == 125 - 16
+        assert small.size <= 4 * SMALL
+    assert counting[BLOCK_CACHE.misses] == 16
+    assert counting[BLOCK_CACHE.hits] == 125 - 16
 
 
 def test_the_index_of_another_pack_is_not_taken() -> None:

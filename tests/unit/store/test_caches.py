@@ -3,11 +3,14 @@ from __future__ import annotations
 import random
 import threading
 
-from smartserver.store.caches import CacheCounts, CachedText, TextCache
+from counting import Counting
+
+from smartserver.meters import BLOCK_CACHE, counted, named, since
+from smartserver.store.caches import CachedText, TextCache
 
 
 def test_what_is_put_is_found_until_pushed_out() -> None:
-    cache = TextCache(100)
+    cache, counting = TextCache(100), Counting()
     cache.put(b"a", b"x" * 40, proved=True)
     cache.put(b"b", b"y" * 40, proved=False)
     assert cache.get(b"a") == CachedText(b"x" * 40, True)
@@ -15,7 +18,16 @@ def test_what_is_put_is_found_until_pushed_out() -> None:
     assert cache.get(b"b") is None  # The least recently used.
     assert cache.get(b"a") == CachedText(b"x" * 40, True)
     assert cache.get(b"c") == CachedText(b"z" * 40, False)
-    assert cache.counts() == CacheCounts(hits=3, misses=1, evictions=1, texts=2, size=80)
+    assert (len(cache), cache.size) == (2, 80)
+    assert counting.named == {"text_cache_hits": 3, "text_cache_misses": 1, "text_cache_found_bytes": 120}
+
+
+def test_each_cache_counts_under_its_meters() -> None:
+    cache, counting = TextCache(100, BLOCK_CACHE), Counting()
+    cache.get(b"a")
+    cache.put(b"a", b"xyz", proved=True)
+    cache.get(b"a")
+    assert counting.named == {"block_cache_hits": 1, "block_cache_misses": 1, "block_cache_found_bytes": 3}
 
 
 def test_a_text_put_again_counts_once() -> None:
@@ -23,7 +35,7 @@ def test_a_text_put_again_counts_once() -> None:
     cache.put(b"a", b"x" * 40, proved=False)
     cache.put(b"a", b"x" * 40, proved=True)
     assert cache.get(b"a") == CachedText(b"x" * 40, True)
-    assert cache.counts().size == 40
+    assert cache.size == 40
 
 
 def test_a_text_that_would_push_out_all_others_is_not_kept() -> None:
@@ -31,7 +43,7 @@ def test_a_text_that_would_push_out_all_others_is_not_kept() -> None:
     cache.put(b"a", b"x" * 40, proved=True)
     cache.put(b"b", b"x" * 51, proved=True)
     assert cache.get(b"b") is None
-    assert cache.counts().texts == 1
+    assert len(cache) == 1
 
 
 def test_a_cache_of_nothing_keeps_nothing() -> None:
@@ -41,7 +53,7 @@ def test_a_cache_of_nothing_keeps_nothing() -> None:
 
 
 def test_threads_keep_the_books() -> None:
-    cache = TextCache(2000)
+    cache, before = TextCache(2000), counted()
 
     def work(seed: int) -> None:
         chance = random.Random(seed)
@@ -56,7 +68,7 @@ def test_threads_keep_the_books() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    counts = cache.counts()
-    assert counts.hits + counts.misses == 8000
-    assert counts.size == sum(len(found.text) for n in range(60) if (found := cache.get(b"%d" % n)) is not None)
-    assert counts.size <= 2000
+    counts = named(since(counted(), before))
+    assert counts["text_cache_hits"] + counts["text_cache_misses"] == 8000
+    assert cache.size == sum(len(found.text) for n in range(60) if (found := cache.get(b"%d" % n)) is not None)
+    assert cache.size <= 2000

@@ -19,6 +19,7 @@ from builders import (
     request_id,
     upload,
 )
+from counting import Counting
 
 from smartserver.errors import (
     CorruptFile,
@@ -30,6 +31,7 @@ from smartserver.errors import (
     OutcomeUnknown,
     WrongVcs,
 )
+from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, LOCK_TIME, LOCKS, SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
@@ -239,11 +241,11 @@ def test_where_nothing_changes_nothing_is_written(history: History, clock: Clock
     repository = PackRepository(counted, "p", clock=clock)
     line = history.line(2)
     push(repository, history, line, {MAIN: line[1]})
-    before = counted.counts
+    counting = Counting()
     committed = push(repository, history, line, {MAIN: line[1], SIDE: None})
     assert not committed.swapped
     assert committed.outcome == b"outcome of 2 revisions"
-    assert (counted.counts - before).bytes_written == (counted.counts - before).syncs == 0
+    assert counting[BYTES_WRITTEN] == counting[SYNCS] == 0
     assert committed.changes_since(None).version == 1
 
 
@@ -253,14 +255,16 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
     repository.snapshot()
-    before = counted.counts
+    counting = Counting()
     push(repository, history, line[1:], {MAIN: line[1]})
     # Pack, index, `packs`, the quarantine, the new root, its folder.
-    assert (counted.counts - before).syncs == 6
-    before = counted.counts
+    assert counting[SYNCS] == 6
+    assert (counting[LOCKS], counting[FILES_WRITTEN]) == (1, 3)
+    assert counting[LOCK_TIME] > 0
+    counting = Counting()
     push(repository, history, [], {SIDE: line[0]})
     # The intent, `log`, the new root, its folder.
-    assert (counted.counts - before).syncs == 4
+    assert counting[SYNCS] == 4
 
 
 def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:

@@ -4,9 +4,11 @@ import threading
 
 import pytest
 from builders import locate
+from counting import Counting
 from pack_samples import KINDS, Revision, Stored, blob, every_record, history, note, opened, stored, write_pack
 
 from smartserver.errors import CorruptFile
+from smartserver.meters import FILES_READ
 from smartserver.records.model import Parent, Record
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import TextCache
@@ -71,9 +73,9 @@ def test_a_chain_as_deep_as_any_is_read_without_recursion() -> None:
     (location,) = locate(snapshot, 0, last.key)
     assert location.depth == 255
     assert opened(made, TextCache(0)).record(location) == last
-    counted = TextCache()
-    assert opened(made, counted).record(location) == last
-    assert counted.counts().texts == 256
+    texts = TextCache()
+    assert opened(made, texts).record(location) == last
+    assert len(texts) == 256
 
 
 def test_all_copies_the_lowest_first_and_it_is_the_base() -> None:
@@ -129,24 +131,23 @@ def test_a_range_costs_one_run_a_pack() -> None:
 
 def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     made = stored([3, 2])
-    counted = CountedTransport(made.transport)
-    made.transport = counted
+    made.transport = counted = CountedTransport(made.transport)
     before = opened(made)
     before.segment(4)
-    reads = counted.counts.files_opened
+    counting = Counting()
     same = Snapshot.open(counted, made.root(), before)
     assert same.packs == before.packs
     assert same.graph is before.graph
-    assert counted.counts.files_opened == reads
+    assert not counting[FILES_READ]
     made.entries.append(write_pack(made.transport, history(1, start=5), b"third pack's nam", before))
-    reads = counted.counts.files_opened
+    counting = Counting()
     after = Snapshot.open(counted, made.root(), before)
     assert after.packs[:2] == before.packs
     assert after.graph.parts[:2] == before.graph.parts
     assert after.texts is before.texts
-    assert counted.counts.files_opened == reads + 1  # The new index.
+    assert counting[FILES_READ] == 1  # The new index.
     after.segment(5)
-    assert counted.counts.files_opened == reads + 2  # The new pack, now that it is read.
+    assert counting[FILES_READ] == 2  # The new pack, now that it is read.
     assert after.graph.parents(5) == (4,)
     assert before.graph.count == 5
 
