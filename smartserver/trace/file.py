@@ -36,6 +36,8 @@ class Narrator:
         self._tell = tell
         self._process = os.getpid()
         self._last: SpanEnded | None = None
+        self._depth = 0
+        """How many spans were around that."""
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
         self.span_id = os.urandom(8).hex()
@@ -78,10 +80,12 @@ class Narrator:
         last, start, end = self._last, _micro(span.start), _micro(span.end)
         cpu, count = _micro(span.cpu), 1
         if last is not None:
-            if (last.part, last.name) == (span.part, span.name) and start - last.end <= ADJACENT:
+            same = (last.part, last.name, self._depth) == (span.part, span.name, span.depth)
+            if same and start - last.end <= ADJACENT:
                 start, cpu, count = last.start, last.cpu + cpu, last.count + 1
             else:
                 self._tell(last)
+        self._depth = span.depth
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
 
     def link(self, state: TcpState) -> None:
