@@ -131,7 +131,10 @@ def test_zoom_and_move_by_keys_and_wheel(page: Browser) -> None:
     assert ticks(page) == whole
     x, y = page.middle(".track")
     page.do("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-500)
-    assert ticks(page) != whole
+    closer = ticks(page)
+    assert closer != whole
+    page.do("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=200, deltaY=0)
+    assert ticks(page) != closer
     assert page.problems == []
 
 
