@@ -186,6 +186,12 @@ def parse_listen(text: str) -> tuple[str, int]:
     metavar="[json:]FILE|-",
     help="Write a line for each request there (-: standard output): its user, verbs, path, bytes, times and outcome.",
 )
+@click.option(
+    "--slow",
+    type=click.IntRange(min=0),
+    metavar="MILLISECONDS",
+    help="Log each request that takes so long, with what the time went to: waiting for a thread or a lock, the disk.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
 def command(
@@ -212,6 +218,7 @@ def command(
     fast_open: bool,
     log_place: str | None,
     access_log: str | None,
+    slow: int | None,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
@@ -290,6 +297,7 @@ def command(
         allows_vfs=allow_vfs,
         banned=banned,
         policy=policy,
+        slow=None if slow is None else slow / 1000,
     )
     site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
