@@ -18,6 +18,7 @@ from smartserver.trace.flags import FILE, VARIABLE
 from smartserver.trace.html import html
 from smartserver.trace.otlp import otlp
 from smartserver.trace.perfetto import perfetto
+from smartserver.trace.predict import Link
 from smartserver.trace.report import lines
 from smartserver.trace.tracing import PARENT
 from smartserver.trace.wait import BadTrace, Trace, traces
@@ -31,6 +32,8 @@ def command() -> None:
     smartserver trace run -- git push
     smartserver trace run -o slow.trace -- brz push
     smartserver trace show slow.trace
+    smartserver trace explain slow.trace
+    smartserver trace diff fast.trace slow.trace
     """
 
 
@@ -132,3 +135,53 @@ def _read(file: Path) -> list[Trace]:
 def _private(name: str, flags: int) -> int:
     """Open a file; one that is made can be read by its owner alone."""
     return os.open(name, flags, 0o600)
+
+
+@command.command()
+@click.option("--rtt", metavar="TIME", help="Also say how long it takes on a link with this round-trip time.")
+@click.option("--rate", metavar="RATE", help="And with this rate; default: no limit.")
+@click.argument("file", type=click.Path(path_type=Path))
+def explain(file: Path, rtt: str | None, rate: str | None) -> None:
+    """Say what the commands of a trace cost and need not have, and where the rest of the time went.
+
+    Each needless request is named with the line of the program that made it, and what to do about it.
+
+    \b
+    smartserver trace explain slow.trace
+    smartserver trace explain --rtt 200ms --rate 10mbit slow.trace
+    """
+    from smartserver.trace.explain import lines
+
+    link = _link(rtt, rate)
+    for trace in _read(file):
+        click.echo("\n".join(lines(trace, link)))
+
+
+@command.command()
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+def diff(first: Path, second: Path) -> None:
+    """Show which part of the wait grew from trace A to trace B, and the requests that are in one of them only.
+
+    Of a file with several commands it compares the last.
+
+    \b
+    smartserver trace diff fast.trace slow.trace
+    """
+    from smartserver.trace.diff import lines
+
+    click.echo("\n".join(lines(_read(first)[-1], _read(second)[-1])))
+
+
+def _link(rtt: str | None, rate: str | None) -> Link | None:
+    """The link to predict for."""
+    if rtt is None:
+        if rate is not None:
+            raise CommandError("a prediction needs --rtt TIME")
+        return None
+    from netem.units import parse_rate, parse_time  # A client may be installed without it.
+
+    try:
+        return Link(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None

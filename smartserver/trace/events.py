@@ -76,6 +76,22 @@ class RequestEnded(Event, tag="request"):
     """Where the program made a VFS call, outermost first."""
 
 
+class FindingMade(Event, tag="finding"):
+    """Something that requests cost and need not have: a behaviour of `trace.bans`."""
+
+    behaviour: str
+    verb: str
+    why: str
+    cost: str
+    """What could be saved: the `request`, the `connection` opened for it, or a `body`, of it or of its answer."""
+    requests: list[int]
+    """When each of them started: their `start`."""
+    where: str
+    """The lines of the program that made the last of them, the innermost first."""
+    share: float = 1.0
+    """Of a `body`: how much of it was needless."""
+
+
 class LinkMeasured(Event, tag="link"):
     """A connection over TCP, as the kernel of the client saw it (tcp(7), TCP_INFO). Microseconds, since it was made."""
 
@@ -118,9 +134,9 @@ class CommandEnded(Event, tag="command"):
     status: int
 
 
-Line = ProcessBegan | SpanEnded | RequestEnded | LinkMeasured | ProcessEnded | CommandEnded
+Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | LinkMeasured | ProcessEnded | CommandEnded
 
-KINDS = ("process", "span", "request", "link", "end", "command")
+KINDS = ("process", "span", "request", "finding", "link", "end", "command")
 """The events there are."""
 
 

@@ -20,6 +20,7 @@ from smartserver.spans import Part
 from smartserver.trace.events import (
     CommandEnded,
     Event,
+    FindingMade,
     LinkMeasured,
     ProcessBegan,
     ProcessEnded,
@@ -42,6 +43,7 @@ class Trace:
     processes: list[ProcessBegan] = field(default_factory=list)
     spans: list[SpanEnded] = field(default_factory=list)
     requests: list[RequestEnded] = field(default_factory=list)
+    findings: list[FindingMade] = field(default_factory=list)
     ends: list[ProcessEnded] = field(default_factory=list)
     links: list[LinkMeasured] = field(default_factory=list)
     command: CommandEnded | None = None
@@ -55,6 +57,8 @@ class Trace:
                 self.spans.append(event)
             case RequestEnded():
                 self.requests.append(event)
+            case FindingMade():
+                self.findings.append(event)
             case LinkMeasured():
                 self.links.append(event)
             case ProcessEnded():

@@ -102,6 +102,6 @@ def test_the_schema_names_every_event() -> None:
     said = schema()
     events = [each for each in said["$defs"].values() if "event" in each.get("properties", ())]
     tags = {each["properties"]["event"]["enum"][0] for each in events}
-    assert tags == {"process", "span", "request", "link", "end", "command"}
+    assert tags == {"process", "span", "request", "finding", "link", "end", "command"}
     event = CommandEnded(1, "git", TRACE, 0, 5, 0)
     assert set(json.loads(encode(event))) == {"event", *msgspec.structs.asdict(event)}
