@@ -11,7 +11,10 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import socket
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,6 +53,9 @@ class Listener(Protocol):
 
     def ended(self) -> None:
         """The one that began last ends."""
+
+    def measured(self, connection: socket.socket) -> None:
+        """A connection over TCP is going to be closed, or given to another process."""
 
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
@@ -98,6 +104,13 @@ def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return inner
 
     return decorate
+
+
+def measured(connection: socket.socket) -> None:
+    """Have the listener look at a connection over TCP that ends here."""
+    listener = _listener.get()
+    if listener is not None:
+        listener.measured(connection)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from smartserver.plugins.git.remote import GitRemote
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.plugins.git.words import in_words
 from smartserver.spans import Part, span
-from smartserver.trace.flags import BadFlag
+from smartserver.trace.flags import VARIABLE, BadFlag
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.wire.errors import ProtocolError
@@ -142,6 +142,17 @@ def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
     return of_shell(command) if command else [environment.get("GIT_SSH") or "ssh"]
 
 
+def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with the debug flags of `git -c hpss.debug=FLAGS`."""
+    if "hpss.debug" not in environment.get("GIT_CONFIG_PARAMETERS", "").lower():
+        return environment
+    import subprocess
+
+    asking = ["git", "config", "--get", "hpss.debug"]
+    said = subprocess.run(asking, env=environment, stdout=subprocess.PIPE, check=False).stdout.decode().strip()
+    return {**environment, VARIABLE: ",".join(filter(None, (environment.get(VARIABLE), said)))}
+
+
 def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:
     """What holds the connections of a git command.
 
@@ -168,6 +179,7 @@ def run(
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
     check_origin(url, environment)
+    environment = with_flags(environment)
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")

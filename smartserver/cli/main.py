@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import os
 import signal
@@ -73,9 +74,10 @@ class Commands(click.Group):
     "debug",
     multiple=True,
     metavar="FLAG",
-    help="-Dhpss prints a line for each request on stderr, -Dhpssdetail also each call of one with more than four, "
-    "-Dhpssvfs also where VFS calls are made; -Dhpss-ban=RULE[,RULE] makes none that a rule bans. SMARTSERVER_DEBUG "
-    "has such flags for git and brz, too.",
+    help="-Dhpss prints a line for each request on stderr and one for all of them, -Dhpssdetail also where the time "
+    "went, -Dhpssvfs where VFS calls are made, -Dhpssbytes what goes over the connection; -Dhpss-json=FILE appends a "
+    "trace to a file; -Dhpss-ban=RULE[,RULE] makes no call that a rule bans. SMARTSERVER_DEBUG has such flags for git, "
+    "brz and hg, too.",
 )
 @click.pass_context
 def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
@@ -119,6 +121,7 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
         if interrupts.number == signal.SIGINT:
             click.echo("interrupted", err=True)
         sys.exit(128 + interrupts.number)
+    gc.freeze()  # Else Python looks through all objects as it ends, for 20 ms.
     sys.exit(code if isinstance(code, int) else 0)
 
 

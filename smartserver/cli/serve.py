@@ -205,6 +205,12 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
     help="Serve the server's counters to Prometheus there, at /metrics: an address of this machine's loopback.",
 )
 @click.option("--metrics-public", is_flag=True, help="Let --metrics have any address. Whoever reaches it may read it.")
+@click.option(
+    "--slow",
+    type=click.IntRange(min=0),
+    metavar="MILLISECONDS",
+    help="Log each request that takes so long, with what the time went to: waiting for a thread or a lock, the disk.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
 def command(
@@ -233,6 +239,7 @@ def command(
     access_log: str | None,
     metrics: str | None,
     metrics_public: bool,
+    slow: int | None,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
@@ -312,6 +319,7 @@ def command(
         allows_vfs=allow_vfs,
         banned=banned,
         policy=policy,
+        slow=None if slow is None else slow / 1000,
     )
     site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:

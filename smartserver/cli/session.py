@@ -40,11 +40,8 @@ def client_for(
     holder: Holder | None = None,
     source: SourceOf | None = None,
 ) -> Iterator[tuple[Client, Place]]:
-    """A client for the server of a URL, and what the URL says. `flags`: `hpss` shows a line for each request on stderr,
-    `hpssdetail` also each call of one with more than four, `hpssvfs` also where in the program
-    each file-level (VFS) call was made; `hpss-json=FILE` appends a trace to a file; `hpss-ban=RULE[,RULE]` makes none
-    that a rule bans. A server that is started
-    here for files behind a link is told the same. `holder`: what keeps connections; default: the user's agent.
+    """A client for the server of a URL, and what the URL says. `flags`: those of `smartserver -D`. A server that is
+    started here for files behind a link is told the same. `holder`: what keeps connections; default: the user's agent.
     `source`: where the user keeps tokens, besides the environment.
 
     SMARTSERVER_DEBUG in the environment has more flags, with commas between them.

@@ -29,7 +29,7 @@ from smartserver.server.fair import Client
 from smartserver.server.header import RequestHeader, fault, read_header
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
-from smartserver.server.request_log import LOST, EndedRequest, log_request, outcomes_of
+from smartserver.server.request_log import LOST, EndedRequest, log_request, log_slow, outcomes_of
 from smartserver.server.request_log import log as request_log
 from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
@@ -181,8 +181,9 @@ class ServedRequest:
         context.allowance.came(self._size)
         self._work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
         self._context = context
-        if header.wants_spans:
-            self._work.spans = RequestSpans(self._session.site.clock)
+        site = self._session.site
+        if header.wants_spans or site.slow is not None:
+            self._work.spans = RequestSpans(site.clock, tells=header.wants_spans)
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
         self._progress.names_phases = header.long
         if not body:
@@ -329,7 +330,7 @@ class ServedRequest:
         """Say that it is over, to the log and to whoever else wants to know."""
         site, work = self._session.site, self._work
         logs = request_log.isEnabledFor(logging.INFO)
-        if not logs and site.ended is None:
+        if not logs and site.ended is None and site.slow is None:
             return
         access = None if self._context is None else self._context.access
         ended = EndedRequest(
@@ -349,6 +350,8 @@ class ServedRequest:
             log_request(ended)
         if site.ended is not None:
             site.ended(ended)
+        if site.slow is not None and ended.lasted >= site.slow:
+            log_slow(ended, [] if work.spans is None else work.spans.longest)
 
     def _log_refusal(self, refusal: Failure) -> None:
         """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which

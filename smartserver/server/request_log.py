@@ -18,6 +18,7 @@ from smartserver.server.logfmt import Field, logfmt
 from smartserver.wire.messages import Failure, Reply
 
 log = logging.getLogger("smartserver.requests")
+slow = logging.getLogger("smartserver.slow")
 
 DONE = "done"
 LOST = "lost"
@@ -111,3 +112,8 @@ def log_request(ended: EndedRequest) -> None:
     """Log it. A formatter finds the fields of the record in `fields`."""
     fields = ended.fields()
     log.info("request %s", logfmt(fields), extra={"fields": fields})
+
+
+def log_slow(ended: EndedRequest, spans: Sequence[str]) -> None:
+    """Log a request that took long, with what it spent the time on."""
+    slow.warning("slow request %s", logfmt({**ended.fields(), "spans": spans}))

@@ -151,6 +151,8 @@ class Site:
     """Repositories that wait to be tidied."""
     ended: Callable[[EndedRequest], None] | None = None
     """Is told of each request that is over."""
+    slow: float | None = None
+    """Seconds from which on a request is logged with what it spent them on; None: none is."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
     """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from smartserver.spans import Part
@@ -12,12 +13,19 @@ ADJACENT = 50
 """Microseconds between two spans of the same that count as one."""
 
 
+SHOWN, LEAST = 8, 1000
+"""Spans that a log names, and the least microseconds of one."""
+
+
 class RequestSpans:
     """The spans of a request; implements `spans.Listener`. Nothing of another request is in them."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """They count from now on."""
+    def __init__(self, clock: Callable[[], float], *, tells: bool) -> None:
+        """They count from now on. `tells`: the client gets them."""
+        self.tells = tells
         self.clock = clock
+        self._lasted: Counter[str] = Counter()
+        """Microseconds by name."""
         self._began = clock()
         self._open: list[tuple[Part, str, int]] = []
         self._spans: list[ServerSpan] = []
@@ -31,6 +39,9 @@ class RequestSpans:
         part, name, start = self._open.pop()
         self._add(part, name, start, self._micro(self.clock()))
 
+    def measured(self, connection: object) -> None:
+        """Nothing: a request has no connection of its own."""
+
     def waited(self, since: float) -> None:
         """The request waited for a thread."""
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
@@ -38,6 +49,8 @@ class RequestSpans:
     def take(self) -> list[ServerSpan]:
         """Those that were not taken yet, `MAX_SPANS` at most. One that has not ended is told so far; the rest of it is
         another."""
+        if not self.tells:
+            return []
         now = self._micro(self.clock())
         for part, name, start in reversed(self._open):
             self._add(part, name, start, now)
@@ -45,7 +58,13 @@ class RequestSpans:
         taken, self._spans = self._spans, []
         return taken
 
+    @property
+    def longest(self) -> list[str]:
+        """The longest of all, each with those inside of it, as `name:milliseconds`."""
+        return [f"{name}:{micro / 1000:.1f}" for name, micro in self._lasted.most_common(SHOWN) if micro >= LEAST]
+
     def _add(self, part: Part, name: str, start: int, end: int) -> None:
+        self._lasted[name or part] += end - start
         last = self._spans[-1] if self._spans else None
         if last is not None and (last.part, last.name) == (part, name) and 0 <= start - last.end <= ADJACENT:
             self._spans[-1] = ServerSpan(part, name, last.start, end)

@@ -132,7 +132,7 @@ class Work:
         self.hides_cost = False
         """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
         self.spans: RequestSpans | None = None
-        """Of a request whose client asks for them."""
+        """Where anybody wants them: the client, or the log of slow requests."""
         self._site = site
         self._progress = progress
 
@@ -178,7 +178,9 @@ class Work:
             spent[SYNCS],
         )
         if self.hides_cost or (isinstance(message, Failure) and message.fault.code == AccessDenied.code):
-            counters, self.spans = Counters(), None
+            counters = Counters()
+            if self.spans is not None:
+                self.spans.tells = False
         spans = [] if self.spans is None else self.spans.take()
         return replace(answer, payload=encode(msgspec.structs.replace(message, counters=counters, spans=spans)))
 

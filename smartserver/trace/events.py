@@ -73,6 +73,28 @@ class RequestEnded(Event, tag="request"):
     """Where the program made a VFS call, outermost first."""
 
 
+class LinkMeasured(Event, tag="link"):
+    """A connection over TCP, as the kernel of the client saw it (tcp(7), TCP_INFO). Microseconds, since it was made."""
+
+    rtt: int
+    """Smoothed."""
+    least_rtt: int
+    window: int
+    """Packets that may be on their way (cwnd)."""
+    packet: int
+    """Bytes of a packet (MSS)."""
+    packets: int
+    """Sent with data."""
+    again: int
+    """Packets that were sent again."""
+    busy: int
+    """Bytes were on their way, or waited to be."""
+    by_window: int
+    """Of that, the peer's receive window was full."""
+    by_buffer: int
+    """Of that, the send buffer was empty or small: the program gave no more."""
+
+
 class ProcessEnded(Event, tag="end"):
     """A process records no more."""
 
@@ -93,9 +115,9 @@ class CommandEnded(Event, tag="command"):
     status: int
 
 
-Line = ProcessBegan | SpanEnded | RequestEnded | ProcessEnded | CommandEnded
+Line = ProcessBegan | SpanEnded | RequestEnded | LinkMeasured | ProcessEnded | CommandEnded
 
-KINDS = ("process", "span", "request", "end", "command")
+KINDS = ("process", "span", "request", "link", "end", "command")
 """The events there are."""
 
 

@@ -1,12 +1,25 @@
-"""`TraceFile`: a recorder's events as lines of a file, which several processes may append to."""
+"""`Narrator` makes the events of a trace from what a recorder sees; `TraceFile` has them as lines of a file, to which
+several processes may append.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
-from smartserver.trace.events import Event, ProcessBegan, ProcessEnded, RequestEnded, SpanEnded, encode
+from smartserver.trace.events import (
+    VERSION,
+    Event,
+    LinkMeasured,
+    ProcessBegan,
+    ProcessEnded,
+    RequestEnded,
+    SpanEnded,
+    encode,
+)
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
+from smartserver.trace.tcp import TcpState
 
 GATHERED = 64 * 1024
 """Bytes of lines that are written at once: the kernel appends the bytes of one write together."""
@@ -15,29 +28,22 @@ ADJACENT = 50
 """Microseconds between two spans of the same that count as one."""
 
 
-class TraceFile:
-    """The trace of this process. Nothing of it is lost when it is closed; a process that is killed loses the end."""
+class Narrator:
+    """Makes the events of this process."""
 
-    def __init__(self, path: str, program: str, trace: str = "", *, is_host: bool = False) -> None:
-        """Open or make it; others may not read one that is made. `trace`, `is_host`: as in `ProcessBegan`; default: a
-        new trace.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    def __init__(self, tell: Callable[[Event], None], program: str, trace: str = "", *, is_host: bool = False) -> None:
+        """`tell` gets the events. The others are as in `ProcessBegan`; without `trace` it begins one."""
+        self._tell = tell
         self._process = os.getpid()
-        self._lines: list[bytes] = []
-        self._size = 0
         self._last: SpanEnded | None = None
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
         self.span_id = os.urandom(8).hex()
         """Of this process, as of W3C Trace Context."""
-        self._add(
+        tell(
             ProcessBegan(
                 process=self._process,
-                version=1,
+                version=VERSION,
                 program=program,
                 trace=self.trace,
                 began=_micro(now),
@@ -75,37 +81,60 @@ class TraceFile:
             if (last.part, last.name) == (span.part, span.name) and start - last.end <= ADJACENT:
                 start, cpu, count = last.start, last.cpu + cpu, last.count + 1
             else:
-                self._write(last)
+                self._tell(last)
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
 
-    def close(self, recorder: Recorder) -> None:
-        """Write what is left, and what the recorder counted."""
-        if self._process == os.getpid():  # A process that this one forked has no part in it.
-            self._add(
-                ProcessEnded(
-                    process=self._process,
-                    at=_micro(time.monotonic()),
-                    round_trips=recorder.round_trips,
-                    connections=recorder.connections,
-                    up=recorder.bytes_up,
-                    down=recorder.bytes_down,
-                )
+    def link(self, state: TcpState) -> None:
+        """Tell of a connection."""
+        self._add(LinkMeasured(self._process, *state))
+
+    def end(self, recorder: Recorder) -> None:
+        """Tell what is left, and what the recorder counted."""
+        self._add(
+            ProcessEnded(
+                process=self._process,
+                at=_micro(time.monotonic()),
+                round_trips=recorder.round_trips,
+                connections=recorder.connections,
+                up=recorder.bytes_up,
+                down=recorder.bytes_down,
             )
-            self._flush()
-        os.close(self._file)
+        )
 
     def _add(self, event: Event) -> None:
         if self._last is not None:
-            self._write(self._last)
+            self._tell(self._last)
             self._last = None
-        self._write(event)
+        self._tell(event)
 
-    def _write(self, event: Event) -> None:
+
+class TraceFile:
+    """A file with an event a line. A process that is killed loses its last ones."""
+
+    def __init__(self, path: str) -> None:
+        """Open or make it; others may not read one that is made.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._process = os.getpid()
+        self._lines: list[bytes] = []
+        self._size = 0
+
+    def append(self, event: Event) -> None:
+        """Add a line."""
         line = encode(event)
         self._lines.append(line)
         self._size += len(line)
         if self._size >= GATHERED:
             self._flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._process == os.getpid():  # A process that this one forked has no part in it.
+            self._flush()
+        os.close(self._file)
 
     def _flush(self) -> None:
         lines, self._lines, self._size = b"".join(self._lines), [], 0

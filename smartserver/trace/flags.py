@@ -15,7 +15,7 @@ BAN = "hpss-ban="
 FILE = "hpss-json="
 """Begins the flag that names a file for the trace."""
 
-KNOWN = ("hpss", "hpssdetail", "hpssvfs")
+KNOWN = ("hpss", "hpssdetail", "hpssvfs", "hpssbytes")
 """The others: which calls are shown, and how much of each."""
 
 

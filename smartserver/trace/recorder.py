@@ -7,13 +7,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from smartserver.spans import Part
 from smartserver.wire.events import End, Error, Event, Reply, Request
 from smartserver.wire.messages import ServerSpan, decode_failure, decode_reply, decode_request, decode_spans
+
+if TYPE_CHECKING:
+    import socket
+
+    from smartserver.trace.tcp import TcpState
 
 OWN_FRAMES = 2
 """Of the stack of a call: those of the recorder."""
@@ -67,8 +72,9 @@ class Recorder:
         *,
         stacks: bool = False,
         spanned: Callable[[Span], None] | None = None,
+        linked: Callable[[TcpState], None] | None = None,
     ) -> None:
-        """`stacks`: note where VFS calls are made. `finished` and `spanned` get what is over."""
+        """`stacks`: note where VFS calls are made. `finished`, `spanned` and `linked` get what is over."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -81,6 +87,7 @@ class Recorder:
         self._open: dict[int, CallRecord] = {}
         self._waiting = False
         self._spanned = spanned
+        self._linked = linked
         self._spans: list[tuple[Part, str, float, float]] = []
         """Those that have not ended."""
 
@@ -93,6 +100,15 @@ class Recorder:
         part, name, start, cpu = self._spans.pop()
         if self._spanned is not None:
             self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu))
+
+    def measured(self, connection: socket.socket) -> None:
+        """A connection over TCP ends here."""
+        if self._linked is not None:
+            from smartserver.trace.tcp import tcp_state  # Loaded where a trace is recorded.
+
+            found = tcp_state(connection)
+            if found is not None:
+                self._linked(found)
 
     def connecting(self) -> None:
         """A connection is going to be opened."""

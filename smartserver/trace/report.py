@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smartserver.spans import Part
-from smartserver.trace.events import RequestEnded
+from smartserver.trace.events import LinkMeasured, RequestEnded
 from smartserver.trace.text import size
 from smartserver.trace.wait import UNNAMED, Trace, Wait, wait
 
@@ -24,13 +24,19 @@ CALLED: dict[str, str] = {
 
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
-    found = wait(trace)
     trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
     said = f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
-    result = [f"{trace.program}: {_milliseconds(found.total)}, {said}"]
-    result += [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
+    result = [f"{trace.program}: {_milliseconds(trace.end - trace.start)}, {said}"]
+    result += parts(trace)
+    result += [_link(each) for each in trace.links]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
+
+
+def parts(trace: Trace) -> list[str]:
+    """A line for each part of the wait."""
+    found = wait(trace)
+    return [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
 
 
 def _part(found: Wait, part: str) -> str:
@@ -39,6 +45,15 @@ def _part(found: Wait, part: str) -> str:
     more = ", ".join(f"{name} {_milliseconds(micro)}" for name, micro in sorted(named, key=lambda each: -each[1]))
     share = 100 * spent / max(found.total, 1)
     return f"  {CALLED.get(part, part):<18}{_milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
+
+
+def _link(link: LinkMeasured) -> str:
+    """What the kernel knows of a connection."""
+    said = f"RTT {_milliseconds(link.rtt)} (least {_milliseconds(link.least_rtt)}), window of {link.window} packets"
+    said += f", {link.again} of {link.packets} packets sent again"
+    if link.by_window:
+        said += f", {_milliseconds(link.by_window)} with the server's window full"
+    return f"  TCP: {said}"
 
 
 def _request(trace: Trace, each: RequestEnded) -> str:

@@ -15,7 +15,9 @@ from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
-    from smartserver.trace.file import TraceFile
+    from smartserver.trace.events import Event
+    from smartserver.trace.file import Narrator, TraceFile
+    from smartserver.trace.wait import Trace
 
 PARENT = "TRACEPARENT"
 """The variable with the trace that a command belongs to, as W3C Trace Context writes it."""
@@ -49,16 +51,19 @@ class Tracing:
         """Whether calls are shown."""
         self._start = since_start() if flags.shows else None
         self._file: TraceFile | None = None
-        if flags.file:
-            from smartserver.trace.file import TraceFile  # Loaded where a trace is recorded.
-
-            try:
-                self._file = TraceFile(flags.file, program, _trace_of(environment.get(PARENT, "")), is_host=is_host)
-            except OSError as wrong:
-                raise BadFlag(f"no trace can be written to {flags.file}: {wrong.strerror}") from None
-        if flags.shows or self._file is not None:
-            self.recorder = Recorder(finished=self._finished, spanned=self._spanned, stacks="hpssvfs" in flags.words)
+        self._trace: Trace | None = None
+        self._narrator: Narrator | None = None
+        if flags.file or self._in_detail:
+            self._begin(flags, program, _trace_of(environment.get(PARENT, "")), is_host=is_host)
+        if flags.shows or self._narrator is not None:
+            linked = None if self._narrator is None else self._narrator.link
+            stacks = "hpssvfs" in flags.words
+            self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, stacks=stacks)
             self.observers.append(self.recorder)
+        if "hpssbytes" in flags.words:
+            from smartserver.trace.frames import FrameLog  # Loaded where frames are shown.
+
+            self.observers.append(FrameLog(say))
         if flags.rules:
             from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
             from smartserver.trace.bans.rule import BadRule
@@ -67,6 +72,27 @@ class Tracing:
                 self.observers.append(watcher(flags.rules))
             except BadRule as wrong:
                 raise BadFlag(str(wrong)) from None
+
+    def _begin(self, flags: Flags, program: str, trace: str, *, is_host: bool) -> None:
+        """Begin a trace: in a file, in memory, or both."""
+        from smartserver.trace.file import Narrator, TraceFile  # Loaded where a trace is recorded.
+
+        if flags.file:
+            try:
+                self._file = TraceFile(flags.file)
+            except OSError as wrong:
+                raise BadFlag(f"no trace can be written to {flags.file}: {wrong.strerror}") from None
+        if self._in_detail:
+            from smartserver.trace.wait import Trace
+
+            self._trace = Trace()
+        self._narrator = Narrator(self._tell, program, trace, is_host=is_host)
+
+    def _tell(self, event: Event) -> None:
+        if self._file is not None:
+            self._file.append(event)
+        if self._trace is not None:
+            self._trace.add(event)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -77,7 +103,8 @@ class Tracing:
     @property
     def traceparent(self) -> str:
         """What requests say of the trace; empty where none is recorded."""
-        return "" if self._file is None else f"00-{self._file.trace}-{self._file.span_id}-01"
+        narrator = self._narrator
+        return "" if narrator is None else f"00-{narrator.trace}-{narrator.span_id}-01"
 
     @property
     def records(self) -> bool:
@@ -89,22 +116,29 @@ class Tracing:
         if self.recorder is not None and self.shows:
             self._say(text.summary(self.recorder, time.monotonic(), self._behind, self._start))
         self.end()
+        if self._trace is not None:
+            from smartserver.trace.report import parts
+
+            self._say("\n".join(parts(self._trace)))
 
     def end(self) -> None:
         """End the trace."""
+        narrator, self._narrator = self._narrator, None
+        if self.recorder is not None and narrator is not None:
+            narrator.end(self.recorder)
         file, self._file = self._file, None
-        if self.recorder is not None and file is not None:
-            file.close(self.recorder)
+        if file is not None:
+            file.close()
 
     def _finished(self, record: CallRecord) -> None:
         if self.shows:
             self._say("\n".join(text.lines(record, in_detail=self._in_detail)))
-        if self._file is not None:
-            self._file.request(record)
+        if self._narrator is not None:
+            self._narrator.request(record)
 
     def _spanned(self, span: Span) -> None:
-        if self._file is not None:
-            self._file.span(span)
+        if self._narrator is not None:
+            self._narrator.span(span)
 
 
 def _trace_of(parent: str) -> str:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from smartserver.spans import Part
 from smartserver.trace.events import (
     CommandEnded,
-    Line,
+    Event,
+    LinkMeasured,
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
@@ -42,9 +43,10 @@ class Trace:
     spans: list[SpanEnded] = field(default_factory=list)
     requests: list[RequestEnded] = field(default_factory=list)
     ends: list[ProcessEnded] = field(default_factory=list)
+    links: list[LinkMeasured] = field(default_factory=list)
     command: CommandEnded | None = None
 
-    def add(self, event: Line) -> None:
+    def add(self, event: Event) -> None:
         """Add a line."""
         match event:
             case ProcessBegan():
@@ -53,6 +55,8 @@ class Trace:
                 self.spans.append(event)
             case RequestEnded():
                 self.requests.append(event)
+            case LinkMeasured():
+                self.links.append(event)
             case ProcessEnded():
                 self.ends.append(event)
             case CommandEnded():

@@ -157,8 +157,8 @@ ROWS = [
     Row("push by one who knows nothing", 'a hg push "$URL"', before="a commit four; forget a"),
     Row(
         "push of nothing by one who knows nothing",
-        'a hg push "$URL"',
-        before="forget a",
+        'b hg push "$URL"',
+        before="forget b",
         status=1,
         says="no changes found",
     ),

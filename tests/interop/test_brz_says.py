@@ -307,7 +307,8 @@ def test_a_banned_call_is_not_sent(users: Users) -> None:
 def test_a_flag_that_is_none_is_refused(users: Users) -> None:
     """Breezy's own `-D` takes any."""
     refused = users.run("b", "pull", SMARTSERVER_DEBUG="nonsense")
-    why = "no such debug flag in SMARTSERVER_DEBUG or hpss.debug: 'nonsense' (there are hpss, hpssdetail, hpssvfs, "
-    assert (refused.status, refused.err) == (3, f"brz: ERROR: {why}hpss-json=FILE and hpss-ban=RULE[,RULE])\n")
+    there_are = "hpss, hpssdetail, hpssvfs, hpssbytes, hpss-json=FILE and hpss-ban=RULE[,RULE]"
+    why = f"no such debug flag in SMARTSERVER_DEBUG or hpss.debug: 'nonsense' (there are {there_are})"
+    assert (refused.status, refused.err) == (3, f"brz: ERROR: {why}\n")
     with pytest.raises(CommandError, match="'nonsense'"):
         tracer.flags_of("nonsense")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from git_sides import Served, fine
+from git_sides import Served, check_rounds, fine
 from hg_sides import BUDGETS, HgSide
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -24,7 +24,13 @@ def test_what_is_there_is_asked_before_it_is_sent(served: Served, tmp_path: Path
     done = fine(side.run('a hg push "$URL"'), 1 + BUDGETS["hg push by one who knows nothing, long"])
     assert done.out.endswith("added 1 changesets\n")
     assert done.counts.bytes_up < 2000
-    # What is public was on a server before. It may be another one.
+    # Where all is public, it may be another server: it is sent at once.
     side.prepare("a hg init ../other; a hg push -q ../other")
     elsewhere = served.url("hg-first-contact-2")
-    fine(side.run(f'a hg push "{elsewhere}"'), 1 + BUDGETS["hg push by one who knows nothing, long"])
+    fine(side.run(f'a hg push "{elsewhere}"'), 2)
+    # But not where it was cloned from.
+    side.prepare(f'as b hg clone -q "{elsewhere}" b; forget b')
+    done = side.run("b hg push")
+    check_rounds(done.counts, 1 + BUDGETS["hg push of nothing by one who knows nothing, long"])
+    assert (done.status, done.out.splitlines()[-1]) == (1, "no changes found")
+    assert done.counts.bytes_up < 2000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
 
-from smartserver.spans import Part, listening, span, spans_of, spent
+from smartserver.spans import Part, listening, measured, span, spans_of, spent
 
 
 class Heard:
@@ -20,6 +21,9 @@ class Heard:
 
     def ended(self) -> None:
         self.said.append("end")
+
+    def measured(self, connection: socket.socket) -> None:
+        self.said.append(f"socket {connection.fileno()}")
 
 
 def test_spans_nest() -> None:
@@ -64,6 +68,15 @@ def test_each_item_is_a_span_and_what_is_done_with_it_is_not() -> None:
             heard.said.append(item)
     made = ["local make", "end"]
     assert heard.said == [*made, "a", *made, "b", *made]
+
+
+def test_a_connection_that_ends_is_shown_to_the_listener() -> None:
+    heard = Heard()
+    with socket.socket() as connection:
+        measured(connection)
+        with listening(heard):
+            measured(connection)
+        assert heard.said == [f"socket {connection.fileno()}"]
 
 
 def test_calls_are_spans() -> None:

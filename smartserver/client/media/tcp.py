@@ -11,7 +11,7 @@ from typing import Any
 
 from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
-from smartserver.spans import Part, span
+from smartserver.spans import Part, measured, span
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 CONNECT_TIMEOUT = 60.0
@@ -130,10 +130,12 @@ class TcpMedium:
 
     def lend(self) -> Sequence[int]:
         """The socket."""
+        measured(self._socket)
         return [self._socket.fileno()]
 
     def close(self) -> None:
         """Close it here."""
+        measured(self._socket)
         self._socket.close()
 
 

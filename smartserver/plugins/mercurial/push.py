@@ -284,8 +284,13 @@ class Push:
         return outcome
 
     def _is_likely(self) -> bool:
-        """Whether the oldest changeset to be sent is public. Then it was on a server before, this one probably."""
-        return bool(self._missing) and self._operation.repo[self._missing[0]].phase() == phases.public
+        """Whether the server probably has the oldest changesets to be sent: they are public, so they were on a server
+        before. If the newest is public, too, that may be another one, unless the repository was cloned from here."""
+        if not self._missing:
+            return False
+        repository = self._operation.repo
+        oldest, newest = (repository[self._missing[end]].phase() == phases.public for end in (0, -1))
+        return oldest and (not newest or repository.ui.config(b"paths", b"default") == self._remote.url)
 
     # ---- its outcome
 

@@ -65,8 +65,8 @@ def test_an_unknown_command_is_named() -> None:
 def test_an_unknown_debug_flag_is_refused() -> None:
     result = CliRunner().invoke(group, ["-Dfoo", "ping", "hpss://h/"])
     assert result.exit_code == 2
-    there_are = "-Dhpss, -Dhpssdetail, -Dhpssvfs and -Dhpss-ban=RULE[,RULE]"
-    assert f"no such debug flag: -Dfoo (there are {there_are})" in result.output
+    there_are = "hpss, hpssdetail, hpssvfs, hpssbytes, hpss-json=FILE and hpss-ban=RULE[,RULE]"
+    assert f"no such debug flag in -D: 'foo' (there are {there_are})" in result.output
 
 
 @pytest.mark.parametrize("command", [["list", "."], ["verify", "."], ["serve", "--stdio", "."]])

@@ -13,7 +13,7 @@ from session_calls import BODY, INSERT, PING, PULL, set_ref
 from smartserver.meters import NOTHING, READS
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.header import RequestHeader
-from smartserver.server.request_log import DONE, LOST, MAX_PATH, EndedRequest, log, log_request, outcomes_of
+from smartserver.server.request_log import DONE, LOST, MAX_PATH, EndedRequest, log, log_request, outcomes_of, slow
 from smartserver.verbs.branch_set_last_revision import branch_set_last_revision
 from smartserver.wire.events import Cancel, Reply, Request
 from smartserver.wire.messages import Failure, RequestFlag, decode_reply, encode, raw
@@ -152,3 +152,18 @@ def test_a_refused_request_has_one_outcome(served: Served) -> None:
     answer = Dialog(served.site).ask(message(PULL, path="absent"))
     assert isinstance(answer, Failure)
     assert outcomes_of(answer) == ["no-such-repository"]
+
+
+def test_a_slow_request_is_logged_with_what_took_long(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.site.slow = 0.0
+    now = iter(range(1000))
+    served.site.clock = lambda: next(now) / 100
+    Dialog(served.site).ask(message(PULL))
+    (text,) = [record.getMessage() for record in caplog.records if record.name == slow.name]
+    assert text.startswith("slow request ")
+    assert " verbs=Repository.pull " in text
+    assert "answer:" in text.partition(" spans=")[2]
+    served.site.slow = 1000.0
+    caplog.clear()
+    Dialog(served.site).ask(message(PULL))
+    assert not caplog.records

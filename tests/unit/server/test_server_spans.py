@@ -20,7 +20,7 @@ class Clock:
 
 def test_they_count_from_the_request_on() -> None:
     clock = Clock()
-    spans = RequestSpans(clock)
+    spans = RequestSpans(clock, tells=True)
     since = clock()
     clock.now += 0.002
     spans.waited(since)
@@ -40,7 +40,7 @@ def test_they_count_from_the_request_on() -> None:
 
 def test_one_that_has_not_ended_is_told_in_two() -> None:
     clock = Clock()
-    spans = RequestSpans(clock)
+    spans = RequestSpans(clock, tells=True)
     spans.began(Part.SERVER, "answer")
     clock.now += 0.001
     assert spans.take() == [ServerSpan("server", "answer", 0, 1000)]
@@ -51,7 +51,7 @@ def test_one_that_has_not_ended_is_told_in_two() -> None:
 
 def test_the_same_in_a_row_is_one() -> None:
     clock = Clock()
-    spans = RequestSpans(clock)
+    spans = RequestSpans(clock, tells=True)
     for _ in range(3):
         spans.began(Part.SERVER, "check")
         clock.now += 0.001
@@ -62,10 +62,27 @@ def test_the_same_in_a_row_is_one() -> None:
 
 def test_there_are_no_more_than_an_answer_may_have() -> None:
     clock = Clock()
-    spans = RequestSpans(clock)
+    spans = RequestSpans(clock, tells=True)
     for _ in range(MAX_SPANS + 10):
         spans.began(Part.SERVER, "read")
         clock.now += 0.001
         spans.ended()
         clock.now += 0.001
     assert len(spans.take()) == MAX_SPANS
+
+
+def test_a_log_has_the_longest_by_name() -> None:
+    clock = Clock()
+    spans = RequestSpans(clock, tells=False)
+    for seconds in (0.0001, 0.05, 0.05):
+        spans.began(Part.SERVER, "commit")
+        spans.began(Part.LOCK, "")
+        clock.now += seconds
+        spans.ended()
+        clock.now += seconds
+        spans.ended()
+    spans.began(Part.DISK, "sync")
+    clock.now += 0.0005
+    spans.ended()
+    assert spans.longest == ["commit:200.2", "lock:100.1"]
+    assert spans.take() == []

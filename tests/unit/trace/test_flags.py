@@ -50,5 +50,5 @@ def test_what_is_not(flags: str, unknown: str) -> None:
         read([flags]).check("SMARTSERVER_DEBUG")
     assert str(caught.value) == (
         f"no such debug flag in SMARTSERVER_DEBUG: {unknown!r} "
-        "(there are hpss, hpssdetail, hpssvfs, hpss-json=FILE and hpss-ban=RULE[,RULE])"
+        "(there are hpss, hpssdetail, hpssvfs, hpssbytes, hpss-json=FILE and hpss-ban=RULE[,RULE])"
     )

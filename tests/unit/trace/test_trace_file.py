@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from smartserver.trace.events import CommandEnded, ProcessBegan, RequestEnded, SpanEnded, decode, encode, schema
-from smartserver.trace.file import TraceFile
+from smartserver.trace.file import Narrator, TraceFile
 from smartserver.trace.recorder import CallRecord, Recorder, Span
 from smartserver.trace.wait import traces
 
@@ -23,11 +23,13 @@ def events(path: Path) -> list[object]:
 
 def test_what_is_recorded_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "trace"
-    file = TraceFile(str(path), "git", TRACE)
-    file.span(Span("local", "plan", 1.0, 1.25, 0.2))
+    file = TraceFile(str(path))
+    narrator = Narrator(file.append, "git", TRACE)
+    narrator.span(Span("local", "plan", 1.0, 1.25, 0.2))
     record = CallRecord(["Server.ping"], [""], "p", 2.0, 2.5, 10, 20, 300, "ok", answered=2.4)
-    file.request(record)
-    file.close(Recorder(lambda: 0.0))
+    narrator.request(record)
+    narrator.end(Recorder(lambda: 0.0))
+    file.close()
     began, span, request, _ = events(path)
     assert isinstance(began, ProcessBegan)
     assert (began.process, began.program, began.trace, began.version) == (os.getpid(), "git", TRACE, 1)
@@ -39,10 +41,12 @@ def test_what_is_recorded_is_in_it(tmp_path: Path) -> None:
 
 def test_the_same_in_a_row_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "trace"
-    file = TraceFile(str(path), "git", TRACE)
+    file = TraceFile(str(path))
+    narrator = Narrator(file.append, "git", TRACE)
     for start in (1.0, 1.1, 1.20001, 1.4):
-        file.span(Span("local", "read", start, start + 0.1, 0.01))
-    file.close(Recorder(lambda: 0.0))
+        narrator.span(Span("local", "read", start, start + 0.1, 0.01))
+    narrator.end(Recorder(lambda: 0.0))
+    file.close()
     spans = [each for each in events(path) if isinstance(each, SpanEnded)]
     assert [(each.start, each.end, each.count, each.cpu) for each in spans] == [
         (1_000_000, 1_300_010, 3, 30_000),
@@ -56,10 +60,12 @@ def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
     for number in range(4):
         child = os.fork()
         if child == 0:
-            file = TraceFile(str(path), f"process {number}", TRACE)
+            file = TraceFile(str(path))
+            narrator = Narrator(file.append, f"process {number}", TRACE)
             for at in range(2000):
-                file.span(Span("local", f"span {at} of {number}", at, at + 0.5, 0.0))
-            file.close(Recorder(lambda: 0.0))
+                narrator.span(Span("local", f"span {at} of {number}", at, at + 0.5, 0.0))
+            narrator.end(Recorder(lambda: 0.0))
+            file.close()
             os._exit(0)
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
@@ -69,13 +75,15 @@ def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
 
 def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "trace"
-    file = TraceFile(str(path), "git", TRACE)
+    file = TraceFile(str(path))
+    narrator = Narrator(file.append, "git", TRACE)
     child = os.fork()
     if child == 0:
-        file.close(Recorder(lambda: 0.0))
+        file.close()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    file.close(Recorder(lambda: 0.0))
+    narrator.end(Recorder(lambda: 0.0))
+    file.close()
     assert len(events(path)) == 2
 
 
@@ -83,6 +91,6 @@ def test_the_schema_names_every_event() -> None:
     said = schema()
     events = [each for each in said["$defs"].values() if "event" in each.get("properties", ())]
     tags = {each["properties"]["event"]["enum"][0] for each in events}
-    assert tags == {"process", "span", "request", "end", "command"}
+    assert tags == {"process", "span", "request", "link", "end", "command"}
     event = CommandEnded(1, "git", TRACE, 0, 5, 0)
     assert set(json.loads(encode(event))) == {"event", *msgspec.structs.asdict(event)}

@@ -25,14 +25,17 @@ def test_without_flags_nothing_is_watched() -> None:
     assert (tracing.observers, tracing.recorder, tracing.traceparent, said) == ([], None, "", [])
 
 
-@pytest.mark.parametrize(("flag", "count"), [("hpss", 1), ("hpssdetail", 6), ("hpssvfs", 1)])
-def test_calls_are_shown_as_they_end_and_then_summed_up(flag: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "count", "parts"), [("hpss", 1, []), ("hpssdetail", 6, ["start", "unnamed"]), ("hpssvfs", 1, [])]
+)
+def test_calls_are_shown_as_they_end_and_then_summed_up(flag: str, count: int, parts: list[str]) -> None:
     said: list[str] = []
     tracing = Tracing(read([flag]), said.append, "git", {})
     tracing._finished(RECORD)
     tracing.close()
     assert len(said[0].splitlines()) == count
     assert said[1].startswith("hpss: 0 round trips")
+    assert [line.split()[0] for line in "\n".join(said[2:]).splitlines()] == parts
 
 
 def test_a_trace_is_written_and_belongs_to_the_command(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from smartserver.spans import Part
 from smartserver.trace.events import (
     CommandEnded,
     Event,
+    LinkMeasured,
     ProcessBegan,
     ProcessEnded,
     RequestEnded,
@@ -148,13 +149,16 @@ def test_all_of_the_wait_is_in_one_piece_each(spans: list[SpanEnded], server: li
 
 def test_the_report_adds_up() -> None:
     asked = request(answered=60_000, server=[ServerSpan("server", "commit", 0, 10_000)])
-    assert lines(trace_of(SpanEnded(7, "link", 30_000, 60_000), asked)) == [
+    link = LinkMeasured(7, 20_100, 20_000, 12, 1448, 140, 2, 90_000, 30_000, 0)
+    assert lines(trace_of(SpanEnded(7, "link", 30_000, 60_000), link, asked)) == [
         "git: 100.0 ms, 1 round trip, no fresh connections",
         "  start                  20.0 ms   20 %  git-remote-hpss 20.0 ms",
         "  local                  10.0 ms   10 %  git, after the last call 10.0 ms",
         "  wait for the link      20.0 ms   20 %",
         "  in the server          10.0 ms   10 %  commit 10.0 ms",
         "  unnamed                40.0 ms   40 %",
+        "  TCP: RTT 20.1 ms (least 20.0 ms), window of 12 packets, 2 of 140 packets sent again, 30.0 ms with the "
+        "server's window full",
         "",
         "  at 30.0 ms: Repository.pull on p: ok, 10 B up, 20 B down, 30.0 ms (0.0 ms in the server)",
     ]

@@ -1,0 +1,88 @@
+"""`FrameLog`: what goes over a connection, event by event, decoded. No token is shown, nor the bytes of a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from smartserver.wire.errors import RemoteProtocolError
+from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
+from smartserver.wire.messages import Request as RequestMessage
+from smartserver.wire.messages import decode_failure, decode_progress, decode_reply, decode_request, raw
+
+SECRET = ("token",)
+"""Extras of a request that are not shown."""
+
+
+class FrameLog:
+    """Shows each event; implements `wire.observer.Observer`."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._parts: dict[tuple[str, int], list[bytes]] = {}
+
+    def connecting(self) -> None:
+        """A connection is going to be opened."""
+        self._parts.clear()
+        self._say("hpss: connecting")
+
+    def sent(self, event: Event, size: int) -> None:
+        """This is going to be sent."""
+        self._show("->", event, size)
+
+    def received(self, event: Event, size: int) -> None:
+        """This came."""
+        self._show("<-", event, size)
+
+    def _show(self, way: str, event: Event, size: int) -> None:
+        request = getattr(event, "id", 0)
+        name = type(event).__name__ + (f" {request}" if request else "")
+        told = self._told(way, event, request)
+        self._say(f"hpss: {way} {name}, {size} B{': ' if told else ''}{told}")
+
+    def _told(self, way: str, event: Event, request: int) -> str:
+        match event:
+            case Request() | Reply() | Error():
+                parts = self._parts.setdefault((way, request), [])
+                parts.append(event.payload)
+                if event.more:
+                    return "more follows"
+                return _message(event, b"".join(self._parts.pop((way, request))))
+            case Body():
+                return f"{len(event.chunk)} bytes"
+            case End():
+                return f"{event.segments} segments, {event.size} bytes"
+            case Progress():
+                return _message(event, event.payload)
+        return ""
+
+
+def _message(event: Event, payload: bytes) -> str:
+    """A message as JSON, bytes in hexadecimal."""
+    decode = {Request: decode_request, Reply: decode_reply, Error: decode_failure, Progress: decode_progress}
+    try:
+        message = decode[type(event)](payload)
+    except RemoteProtocolError as wrong:
+        return str(wrong)
+    if isinstance(message, RequestMessage):
+        shown = {name: raw("not shown") if name in SECRET else value for name, value in message.extras.items()}
+        message = msgspec.structs.replace(message, extras=shown)
+    return msgspec.json.encode(_plain(msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_raw))).decode()
+
+
+def _raw(value: object) -> object:
+    return msgspec.msgpack.decode(value) if isinstance(value, msgspec.Raw) else repr(value)
+
+
+def _plain(value: object) -> object:
+    """The same without bytes, which JSON does not know."""
+    match value:
+        case bytes():
+            text = value.decode("ascii", "replace")
+            return text if text.isascii() and text.isprintable() else value.hex()
+        case dict():
+            return {str(_plain(key)): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return value

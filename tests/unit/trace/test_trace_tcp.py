@@ -1,0 +1,36 @@
+"""trace.tcp: what the kernel says of a connection, by its fields' places."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from smartserver.trace.tcp import tcp_state
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this struct")
+
+
+def test_a_connection_over_loopback() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs, _ = listener.accept()
+        with theirs:
+            for _ in range(5):
+                ours.sendall(b"a")
+                assert theirs.recv(1) == b"a"
+            found = tcp_state(ours)
+    assert found is not None
+    assert found.packets == 5
+    assert found.again == 0
+    assert 500 < found.packet < 65_536  # The MTU of loopback.
+    assert 10 <= found.window <= 20  # Linux begins with ten, and five packets that arrive add one each.
+    assert 0 < found.least_rtt <= found.rtt < 1_000_000
+    assert 0 <= found.busy < 1_000_000
+    assert found.by_window == found.by_buffer == 0
+
+
+def test_what_is_no_connection_over_tcp() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        assert tcp_state(one) is None
