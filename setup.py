@@ -11,6 +11,7 @@ SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
 
 BREEZY = ["breezy>=3.3,<3.4"]
 MERCURIAL = ["mercurial>=6.3,<7.3"]
+METRICS = ["prometheus_client>=0.19"]
 
 setup(
     name="smartserver",
@@ -63,9 +64,11 @@ setup(
     extras_require={
         "brz": BREEZY,
         "hg": MERCURIAL,
+        "metrics": METRICS,  # of `serve --metrics`
         "test": [
             *BREEZY,  # the real one: tests/interop
             *MERCURIAL,  # the same
+            *METRICS,
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",
