@@ -153,8 +153,7 @@ def explain(file: Path, rtt: str | None, rate: str | None) -> None:
     from smartserver.trace.explain import lines
 
     link = _link(rtt, rate)
-    for trace in _read(file):
-        click.echo("\n".join(lines(trace, link)))
+    click.echo("\n\n".join("\n".join(lines(trace, link)) for trace in _read(file)))
 
 
 @command.command()

@@ -41,7 +41,7 @@ Run = Callable[[Sequence[str], Path, Mapping[str, str]], "Done | CompletedProces
 )
 @options.number("--repeat", 3, "How often each is run; the medians are compared.")
 def command(path: Path, links: Sequence[tuple[float, float]], repeat: int) -> None:
-    """A push of all of PATH and a clone of it, recorded on loopback, predicted for links, and run on them.
+    """A push of all branches of PATH and a clone of it, recorded on loopback, predicted for links, and run on them.
 
     Links by default: 20, 200 and 1000 ms with 1, 10 and 100 Mbit/s. Client and server are in network namespaces
     (Linux, as root or where users may make namespaces).
@@ -56,7 +56,7 @@ def command(path: Path, links: Sequence[tuple[float, float]], repeat: int) -> No
         source = work.folder / "source.git"
         run(["git", "clone", "--quiet", "--bare", str(path), str(source)], None, work.environment("user"))
         near = work.start_ours()
-        run(["git", "push", "--quiet", near.url("source"), "HEAD"], source, work.environment("user"))
+        run(["git", "push", "--quiet", near.url("source"), "--all"], source, work.environment("user"))
         shutil.copytree(near.served, work.folder / "served")
         for rtt, rate in links or list(itertools.product(RTTS, RATES)):
             over = f"{rtt * 1000:g} ms, {rate * 8 / 1e6:g} Mbit/s"
@@ -84,7 +84,7 @@ def _recorded(work: Workspace, act: Run, name: str, url: Callable[[str], str], p
     trace, clone = work.folder / "trace", work.folder / "clone"
     shutil.rmtree(clone, ignore_errors=True)
     trace.unlink(missing_ok=True)
-    words = ["git", "push", "--quiet", url(place), "HEAD"]
+    words = ["git", "push", "--quiet", url(place), "--all"]
     if name == "clone":
         words = ["git", "clone", "--quiet", "--bare", url("source"), str(clone)]
     command = ["smartserver", "trace", "run", "-o", str(trace), "--", *words]
