@@ -13,6 +13,8 @@ BRINGS = ("put", "append", "rename")
 """File-level verbs that bring something into a folder; the last name of each says where."""
 ENDS = ("rmdir", "delete", "rename", "Repository.delete")
 """Their first name is gone."""
+BESIDE = ("Repository.configure", "sync_dir")
+"""They bring no content."""
 FILLS = ("Repository.insert_pack", "Branch.create", "Branch.set_last_revision", "Branch.add_heads")
 
 
@@ -39,7 +41,9 @@ class FilledLater(Ban):
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
         """Look whether it fills what was made."""
-        if all(_makes(*call) for call in asked.calls):
+        if any(_makes(*call) for call in asked.calls) and all(
+            _makes(verb, arguments) or verb.name in BESIDE for verb, arguments in asked.calls
+        ):
             self._makes[asked.number] = call_site().partition(" < ")[0]
             return None
         filled = dict.fromkeys(path for call in asked.calls for path in self._filled(asked, *call))
@@ -65,7 +69,7 @@ class FilledLater(Ban):
             paths = paths_of(asked.path, verb, arguments)[verb.is_vfs :]
             if verb.name in ENDS:
                 self._empty.pop(paths[0], None)
-            elif where and result is not None and getattr(result, "created", True):
+            elif where and _makes(verb, arguments) and result is not None and getattr(result, "created", True):
                 self._empty[paths[0]] = (asked.number, where)
 
 

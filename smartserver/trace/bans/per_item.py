@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, value_of
 from smartserver.verbs.declare import AnyVerb
@@ -11,48 +11,64 @@ from smartserver.verbs.declare import AnyVerb
 ITEMS = 3
 """Requests that are alike, the first included: two may be a question and its continuation. As in `netem.repeats`."""
 
+STRIDES = (1, 2)
+"""One request for each item, or two: as one that looks whether it is there, and one that reads it."""
+
 WRITTEN = ("content", "rest")
 """Arguments of VFS verbs that are what goes into a file."""
+
+
+class _Series(NamedTuple):
+    """Requests that are alike."""
+
+    where: tuple[int, str] | None
+    """The call and the field in which they differ."""
+    alike: int
 
 
 class PerItem(Ban):
     """One verb again and again in one operation, one argument differing: an N+1.
 
-    Seen: requests one after the other on one path that have the same verbs and differ in one argument, or in one item
-    of a selector, always the same one; what a VFS verb writes into a file is not counted as an argument beside its
-    path. The third of them counts: two may be a question and its continuation. What asks for the next part of an answer
-    that said there is more (its result has a field `more` that is true) does not: no list of items could have been
-    sent. Several calls in one request are one round trip, and never counted.
+    Seen: requests one after the other on one path, or every second one, that have the same verbs and differ in one
+    argument, or in one item of a selector, always the same one; what a VFS verb writes into a file is not counted as an
+    argument beside its path. The third of them counts: two may be a question and its continuation. What asks for the
+    next part of an answer that said there is more (its result has a field `more` that is true) does not: no list of
+    items could have been sent. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"
     remedy: ClassVar[str] = "Ask for all of them in one request."
 
     def __init__(self) -> None:
-        self._last: WatchedRequest | None = None
-        self._differing: tuple[int, str] | None = None
-        self._alike = 1
+        self._last: list[WatchedRequest] = []
+        """As many as a stride is long, the newest last."""
+        self._series: dict[tuple[int, int], _Series] = {}
+        """By stride, and which of the interleaved ones it is."""
 
     def begin(self) -> None:
         """Nothing was asked."""
-        self._last, self._differing, self._alike = None, None, 1
+        self._last.clear()
+        self._series.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Compare it with the one before."""
-        where = None if self._last is None else _difference(self._last, asked)
-        if where is None:
-            self._differing, self._alike = None, 1
-        elif where == self._differing:
-            self._alike += 1
-        else:
-            self._differing, self._alike = where, 2
-        self._last = asked
-        if where is None or self._alike < ITEMS:
+        """Compare it with those before."""
+        found = [self._compare(asked, stride) for stride in STRIDES]
+        self._last = [*self._last, asked][-max(STRIDES) :]
+        return next(filter(None, found), None)
+
+    def _compare(self, asked: WatchedRequest, stride: int) -> Finding | None:
+        before = self._last[-stride] if len(self._last) >= stride else None
+        where = None if before is None else _difference(before, asked)
+        key = (stride, asked.number % stride)
+        series = self._series.get(key, _Series(None, 1))
+        series = _Series(where, 1 if where is None else series.alike + 1 if where == series.where else 2)
+        self._series[key] = series
+        if before is None or where is None or series.alike < ITEMS:
             return None
         call, field = where
-        needless = range(asked.number - (self._alike == ITEMS), asked.number + 1)
-        why = f"{self._alike} requests that differ in `{field}` alone"
-        return Finding(asked.calls[call][0].name, why, requests=tuple(needless))
+        needless = (before.number, asked.number) if series.alike == ITEMS else (asked.number,)
+        why = f"{series.alike} requests that differ in `{field}` alone"
+        return Finding(asked.calls[call][0].name, why, requests=needless)
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Where there is more, the next request goes on."""

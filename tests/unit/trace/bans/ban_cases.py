@@ -13,6 +13,7 @@ from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
+from smartserver.verbs.repository_configure import ConfigureRequest, ConfigureResult
 from smartserver.verbs.repository_create import CreateRequest, CreateResult, KindField
 from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
@@ -40,6 +41,7 @@ STATS = ("Repository.stats", StatsRequest())
 OPEN = ("Repository.open", OpenRequest())
 INSERT = ("Repository.insert_pack", InsertPackRequest())
 CREATE = ("Repository.create", CreateRequest("git", [KindField("blob", "sha1", True)]))
+CONFIGURE = ("Repository.configure", ConfigureRequest({"HEAD": b"main"}))
 DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
 SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
 PULL = ("Repository.pull", PullRequest())
@@ -117,6 +119,11 @@ def removes_what_it_made_after_a_refusal(talk: Talk) -> None:
 
 def fills_what_it_created(talk: Talk) -> None:
     talk.done(CREATE, results=[CreateResult(True)], version=1)
+    talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
+
+
+def fills_what_it_created_and_configured(talk: Talk) -> None:
+    talk.done(CREATE, CONFIGURE, results=[CreateResult(True), ConfigureResult({})], version=1)
     talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
 
 
@@ -206,6 +213,20 @@ def asks_the_same_in_one_request(talk: Talk) -> None:
     talk.ask(pull_of(TIP), pull_of(TIP))
 
 
+def asks_the_same_twice_and_changes_another(talk: Talk) -> None:
+    talk.done(pull_of(TIP), results=[PULLED])
+    talk.done(DELETE, results=[BranchDeleteResult([])], path="another")
+    talk.ask(pull_of(TIP))
+
+
+def asks_after_a_change_above(talk: Talk) -> None:
+    talk.done(pull_of(TIP), results=[PULLED], path="team/project")
+    talk.done(("rename", RenameRequest("team", "others")), results=[FileResult()], path="")
+    talk.done(pull_of(TIP), results=[PULLED], path="team/project")
+    talk.done(("rename", RenameRequest("project", "other")), results=[FileResult()], path="team")
+    talk.ask(pull_of(TIP), path="team/project")
+
+
 def asks_twice_with_reason(talk: Talk) -> None:
     talk.done(pull_of(TIP), results=[PULLED])
     talk.done(OPEN, pull_of(OTHER), results=[OpenResult("", "", ""), PULLED])
@@ -267,6 +288,19 @@ def one_file_for_each(talk: Talk) -> None:
     for name in "ab":
         talk.done(("put", FileRequest(name, b"text")), results=[FileResult()])
     talk.ask(("put", FileRequest("c", b"text")))
+
+
+def two_requests_for_each(talk: Talk) -> None:
+    for name in "abc":
+        talk.done(("mkdir", FileRequest(name)), results=[FileResult()])
+        talk.done(("rename", RenameRequest(name, "target")), results=[FileResult()])
+
+
+def others_between_two_that_are_alike(talk: Talk) -> None:
+    for name in "abc":
+        talk.done(("mkdir", FileRequest(name)), results=[FileResult()])
+        talk.done(("rename", RenameRequest(name, f"{name}/target")), results=[FileResult()])
+        talk.done(pull_of(name.encode()), results=[PULLED])
 
 
 def one_file_of_its_own_content_for_each(talk: Talk) -> None:
@@ -428,7 +462,12 @@ FIRES: dict[str, list[Case]] = {
     "rpc:Repository.*": [pack, pull],
     "*:*:secret/*": [in_secret],
     "file-lock": [lock, locks_and_does_nothing_else, looks_at_a_lock, removes_what_it_made],
-    "filled-later": [fills_what_it_created, fills_a_folder_it_made, fills_a_file_it_made_empty],
+    "filled-later": [
+        fills_what_it_created,
+        fills_what_it_created_and_configured,
+        fills_a_folder_it_made,
+        fills_a_file_it_made_empty,
+    ],
     "read-back": [
         reads_its_own_ref,
         reads_its_own_tip,
@@ -436,7 +475,7 @@ FIRES: dict[str, list[Case]] = {
         reads_all_refs_after_a_change,
         reads_a_file_it_wrote,
     ],
-    "duplicate": [asks_the_same_twice, asks_the_same_in_one_request],
+    "duplicate": [asks_the_same_twice, asks_the_same_in_one_request, asks_the_same_twice_and_changes_another],
     "reopen": [knows_nothing_again, opens_what_is_open],
     "per-item": [
         one_request_for_each,
@@ -469,11 +508,12 @@ SILENT: dict[str, list[Case]] = {
         reads_in_the_request_of_the_change,
         reads_what_was_refused_and_what_it_has,
     ],
-    "duplicate": [asks_twice_with_reason],
+    "duplicate": [asks_twice_with_reason, asks_after_a_change_above],
     "reopen": [opens_each_once, opens_another_connection_to_what_it_knows],
     "per-item": [
         some_for_good_reasons,
         differs_in_one_and_then_in_another,
+        others_between_two_that_are_alike,
         selectors_that_differ_in_more,
         one_request_for_each_of_several_repositories,
     ],
