@@ -50,7 +50,7 @@ setup(
     # be a namespace package where Breezy is not installed: `smartserver setup brz` makes the plugin known.
     packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*"]),
     py_modules=["hgext3rd.hpss"],  # Without an __init__: the package is Mercurial's.
-    package_data={"smartserver": ["py.typed", "agent/thin.c"], "transports": ["py.typed"]},
+    package_data={"smartserver": ["py.typed", "agent/thin.c", "trace/page.html"], "transports": ["py.typed"]},
     zip_safe=False,
     install_requires=[
         "Twisted[tls]>=23.8",

@@ -164,7 +164,7 @@ def bans() -> str:
         *(f"| `{rule}` | {what} |" for rule, what in EXAMPLES.items()),
     ]
     for each in BEHAVIOURS.values():
-        lines += [f"\n## {each.name}\n", "\n\n".join(_paragraphs(each))]
+        lines += [f"\n## {each.name}\n", "\n\n".join(_paragraphs(each)), f"\nTo do: {each.remedy}"]
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -14,9 +15,13 @@ import click
 from smartserver.cli.errors import CommandError
 from smartserver.trace.events import CommandEnded, encode
 from smartserver.trace.flags import FILE, VARIABLE
+from smartserver.trace.html import html
+from smartserver.trace.otlp import otlp
+from smartserver.trace.perfetto import perfetto
+from smartserver.trace.predict import Link
 from smartserver.trace.report import lines
 from smartserver.trace.tracing import PARENT
-from smartserver.trace.wait import BadTrace, traces
+from smartserver.trace.wait import BadTrace, Trace, traces
 
 
 @click.group()
@@ -27,6 +32,8 @@ def command() -> None:
     smartserver trace run -- git push
     smartserver trace run -o slow.trace -- brz push
     smartserver trace show slow.trace
+    smartserver trace explain slow.trace
+    smartserver trace diff fast.trace slow.trace
     """
 
 
@@ -61,10 +68,10 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
         status = _wait_for(process)
         end = time.monotonic_ns() // 1000
         ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status)
-        with open(path, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as file:
+        with open(path, "ab", opener=_private) as file:
             file.write(encode(ended))
         if output is None:
-            _show(Path(path), err=True)
+            click.echo(_text(_read(Path(path))), err=True, nl=False)
     ctx.exit(status if status >= 0 else 128 - status)
 
 
@@ -77,22 +84,103 @@ def _wait_for(process: subprocess.Popen[bytes]) -> int:
             continue
 
 
+def _text(found: Sequence[Trace]) -> bytes:
+    return "".join(f"{line}\n" for trace in found for line in lines(trace)).encode()
+
+
+VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
+    "text": _text, "html": html, "perfetto": perfetto, "otlp": otlp,
+}  # fmt: skip
+"""What a trace is shown as."""
+
+
 @command.command()
+@click.option("--text", "view", flag_value="text", default=True, help="Lines to read (default).")
+@click.option("--html", "view", flag_value="html", help="A page with a time axis, for a browser.")
+@click.option("--perfetto", "view", flag_value="perfetto", help="Chrome's trace events, for ui.perfetto.dev.")
+@click.option("--otlp", "view", flag_value="otlp", help="OpenTelemetry's trace data, in JSON.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write it there, not to stdout.")
 @click.argument("file", type=click.Path(path_type=Path))
-def show(file: Path) -> None:
+def show(file: Path, view: str, output: Path | None) -> None:
     """Show the commands of a trace: their requests, and where the time went.
+
+    The page needs nothing else: it opens from disk, and can be sent to somebody. Like the trace, it names repositories
+    and branches, and only you may read the file that -o makes.
 
     \b
     smartserver trace show slow.trace
+    smartserver trace show --html -o slow.html slow.trace
+    smartserver trace show --perfetto -o slow.json slow.trace
     """
-    _show(file)
-
-
-def _show(file: Path, *, err: bool = False) -> None:
+    shown = VIEWS[view](_read(file))
+    if output is None:
+        click.echo(shown, nl=False)
+        return
     try:
-        found = traces(file.read_bytes().splitlines())
+        with open(output, "wb", opener=_private) as opened:
+            opened.write(shown)
+    except OSError as wrong:
+        raise CommandError(f"{output} cannot be written: {wrong.strerror}") from None
+
+
+def _read(file: Path) -> list[Trace]:
+    try:
+        return traces(file.read_bytes().splitlines())
     except BadTrace as wrong:
         raise CommandError(f"{file}: {wrong}") from None
-    for trace in found:
-        for line in lines(trace):
-            click.echo(line, err=err)
+    except OSError as wrong:
+        raise CommandError(f"{file} cannot be read: {wrong.strerror}") from None
+
+
+def _private(name: str, flags: int) -> int:
+    """Open a file; one that is made can be read by its owner alone."""
+    return os.open(name, flags, 0o600)
+
+
+@command.command()
+@click.option("--rtt", metavar="TIME", help="Also say how long it takes on a link with this round-trip time.")
+@click.option("--rate", metavar="RATE", help="And with this rate; default: no limit.")
+@click.argument("file", type=click.Path(path_type=Path))
+def explain(file: Path, rtt: str | None, rate: str | None) -> None:
+    """Say what the commands of a trace cost and need not have, and where the rest of the time went.
+
+    Each needless request is named with the line of the program that made it, and what to do about it.
+
+    \b
+    smartserver trace explain slow.trace
+    smartserver trace explain --rtt 200ms --rate 10mbit slow.trace
+    """
+    from smartserver.trace.explain import lines
+
+    link = _link(rtt, rate)
+    click.echo("\n\n".join("\n".join(lines(trace, link)) for trace in _read(file)))
+
+
+@command.command()
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+def diff(first: Path, second: Path) -> None:
+    """Show which part of the wait grew from trace A to trace B, and the requests that are in one of them only.
+
+    Of a file with several commands it compares the last.
+
+    \b
+    smartserver trace diff fast.trace slow.trace
+    """
+    from smartserver.trace.diff import lines
+
+    click.echo("\n".join(lines(_read(first)[-1], _read(second)[-1])))
+
+
+def _link(rtt: str | None, rate: str | None) -> Link | None:
+    """The link to predict for."""
+    if rtt is None:
+        if rate is not None:
+            raise CommandError("a prediction needs --rtt TIME")
+        return None
+    from netem.units import parse_rate, parse_time  # A client may be installed without it.
+
+    try:
+        return Link(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None

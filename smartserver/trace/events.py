@@ -7,7 +7,7 @@ file.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,6 +15,10 @@ from smartserver.wire.messages import ServerSpan
 
 VERSION = 1
 """Of the format. It changes when a field is removed or means something else."""
+
+
+TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+"""What all processes of a trace share: the trace-id of W3C Trace Context."""
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
@@ -28,8 +32,7 @@ class ProcessBegan(Event, tag="process"):
 
     version: int
     program: str
-    trace: str
-    """16 bytes in hexadecimal that all processes of a trace share: the trace-id of W3C Trace Context."""
+    trace: TraceId
     began: int
     is_host: bool = False
     """Whether it is a program of others, in which our code is a guest: what no span covers is that program's work."""
@@ -73,6 +76,22 @@ class RequestEnded(Event, tag="request"):
     """Where the program made a VFS call, outermost first."""
 
 
+class FindingMade(Event, tag="finding"):
+    """Something that requests cost and need not have: a behaviour of `trace.bans`."""
+
+    behaviour: str
+    verb: str
+    why: str
+    cost: str
+    """What could be saved: the `request`, the `connection` opened for it, or a `body`, of it or of its answer."""
+    requests: list[int]
+    """When each of them started: their `start`."""
+    where: str
+    """The lines of the program that made the last of them, the innermost first."""
+    share: float = 1.0
+    """Of a `body`: how much of it was needless."""
+
+
 class LinkMeasured(Event, tag="link"):
     """A connection over TCP, as the kernel of the client saw it (tcp(7), TCP_INFO). Microseconds, since it was made."""
 
@@ -109,15 +128,15 @@ class CommandEnded(Event, tag="command"):
     """A command that `smartserver trace run` ran, from before its start to its end."""
 
     program: str
-    trace: str
+    trace: TraceId
     start: int
     end: int
     status: int
 
 
-Line = ProcessBegan | SpanEnded | RequestEnded | LinkMeasured | ProcessEnded | CommandEnded
+Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | LinkMeasured | ProcessEnded | CommandEnded
 
-KINDS = ("process", "span", "request", "link", "end", "command")
+KINDS = ("process", "span", "request", "finding", "link", "end", "command")
 """The events there are."""
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from smartserver.trace.events import (
     VERSION,
     Event,
+    FindingMade,
     LinkMeasured,
     ProcessBegan,
     ProcessEnded,
@@ -20,6 +22,9 @@ from smartserver.trace.events import (
 )
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
 from smartserver.trace.tcp import TcpState
+
+if TYPE_CHECKING:
+    from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
 """Bytes of lines that are written at once: the kernel appends the bytes of one write together."""
@@ -36,6 +41,8 @@ class Narrator:
         self._tell = tell
         self._process = os.getpid()
         self._last: SpanEnded | None = None
+        self._depth = 0
+        """How many spans were around that."""
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
         self.span_id = os.urandom(8).hex()
@@ -78,11 +85,29 @@ class Narrator:
         last, start, end = self._last, _micro(span.start), _micro(span.end)
         cpu, count = _micro(span.cpu), 1
         if last is not None:
-            if (last.part, last.name) == (span.part, span.name) and start - last.end <= ADJACENT:
+            same = (last.part, last.name, self._depth) == (span.part, span.name, span.depth)
+            if same and start - last.end <= ADJACENT:
                 start, cpu, count = last.start, last.cpu + cpu, last.count + 1
             else:
                 self._tell(last)
+        self._depth = span.depth
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
+
+    def note(self, note: Note, calls: Sequence[CallRecord]) -> None:
+        """Add what was found of requests; `calls`: all of them so far."""
+        finding = note.finding
+        self._add(
+            FindingMade(
+                process=self._process,
+                behaviour=note.behaviour,
+                verb=finding.verb,
+                why=finding.why,
+                cost=finding.cost.value,
+                requests=[_micro(calls[number].started) for number in note.requests],
+                where=note.where,
+                share=finding.share,
+            )
+        )
 
     def link(self, state: TcpState) -> None:
         """Tell of a connection."""

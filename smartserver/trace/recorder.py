@@ -56,6 +56,8 @@ class Span(NamedTuple):
     start: float
     end: float
     cpu: float
+    depth: int = 0
+    """How many are around it."""
 
 
 class Recorder:
@@ -99,7 +101,7 @@ class Recorder:
         """The last one ends."""
         part, name, start, cpu = self._spans.pop()
         if self._spanned is not None:
-            self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu))
+            self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu, len(self._spans)))
 
     def measured(self, connection: socket.socket) -> None:
         """A connection over TCP ends here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smartserver.spans import Part
 from smartserver.trace.events import LinkMeasured, RequestEnded
-from smartserver.trace.text import size
+from smartserver.trace.text import milliseconds, size
 from smartserver.trace.wait import UNNAMED, Trace, Wait, wait
 
 CALLED: dict[str, str] = {
@@ -24,13 +24,17 @@ CALLED: dict[str, str] = {
 
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
-    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
-    said = f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
-    result = [f"{trace.program}: {_milliseconds(trace.end - trace.start)}, {said}"]
+    result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}, {counted(trace)}"]
     result += parts(trace)
-    result += [_link(each) for each in trace.links]
+    result += [f"  {link(each)}" for each in trace.links]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
+
+
+def counted(trace: Trace) -> str:
+    """Its round trips and connections."""
+    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
+    return f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
 
 
 def parts(trace: Trace) -> list[str]:
@@ -42,29 +46,25 @@ def parts(trace: Trace) -> list[str]:
 def _part(found: Wait, part: str) -> str:
     spent = found.parts[part]
     named = [(name, micro) for name, micro in found.names.get(part, {}).items() if name and micro * 200 >= found.total]
-    more = ", ".join(f"{name} {_milliseconds(micro)}" for name, micro in sorted(named, key=lambda each: -each[1]))
+    more = ", ".join(f"{name} {milliseconds(micro)}" for name, micro in sorted(named, key=lambda each: -each[1]))
     share = 100 * spent / max(found.total, 1)
-    return f"  {CALLED.get(part, part):<18}{_milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
+    return f"  {CALLED.get(part, part):<18}{milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
 
 
-def _link(link: LinkMeasured) -> str:
+def link(found: LinkMeasured) -> str:
     """What the kernel knows of a connection."""
-    said = f"RTT {_milliseconds(link.rtt)} (least {_milliseconds(link.least_rtt)}), window of {link.window} packets"
-    said += f", {link.again} of {link.packets} packets sent again"
-    if link.by_window:
-        said += f", {_milliseconds(link.by_window)} with the server's window full"
-    return f"  TCP: {said}"
+    said = f"RTT {milliseconds(found.rtt)} (least {milliseconds(found.least_rtt)}), window of {found.window} packets"
+    said += f", {found.again} of {found.packets} packets sent again"
+    if found.by_window:
+        said += f", {milliseconds(found.by_window)} with the server's window full"
+    return f"TCP: {said}"
 
 
 def _request(trace: Trace, each: RequestEnded) -> str:
     verbs = "; ".join(each.verbs[:4]) + (" and more" if len(each.verbs) > 4 else "")
-    at = _milliseconds(each.start - trace.start)
-    took, server = _milliseconds(each.end - each.start), _milliseconds(each.in_server)
+    at = milliseconds(each.start - trace.start)
+    took, server = milliseconds(each.end - each.start), milliseconds(each.in_server)
     return (
         f"  at {at}: {verbs} on {each.path or '/'}: {each.result}, {size(each.up)} up, {size(each.down)} down, "
         f"{took} ({server} in the server)"
     )
-
-
-def _milliseconds(micro: int) -> str:
-    return f"{micro / 1000:.1f} ms"

@@ -55,6 +55,16 @@ def summary(recorder: Recorder, now: float, behind: str = "", start: float | Non
     )
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def milliseconds(micro: int) -> str:
+    """Microseconds as a person reads them."""
+    return f"{micro / 1000:.1f} ms"
+
+
 def size(count: int) -> str:
     """Bytes as a person reads them, in powers of 1,000."""
     if count < 1000:

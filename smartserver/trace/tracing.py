@@ -15,6 +15,7 @@ from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
+    from smartserver.trace.bans.noter import Note
     from smartserver.trace.events import Event
     from smartserver.trace.file import Narrator, TraceFile
     from smartserver.trace.wait import Trace
@@ -60,6 +61,10 @@ class Tracing:
             stacks = "hpssvfs" in flags.words
             self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, stacks=stacks)
             self.observers.append(self.recorder)
+        if self._file is not None:
+            from smartserver.trace.bans.every import noter
+
+            self.observers.append(noter(self._noted))
         if "hpssbytes" in flags.words:
             from smartserver.trace.frames import FrameLog  # Loaded where frames are shown.
 
@@ -135,6 +140,10 @@ class Tracing:
             self._say("\n".join(text.lines(record, in_detail=self._in_detail)))
         if self._narrator is not None:
             self._narrator.request(record)
+
+    def _noted(self, note: Note) -> None:
+        if self._narrator is not None and self.recorder is not None:
+            self._narrator.note(note, self.recorder.calls)
 
     def _spanned(self, span: Span) -> None:
         if self._narrator is not None:

@@ -1,4 +1,6 @@
-"""bench.bulk, bench.cold, bench.media, bench.near, cli.operations: they run on small numbers, and leave nothing."""
+"""bench.bulk, bench.cold, bench.media, bench.near, bench.predicted, cli.operations: they run on small numbers, and
+leave nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bench import bulk, cold, links, media, near
+from bench import bulk, cold, links, media, near, predicted
 from bench.links import client, server
 from benches import bench
 from sshd import Sshd
@@ -19,6 +21,7 @@ from netem.packets.errors import Unavailable
 from netem.packets.network import Packets
 from netem.run import Crossing
 from smartserver.cli.errors import CommandError
+from smartserver.cli.histories import generate
 from smartserver.cli.operations import Operations
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -86,6 +89,19 @@ def test_near(start: Start, sshd: Sshd, temporary: Path, monkeypatch: pytest.Mon
     assert [float(cell.partition(" ")[0]) > 0 for cell in cells.values()] == [True] * 6
     assert result.stderr.splitlines()[1:] == ["wrong: ls-remote at 4 ms: hpss:// is slower than git://"]
     assert result.exit_code == 1
+
+
+def test_predicted(start: Start, temporary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(Link(0.0)).close()  # or skip
+    monkeypatch.setattr(predicted, "BAR", 1e6)  # Here other tests run beside it.
+    source = tmp_path / "source"
+    generate(source, os.environ, count=9)
+    result = bench(temporary, "predicted", str(source), "--link", "200ms", "10mbit", "--repeat", "1")
+    assert (result.exit_code, result.stderr.count("wrong")) == (0, 0)
+    for what in ("push, 200 ms, 10 Mbit/s", "clone, 200 ms, 10 Mbit/s"):
+        (line,) = [line for line in result.stdout.splitlines() if line.startswith(what)]
+        assert line.endswith("ok")
+        assert float(line.removeprefix(what).split()[0]) > 0.4
 
 
 RTTS = (0.2, 0.6)

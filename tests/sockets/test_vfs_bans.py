@@ -1,7 +1,7 @@
 """trace.bans over the file-level verbs as they are, in commands as they are shipped: each rule of the documents, what
 it stops and what it lets pass.
 
-No command does over files what `reopen`, `late-refusal`, `resend` and `extra-connection` ban, nor calls
+No command does over files what `filled-later`, `reopen`, `late-refusal`, `resend` and `extra-connection` ban, nor calls
 `Repository.pack` there: those let all of them pass, and fire in `tests/unit/trace/bans`.
 """
 
@@ -34,6 +34,8 @@ STOPS: dict[str, dict[str, str]] = {
     "rpc:Repository.*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
     "rpc:Repository.pack": {},
     "*:*:secret/*": {"list": "", "secret": "get"},
+    "file-lock": {"push": "rename", "pack": "rename"},
+    "filled-later": {},
     "read-back": {"pack": "list_dir"},
     "duplicate": {"create": "get", "verify": "get"},
     "reopen": {},
@@ -41,7 +43,7 @@ STOPS: dict[str, dict[str, str]] = {
     "late-refusal": {},
     "resend": {},
     "extra-connection": {},
-    "silly": dict.fromkeys(("create", "pack", "verify"), ""),
+    "silly": dict.fromkeys(("create", "push", "pack", "verify"), ""),
 }
 """Rule -> the commands it stops, and the verb that is named. `tests/house/test_bans_in_step.py` sees that every rule is
 here."""

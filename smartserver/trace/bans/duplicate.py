@@ -17,6 +17,7 @@ class Duplicate(Ban):
     """
 
     name: ClassVar[str] = "duplicate"
+    remedy: ClassVar[str] = "Keep the first answer."
 
     def __init__(self) -> None:
         self._answered: list[tuple[object, ...]] = []

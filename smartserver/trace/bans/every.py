@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from smartserver.errors import Banned
 from smartserver.trace.bans.duplicate import Duplicate
 from smartserver.trace.bans.extra_connection import ExtraConnection
+from smartserver.trace.bans.file_lock import FileLock
+from smartserver.trace.bans.filled_later import FilledLater
 from smartserver.trace.bans.late_refusal import LateRefusal
 from smartserver.trace.bans.model import Ban
+from smartserver.trace.bans.noter import Note, Noter
 from smartserver.trace.bans.per_item import PerItem
 from smartserver.trace.bans.read_back import ReadBack
 from smartserver.trace.bans.reopen import Reopen
@@ -17,9 +20,21 @@ from smartserver.trace.bans.rule import BadRule, Rule, nearest
 from smartserver.trace.bans.watcher import Watcher
 
 BEHAVIOURS: dict[str, type[Ban]] = {
-    ban.name: ban for ban in (ReadBack, Duplicate, Reopen, PerItem, LateRefusal, Resend, ExtraConnection)
+    ban.name: ban
+    for ban in (
+        FileLock,
+        FilledLater,
+        ReadBack,
+        Duplicate,
+        PerItem,
+        LateRefusal,
+        ExtraConnection,
+        Resend,
+        Reopen,
+    )
 }
-"""Each in a file of its own."""
+"""Each in a file of its own. Of a request to which several apply a trace notes the first: those that cost a round trip
+come before those that cost bytes."""
 
 SILLY = "silly"
 """All behaviours."""
@@ -32,6 +47,11 @@ def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banne
         BadRule: as `bans`.
     """
     return Watcher(bans(rules), found)
+
+
+def noter(found: Callable[[Note], None]) -> Noter:
+    """An observer of one client that notes all behaviours; `found` as for `Noter`."""
+    return Noter(bans([SILLY]), found)
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:

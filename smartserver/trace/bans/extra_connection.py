@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
+from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, WatchedRequest
 
 
 class ExtraConnection(Ban):
@@ -18,6 +18,7 @@ class ExtraConnection(Ban):
     """
 
     name: ClassVar[str] = "extra-connection"
+    remedy: ClassVar[str] = "Send the request on the connection that is open."
 
     def __init__(self) -> None:
         self._is_good = False
@@ -38,7 +39,8 @@ class ExtraConnection(Ban):
         """On which it goes, and why."""
         needless = self._is_new and self._is_good
         self._is_new = self._is_good = False
-        return Finding(asked.calls[0][0].name, "the connection before was good") if needless else None
+        why = "the connection before was good"
+        return Finding(asked.calls[0][0].name, why, Cost.CONNECTION) if needless else None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """The connection has answered."""

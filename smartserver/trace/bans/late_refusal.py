@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
+from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, WatchedRequest
 from transports.errors import CodedError
 
 
@@ -19,6 +19,7 @@ class LateRefusal(Ban):
     """
 
     name: ClassVar[str] = "late-refusal"
+    remedy: ClassVar[str] = "Stop when the refusal comes: send no more of the body, and do not ask the same again."
 
     def __init__(self) -> None:
         self._over: list[WatchedRequest] = []
@@ -38,7 +39,7 @@ class LateRefusal(Ban):
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
         """Nobody wants it any more."""
         if any(asked is each for each in self._over):
-            return Finding(asked.calls[0][0].name, f"{len(chunk)} bytes of its body after it was answered")
+            return Finding(asked.calls[0][0].name, f"{len(chunk)} bytes of its body after it was answered", Cost.BODY)
         return None
 
     def sent(self, asked: WatchedRequest) -> Finding | None:
@@ -49,7 +50,11 @@ class LateRefusal(Ban):
         """Remember that it is over, and what was refused."""
         self._over.append(asked)
         fault = answered.fault
-        if fault is not None and not asked.has_body and not CodedError.by_code.get(fault.code, CodedError).retryable:
+        if fault is None:
+            refused = bool(answered.results) and all(each is None for each in answered.results)
+        else:
+            refused = not CodedError.by_code.get(fault.code, CodedError).retryable
+        if refused and not asked.has_body:
             self._refused.append(_question(asked))
 
 

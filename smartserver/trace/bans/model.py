@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -20,6 +21,10 @@ class WatchedRequest(msgspec.Struct):
     calls: Calls
     flags: RequestFlag
     known: KnownRoot | None
+    number: int = 0
+    """How many the client sent before it."""
+    is_repeat: bool = False
+    """Whether it was sent before, under the same id."""
 
     @property
     def mutates(self) -> bool:
@@ -48,11 +53,27 @@ class WatchedAnswer(msgspec.Struct):
     body: bool = False
 
 
+class Cost(enum.StrEnum):
+    """What a client would save without the call."""
+
+    REQUEST = "request"
+    """The whole request."""
+    CONNECTION = "connection"
+    """The connection that was opened for it."""
+    BODY = "body"
+    """Bytes of it or of its answer."""
+
+
 class Finding(NamedTuple):
     """A call that is banned, and why where the rule does not say it."""
 
     verb: str
     why: str = ""
+    cost: Cost = Cost.REQUEST
+    requests: tuple[int, ...] = ()
+    """The numbers of the needless requests; empty: this one alone."""
+    share: float = 1.0
+    """Of the body: how much of it was needless."""
 
 
 class Ban:
@@ -65,6 +86,8 @@ class Ban:
 
     name: ClassVar[str]
     """What it is called where bans are asked for."""
+    remedy: ClassVar[str] = ""
+    """What to do about it: a sentence."""
 
     def begin(self) -> None:
         """Another operation begins: forget the one before."""
@@ -84,8 +107,9 @@ class Ban:
         """And the end of its body."""
         return None
 
-    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """This came of it."""
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
+        """This came of it: what the answer shows to have been needless. It is noted in traces; a ban comes too late."""
+        return None
 
     def ended(self) -> None:
         """The body of an answer is whole."""

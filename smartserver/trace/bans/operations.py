@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-import sysconfig
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,6 @@ _PLUGIN = f"{_PACKAGE}.pytest_plugin"
 _CARRIERS = tuple(f"{_PACKAGE}.{name}" for name in ("wire", "trace", "client"))
 """Which make no calls of their own accord."""
 
-_FOLDERS = (os.path.dirname(os.__file__) + os.sep, sysconfig.get_path("scripts") + os.sep)
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _KEY = "operation of hpss"
@@ -67,12 +66,20 @@ def call_site() -> str:
         if _is_ours(frame):
             skipped = _module(frame).startswith(_CARRIERS)
         else:
-            skipped = path.startswith(("<", *_FOLDERS)) or any(folder in path for folder in _INSTALLED)
+            skipped = path.startswith(("<", *_folders())) or any(folder in path for folder in _INSTALLED)
         if not skipped:
             lines.append(f"{path.removeprefix(here)}:{frame.f_lineno} in {frame.f_code.co_name}")
         if len(lines) == SHOWN:
             break
     return " < ".join(lines)
+
+
+@functools.cache
+def _folders() -> tuple[str, ...]:
+    """Where Python's own modules and the programs of its environment are."""
+    import sysconfig  # It takes a millisecond, which a command that makes no needless call goes without.
+
+    return (os.path.dirname(os.__file__) + os.sep, sysconfig.get_path("scripts") + os.sep)
 
 
 def _stack() -> Iterator[FrameType]:

@@ -11,17 +11,22 @@ from smartserver.verbs.declare import AnyVerb
 ITEMS = 3
 """Requests that are alike, the first included: two may be a question and its continuation. As in `netem.repeats`."""
 
+WRITTEN = ("content", "rest")
+"""Arguments of VFS verbs that are what goes into a file."""
+
 
 class PerItem(Ban):
     """One verb again and again in one operation, one argument differing: an N+1.
 
     Seen: requests one after the other on one path that have the same verbs and differ in one argument, or in one item
-    of a selector, always the same one. The third of them counts: two may be a question and its continuation. What asks
-    for the next part of an answer that said there is more (its result has a field `more` that is true) does not: no
-    list of items could have been sent. Several calls in one request are one round trip, and never counted.
+    of a selector, always the same one; what a VFS verb writes into a file is not counted as an argument beside its
+    path. The third of them counts: two may be a question and its continuation. What asks for the next part of an answer
+    that said there is more (its result has a field `more` that is true) does not: no list of items could have been
+    sent. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"
+    remedy: ClassVar[str] = "Ask for all of them in one request."
 
     def __init__(self) -> None:
         self._last: WatchedRequest | None = None
@@ -45,7 +50,9 @@ class PerItem(Ban):
         if where is None or self._alike < ITEMS:
             return None
         call, field = where
-        return Finding(asked.calls[call][0].name, f"{self._alike} requests that differ in `{field}` alone")
+        needless = range(asked.number - (self._alike == ITEMS), asked.number + 1)
+        why = f"{self._alike} requests that differ in `{field}` alone"
+        return Finding(asked.calls[call][0].name, why, requests=tuple(needless))
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
         """Where there is more, the next request goes on."""
@@ -59,8 +66,9 @@ def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str
         return None
     found = [
         (number, differing)
-        for number, ((_, earlier), (_, later)) in enumerate(zip(before.calls, after.calls, strict=True))
+        for number, ((verb, earlier), (_, later)) in enumerate(zip(before.calls, after.calls, strict=True))
         for field in earlier.__struct_fields__
+        if not (verb.is_vfs and field in WRITTEN and value_of(earlier, "path") != value_of(later, "path"))
         for differing in _differing(field, value_of(earlier, field), value_of(later, field))
     ]
     return found[0] if len(found) == 1 else None

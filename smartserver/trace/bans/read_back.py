@@ -6,13 +6,11 @@ from typing import ClassVar
 
 from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, names_in, paths_of, value_of
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect
-from smartserver.verbs.repository_pull import PullRequest
 
 HELD = ("haves", "had", "mine", "absent", "after")
 """Arguments that say what the client has, not what it wants."""
 
-REFS_ALONE = PullRequest(refs=[])
-"""Brings no revision: what is asked for is the refs."""
+PULL = "Repository.pull"
 
 WRITTEN = ("ref", "tip")
 """Arguments that name what a change writes."""
@@ -30,6 +28,7 @@ class ReadBack(Ban):
     """
 
     name: ClassVar[str] = "read-back"
+    remedy: ClassVar[str] = "Use the answer to the change, which says what became of it."
 
     def __init__(self) -> None:
         self._written: dict[str, set[bytes | str]] = {}
@@ -49,7 +48,9 @@ class ReadBack(Ban):
             back = written.intersection(_wanted(asked, verb, arguments))
             if back:
                 return Finding(verb.name, f"{min(map(repr, back))} was written by this client")
-            if getattr(arguments, "refs", ()) is None or arguments == REFS_ALONE:
+            # A pull of no ref brings no revision: what it asks for is the refs.
+            refs_alone = verb.name == PULL and arguments == verb.request_type(refs=[])
+            if getattr(arguments, "refs", ()) is None or refs_alone:
                 return Finding(verb.name, "all refs, of which this client set one")
         return None
 

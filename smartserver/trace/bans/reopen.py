@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest
+from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, WatchedRequest
 
 OPENS = "Repository.open"
 
@@ -20,6 +20,9 @@ class Reopen(Ban):
     """
 
     name: ClassVar[str] = "reopen"
+    remedy: ClassVar[str] = (
+        "Keep what the first answer said of the repository, and name its version in the next request."
+    )
 
     def __init__(self) -> None:
         self._told: set[str] = set()
@@ -34,7 +37,8 @@ class Reopen(Ban):
         if asked.path not in self._told or _is_of_files(asked):
             return None
         if asked.known is None:
-            return Finding(verb, f"the state of {asked.path!r} was told before, and the request says it knows nothing")
+            why = f"the state of {asked.path!r} was told before, and the request says it knows nothing"
+            return Finding(verb, why, Cost.BODY, share=0.0)  # How much of the answer that is nobody has counted.
         if all(each.name == OPENS for each, _ in asked.calls):
             return Finding(verb, f"{asked.path!r} was opened before")
         return None

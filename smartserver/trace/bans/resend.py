@@ -13,7 +13,8 @@ from smartserver.records.bulk import BulkDecoder
 from smartserver.records.model import RefValue, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.varint import Malformed
-from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, names_in
+from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, WatchedRequest, names_in
+from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.wire.messages import RequestFlag, named
 
 LEAST = 64
@@ -33,6 +34,7 @@ class Resend(Ban):
     """
 
     name: ClassVar[str] = "resend"
+    remedy: ClassVar[str] = "Leave out what the server is known to have."
 
     def __init__(self) -> None:
         self._has: dict[str, set[RevisionId]] = {}
@@ -56,7 +58,7 @@ class Resend(Ban):
         self._body = _Body(asked.flags) if asked.has_body else None
         for verb, arguments in asked.calls:
             if verb.name == "put" and not self._files.isdisjoint(_hashes(arguments)):
-                return Finding(verb.name, "the content of a file that is there")
+                return Finding(verb.name, "the content of a file that is there", Cost.BODY)
         return None
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
@@ -64,14 +66,16 @@ class Resend(Ban):
         if self._body is None:
             return None
         has = self._has.get(asked.path, set())
-        for revision in self._body.revisions(chunk):
-            if revision in has:
-                return Finding(asked.calls[0][0].name, f"revision {revision.hex()}, which the server has")
-            self._sent.add(revision)
-        return None
+        revisions = list(self._body.revisions(chunk))
+        self._sent.update(revisions)
+        known = [each for each in revisions if each in has]
+        if not known:
+            return None
+        why = f"revision {known[0].hex()}, which the server has"
+        return Finding(asked.calls[0][0].name, why, Cost.BODY, share=len(known) / len(revisions))
 
-    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember what the server has."""
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
+        """Remember what the server has, and compare what was sent with how much of it was new."""
         if answered.state is not None:
             incarnation = answered.state.incarnation
             if self._incarnations.setdefault(asked.path, incarnation) != incarnation:
@@ -87,6 +91,11 @@ class Resend(Ban):
         for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
             if result is not None and verb.name in ("get", "put"):
                 self._files.update(_hashes(result if verb.name == "get" else arguments))
+        new = next((each.new for each in answered.results if isinstance(each, InsertPackResult)), len(self._sent))
+        if new >= len(self._sent) or asked.is_repeat:
+            return None
+        why = f"{len(self._sent) - new} of {len(self._sent)} revisions, which the server had"
+        return Finding(asked.calls[0][0].name, why, Cost.BODY, share=1 - new / len(self._sent))
 
     def _tell(self, path: str, revisions: Iterable[object]) -> None:
         self._has.setdefault(path, set()).update(each for each in revisions if isinstance(each, bytes))

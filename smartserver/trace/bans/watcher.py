@@ -36,12 +36,14 @@ class Watcher:
         self._open: dict[int, WatchedRequest] = {}
         self._parts: dict[int, list[bytes]] = {}
         self._ids: set[bytes] = set()
+        self._sent = 0
+        """Requests."""
 
     def connecting(self) -> None:
         """A connection is going to be opened."""
         self._open.clear()
         self._parts.clear()
-        self._same_operation()
+        self.same_operation()
         for ban in self._bans:
             ban.connecting()
 
@@ -58,7 +60,7 @@ class Watcher:
         if asked is not None and isinstance(event, (Body, End)):
             for ban in self._bans:
                 found = ban.sending(asked, event.chunk) if isinstance(event, Body) else ban.sent(asked)
-                self._judge(ban, found)
+                self.judge(ban, found, asked)
 
     def received(self, event: Event, size: int) -> None:
         """This came."""
@@ -76,29 +78,38 @@ class Watcher:
         if not event.more:
             answered = _answered(asked, b"".join(self._parts.pop(event.id)), event)
             for ban in self._bans:
-                ban.answered(asked, answered)
+                self.regret(ban, ban.answered(asked, answered), asked)
 
     def _ask(self, event: Request) -> None:
+        self._sent += 1
         message = decode_request(event.payload)
         try:
             calls = [(VERBS[call.verb], _arguments(VERBS[call.verb], call.arguments)) for call in message.calls]
         except (KeyError, msgspec.DecodeError):
             return  # No server takes it.
-        asked = WatchedRequest(message.id, message.path, calls, RequestFlag(message.flags), message.known)
-        again = asked.id in self._ids
-        self._ids.add(asked.id)
+        again = message.id in self._ids
+        self._ids.add(message.id)
+        asked = WatchedRequest(
+            message.id, message.path, calls, RequestFlag(message.flags), message.known, self._sent - 1, again
+        )
         self._open[event.id] = asked
-        self._same_operation()
+        self.same_operation()
         for ban in self._bans:
             if not again or isinstance(ban, Rule):
-                self._judge(ban, ban.asking(asked))
+                self.judge(ban, ban.asking(asked), asked)
 
-    def _same_operation(self) -> None:
+    def same_operation(self) -> None:
+        """Tell the bans where another operation begins."""
         if self._operations.begins():
             for ban in self._bans:
                 ban.begin()
 
-    def _judge(self, ban: Ban, found: Finding | None) -> None:
+    def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
+        """A ban has looked at what is going to be sent.
+
+        Raises:
+            Banned: it found something.
+        """
         if found is not None:
             rule = ban.text if isinstance(ban, Rule) else ban.name
             banned = Banned(found.verb, rule, found.why, call_site())
@@ -106,6 +117,9 @@ class Watcher:
             for each in self._bans:
                 each.leaving()  # The connection is good for nothing more.
             raise banned
+
+    def regret(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
+        """A ban has looked at an answer; what it found is done and cannot be banned."""
 
 
 def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:

@@ -54,6 +54,17 @@ def test_the_same_in_a_row_is_one_line(tmp_path: Path) -> None:
     ]
 
 
+def test_the_same_at_another_depth_is_apart() -> None:
+    """Joined, the first two would cross what began between them, and the third would lose its start."""
+    found: list[object] = []
+    narrator = Narrator(found.append, "git", TRACE)
+    for start, end, depth in ((1.0, 1.1, 0), (1.10001, 1.2, 1), (1.10001, 1.3, 0)):
+        narrator.span(Span("local", "read", start, end, 0.01, depth))
+    narrator.end(Recorder(lambda: 0.0))
+    spans = [(each.start, each.end, each.count) for each in found if isinstance(each, SpanEnded)]
+    assert spans == [(1_000_000, 1_100_000, 1), (1_100_010, 1_200_000, 1), (1_100_010, 1_300_000, 1)]
+
+
 def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     children = []
@@ -91,6 +102,6 @@ def test_the_schema_names_every_event() -> None:
     said = schema()
     events = [each for each in said["$defs"].values() if "event" in each.get("properties", ())]
     tags = {each["properties"]["event"]["enum"][0] for each in events}
-    assert tags == {"process", "span", "request", "link", "end", "command"}
+    assert tags == {"process", "span", "request", "finding", "link", "end", "command"}
     event = CommandEnded(1, "git", TRACE, 0, 5, 0)
     assert set(json.loads(encode(event))) == {"event", *msgspec.structs.asdict(event)}

@@ -13,6 +13,7 @@ from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
+from smartserver.verbs.repository_create import CreateRequest, CreateResult, KindField
 from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
 from smartserver.verbs.repository_list import ListRequest, ListResult
@@ -38,6 +39,7 @@ PACK = ("Repository.pack", PackRequest())
 STATS = ("Repository.stats", StatsRequest())
 OPEN = ("Repository.open", OpenRequest())
 INSERT = ("Repository.insert_pack", InsertPackRequest())
+CREATE = ("Repository.create", CreateRequest("git", [KindField("blob", "sha1", True)]))
 DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
 SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
 PULL = ("Repository.pull", PullRequest())
@@ -77,6 +79,67 @@ def elsewhere(talk: Talk) -> None:
 
 def in_secret(talk: Talk) -> None:
     talk.ask(PULL, path="secret/project")
+
+
+# -- file-lock
+
+
+def locks_and_does_nothing_else(talk: Talk) -> None:
+    talk.ask(("mkdir", FileRequest("branch-lock/1")), ("rename", RenameRequest("branch-lock/1", "branch-lock/held")))
+
+
+def looks_at_a_lock(talk: Talk) -> None:
+    talk.ask(("get", FileRequest("index.lock")))
+
+
+def removes_what_it_made(talk: Talk) -> None:
+    talk.done(("mkdir", FileRequest("mutex")), results=[FileResult()])
+    talk.done(("put", FileRequest("root", b"text")), results=[FileResult()])
+    talk.done(("rename", RenameRequest("mutex", "old")), results=[FileResult()])
+    talk.ask(("rmdir", FileRequest("old")))
+
+
+def locks_while_it_works(talk: Talk) -> None:
+    talk.done(("mkdir", FileRequest("lock/1")), ("get", FileRequest("root")), results=[FileResult(), FileResult()])
+    talk.done(("put", FileRequest("root.new", b"text")), results=[FileResult()])
+    talk.done(("rename", RenameRequest("root.new", "root")), results=[FileResult()])
+    talk.ask(("put", FileRequest("block", b"text")), ("rmdir", FileRequest("lock/1")))
+
+
+def removes_what_it_made_after_a_refusal(talk: Talk) -> None:
+    talk.done(("put", FileRequest("root.new", b"text")), results=[FileResult()])
+    talk.refuse(talk.ask(("rename", RenameRequest("root.new", "root"))), PermissionDenied("root"))
+    talk.ask(("rmdir", FileRequest("root.new")))
+
+
+# -- filled-later
+
+
+def fills_what_it_created(talk: Talk) -> None:
+    talk.done(CREATE, results=[CreateResult(True)], version=1)
+    talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
+
+
+def fills_a_folder_it_made(talk: Talk) -> None:
+    talk.done(("mkdir", FileRequest("packs")), results=[FileResult()])
+    talk.ask(("put", FileRequest("packs/a", b"text")))
+
+
+def fills_a_file_it_made_empty(talk: Talk) -> None:
+    talk.done(("put", FileRequest("a")), results=[FileResult()])
+    talk.ask(("put", FileRequest("a", b"text")))
+
+
+def makes_with_content(talk: Talk) -> None:
+    talk.done(CREATE, results=[CreateResult(False)], version=1)
+    number = talk.ask(CREATE, INSERT, SET, known=1, flags=RequestFlag.BODY)
+    talk.body(number, HISTORY.segment(TIP))
+    talk.answer(number, CreateResult(True), InsertPackResult(1), SET_DONE, version=2)
+    talk.done(("mkdir", FileRequest("packs")), ("put", FileRequest("packs/a", b"1")), results=[FileResult()] * 2)
+    talk.done(("put", FileRequest("packs/b", b"2")), results=[FileResult()])
+    talk.done(("mkdir", FileRequest("gone")), results=[FileResult()])
+    talk.done(("rename", RenameRequest("gone", "moved")), results=[FileResult()])
+    talk.ask(("put", FileRequest("gone", b"3")))
 
 
 # -- read-back
@@ -206,13 +269,18 @@ def one_file_for_each(talk: Talk) -> None:
     talk.ask(("put", FileRequest("c", b"text")))
 
 
+def one_file_of_its_own_content_for_each(talk: Talk) -> None:
+    for name in "abc":
+        talk.ask(("put", FileRequest(name, name.encode())))
+
+
 def some_for_good_reasons(talk: Talk) -> None:
     talk.done(*map(pull_of, LINE), results=[PULLED] * 4)
     talk.done(pull_of(LINE[0]), results=[PULLED])
     talk.done(pull_of(LINE[1]), results=[PULLED])
     talk.done(SET, results=[SET_DONE])
-    for name, content in ((b"a", b"1"), (b"b", b"2"), (b"c", b"3")):
-        talk.done(("put", FileRequest(name.decode(), content)), results=[FileResult()])
+    for name, target in (("a", "1"), ("b", "2"), ("c", "3")):
+        talk.done(("rename", RenameRequest(name, target)), results=[FileResult()])
     for page in "abcd":
         talk.done(("Repository.list", ListRequest(page)), results=[ListResult([], more=page != "d")])
 
@@ -239,6 +307,11 @@ def goes_on_after_it_was_refused(talk: Talk) -> None:
 
 def asks_once_more_what_was_refused(talk: Talk) -> None:
     talk.refuse(talk.ask(DELETE, known=1), NoSuchBranch(b"topic"))
+    talk.ask(DELETE, known=1)
+
+
+def asks_once_more_what_each_call_was_refused(talk: Talk) -> None:
+    talk.done(DELETE, results=[None], known=1)
     talk.ask(DELETE, known=1)
 
 
@@ -354,6 +427,8 @@ FIRES: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pack],
     "rpc:Repository.*": [pack, pull],
     "*:*:secret/*": [in_secret],
+    "file-lock": [lock, locks_and_does_nothing_else, looks_at_a_lock, removes_what_it_made],
+    "filled-later": [fills_what_it_created, fills_a_folder_it_made, fills_a_file_it_made_empty],
     "read-back": [
         reads_its_own_ref,
         reads_its_own_tip,
@@ -363,8 +438,17 @@ FIRES: dict[str, list[Case]] = {
     ],
     "duplicate": [asks_the_same_twice, asks_the_same_in_one_request],
     "reopen": [knows_nothing_again, opens_what_is_open],
-    "per-item": [one_request_for_each, one_file_for_each, one_item_of_a_selector_for_each],
-    "late-refusal": [goes_on_after_it_was_refused, asks_once_more_what_was_refused],
+    "per-item": [
+        one_request_for_each,
+        one_file_for_each,
+        one_file_of_its_own_content_for_each,
+        one_item_of_a_selector_for_each,
+    ],
+    "late-refusal": [
+        goes_on_after_it_was_refused,
+        asks_once_more_what_was_refused,
+        asks_once_more_what_each_call_was_refused,
+    ],
     "resend": [sends_what_it_was_told, sends_in_bulk_what_was_refused_as_known, sends_twice, copies_by_a_detour],
     "extra-connection": [connects_again_for_nothing, connects_again_after_a_body],
     "silly": [reads_its_own_ref, asks_the_same_twice, one_request_for_each, connects_again_for_nothing],
@@ -378,6 +462,8 @@ SILENT: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pull, put],
     "rpc:Repository.*": [put, connects_again_for_nothing],
     "*:*:secret/*": [elsewhere, put],
+    "file-lock": [put, locks_while_it_works, removes_what_it_made_after_a_refusal],
+    "filled-later": [put, makes_with_content],
     "read-back": [
         reads_what_others_wrote,
         reads_in_the_request_of_the_change,
@@ -394,5 +480,5 @@ SILENT: dict[str, list[Case]] = {
     "late-refusal": [stops_when_it_is_refused],
     "resend": [sends_what_is_new, sends_what_is_no_refs_tip, sends_it_to_one_made_anew],
     "extra-connection": [connects_again_where_it_must],
-    "silly": [pack, put, lock, reads_what_others_wrote],
+    "silly": [pack, put, reads_what_others_wrote],
 }

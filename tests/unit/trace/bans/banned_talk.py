@@ -53,6 +53,16 @@ def put(context: Context, request: FileRequest) -> FileResult:
     return FileResult()
 
 
+def mkdir(context: Context, request: FileRequest) -> FileResult:
+    """Make a folder."""
+    return FileResult()
+
+
+def rmdir(context: Context, request: FileRequest) -> FileResult:
+    """Remove a folder."""
+    return FileResult()
+
+
 def rename(context: Context, request: RenameRequest) -> FileResult:
     """Rename a file."""
     return FileResult()
@@ -67,6 +77,8 @@ def vfs_verbs() -> Iterator[None]:
             del VERBS[name]
         verb("get", effect=Effect.READ, is_vfs=True)(get)
         verb("put", is_vfs=True)(put)
+        verb("mkdir", is_vfs=True)(mkdir)
+        verb("rmdir", is_vfs=True)(rmdir)
         verb("rename", is_vfs=True)(rename)
         yield
 

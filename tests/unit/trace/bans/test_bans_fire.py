@@ -1,5 +1,6 @@
 """trace.bans.read_back, trace.bans.duplicate, trace.bans.reopen, trace.bans.per_item, trace.bans.late_refusal,
-trace.bans.resend, trace.bans.extra_connection, trace.bans.rule: each fires where it should and nowhere else.
+trace.bans.resend, trace.bans.extra_connection, trace.bans.file_lock, trace.bans.filled_later, trace.bans.rule: each
+fires where it should and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from smartserver.errors import Banned
 from smartserver.trace.bans import (
     duplicate,
     extra_connection,
+    file_lock,
+    filled_later,
     late_refusal,
     per_item,
     read_back,
@@ -27,6 +30,8 @@ from smartserver.trace.bans.operations import one_operation
 MODULES = {
     duplicate.Duplicate,
     extra_connection.ExtraConnection,
+    file_lock.FileLock,
+    filled_later.FilledLater,
     late_refusal.LateRefusal,
     per_item.PerItem,
     read_back.ReadBack,

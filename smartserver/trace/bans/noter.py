@@ -1,0 +1,41 @@
+"""`Noter`: the watcher that notes what bans find, and lets it be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from smartserver.trace.bans.model import Ban, Finding, WatchedRequest
+from smartserver.trace.bans.operations import call_site
+from smartserver.trace.bans.watcher import Watcher
+
+
+class Note(NamedTuple):
+    """What a ban found; `where`: the lines that made the call, the innermost first."""
+
+    behaviour: str
+    finding: Finding
+    where: str
+    requests: tuple[int, ...]
+    """The numbers of the requests that were needless, or of which something was."""
+
+
+class Noter(Watcher):
+    """Notes at most one thing of a request. All that one client does is one operation: that of the command it is of."""
+
+    def __init__(self, bans: Sequence[Ban], found: Callable[[Note], None]) -> None:
+        """`found` is told of each note."""
+        super().__init__(bans)
+        self._note = found
+        self._noted: set[int] = set()
+
+    def same_operation(self) -> None:
+        """There is no other."""
+
+    def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
+        """Note it."""
+        if found is not None and asked.number not in self._noted:
+            self._noted.add(asked.number)
+            self._note(Note(ban.name, found, call_site(), found.requests or (asked.number,)))
+
+    regret = judge

@@ -1,0 +1,159 @@
+"""What a trace cost and need not have, and what else the user waited for, in words and in order of cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from smartserver.spans import Part
+from smartserver.trace.bans.every import BEHAVIOURS
+from smartserver.trace.bans.model import Cost
+from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
+from smartserver.trace.predict import WINDOW, Link, is_handshake, predicted, round_trip
+from smartserver.trace.text import counted, milliseconds
+from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
+
+SHARE = 0.05
+"""Of the wait: what took less, and no round trip, is not worth a word."""
+
+LOST = 0.01
+"""Of the packets: where fewer are sent again TCP keeps its pace."""
+
+REASONS: dict[str, str] = {
+    Part.START: "The system and Python started the program",
+    Part.CONNECT: "A connection was opened or closed",
+    Part.LOCAL: "This machine worked",
+    Part.SEND: "The link took no more bytes",
+    Part.LINK: "The link carried the requests and answers",
+    Part.RECEIVE: "What came was read",
+    Part.QUEUED: "The server had no thread for the request",
+    Part.LOCK: "The server waited for another change of the same repository",
+    Part.DISK: "The server's disk was read or written",
+    Part.SERVER: "The server worked",
+    UNNAMED: "Nothing says what this time went to",
+}
+"""What each part means for the user."""
+
+
+@dataclass
+class Charge:
+    """What one line of a program cost, by one behaviour."""
+
+    finding: FindingMade
+    """The last of them."""
+    verbs: dict[str, None] = field(default_factory=dict)
+    times: int = 0
+    trips: int = 0
+    micro: int = 0
+    """Microseconds of the wait."""
+
+
+def lines(trace: Trace, link: Link | None = None) -> list[str]:
+    """A trace explained; `link`: one to say how long it takes there."""
+    found = wait(trace)
+    result = [f"{trace.program}: {milliseconds(found.total)}, {counted(_trips(trace), 'round trip')}"]
+    dear = needless(trace)
+    for charge in dear:
+        result += ["", *_charge(charge, found.total)]
+    if not dear:
+        result += ["", "No request was needless, as far as the behaviours of `silly` show."]
+    result += ["", "Where the time went:", *_parts(trace), *_links(trace, found.total)]
+    if link is not None:
+        rate = f" and {link.rate * 8 / 1e6:g} Mbit/s" if link.rate else ""
+        result += ["", f"At RTT {link.rtt * 1000:g} ms{rate} this takes {predicted(trace, link):.2f} s."]
+    return result
+
+
+def needless(trace: Trace) -> list[Charge]:
+    """What was found and cost a round trip or a share of the wait, the dearest first."""
+    least = SHARE * (trace.end - trace.start)
+    return [each for each in charges(trace) if each.trips or each.micro >= least]
+
+
+def charges(trace: Trace) -> list[Charge]:
+    """What was found, of the same line in one, the dearest first."""
+    found: dict[tuple[int, str, str], Charge] = {}
+    charged: set[tuple[int, int]] = set()
+    for finding in trace.findings:
+        key = (finding.process, finding.behaviour, finding.where)
+        charge = found.setdefault(key, Charge(finding))
+        charge.finding = finding
+        charge.verbs[finding.verb] = None
+        new = [start for start in finding.requests if (finding.process, start) not in charged]
+        if finding.cost != Cost.BODY:
+            charged.update((finding.process, start) for start in new)
+        charge.times += len(finding.requests)
+        for request in _requests(trace, finding.process, new):
+            trips, micro = _price(trace, finding, request)
+            charge.trips += trips
+            charge.micro += micro
+    return sorted(found.values(), key=lambda each: (-each.trips, -each.micro))
+
+
+def _price(trace: Trace, finding: FindingMade, request: RequestEnded) -> tuple[int, int]:
+    """Round trips and microseconds that would have been saved."""
+    if finding.cost == Cost.REQUEST:
+        return 1, request.end - request.start
+    if finding.cost == Cost.CONNECTION:
+        spans = list(_connecting(trace, request))
+        shakes = sum(map(is_handshake, spans))
+        return max(1, shakes), sum(each.end - each.start for each in spans if not each.name)
+    if max(request.up, request.down) <= WINDOW:
+        return 0, 0  # It goes at once.
+    travelled = sum(
+        min(each.end, request.end) - max(each.start, request.start)
+        for each in pieces(trace)
+        if each.part in (Part.LINK, Part.SEND) and each.start < request.end and each.end > request.start
+    )
+    return 0, round(max(0, travelled - round(round_trip(trace) * 1e6)) * finding.share)
+
+
+def _connecting(trace: Trace, request: RequestEnded) -> Iterator[SpanEnded]:
+    """The spans of the connection that was opened for a request."""
+    before = [each.end for each in trace.requests if each.process == request.process and each.start < request.start]
+    since = max(before, default=0)
+    for span in trace.spans:
+        if span.process == request.process and span.part == Part.CONNECT and since <= span.start <= request.start:
+            yield span
+
+
+def _requests(trace: Trace, process: int, starts: Sequence[int]) -> list[RequestEnded]:
+    return [each for each in trace.requests if each.process == process and each.start in starts]
+
+
+def _charge(charge: Charge, total: int) -> Iterator[str]:
+    finding = charge.finding
+    share = 100 * charge.micro / max(total, 1)
+    trips = f"{counted(charge.trips, 'round trip')}, " if charge.trips else ""
+    times = f", {charge.times} times" if charge.times > 1 else ""
+    yield f"{trips}{milliseconds(charge.micro)} ({share:.0f} %): {finding.behaviour}, {', '.join(charge.verbs)}{times}"
+    yield f"  {finding.why}"
+    yield f"  called from {finding.where or 'a place that is not known'}"
+    behaviour = BEHAVIOURS.get(finding.behaviour)
+    if behaviour is not None:
+        yield f"  {behaviour.remedy}"
+
+
+def _parts(trace: Trace) -> Iterable[str]:
+    """The parts of the wait that are worth a word, the largest first."""
+    found = wait(trace)
+    for part, micro in found.parts.most_common():
+        if micro >= SHARE * found.total:
+            names = [name for name, spent in found.names.get(part, {}).items() if name and spent >= SHARE * found.total]
+            named = f": {', '.join(names)}" if names else ""
+            share = 100 * micro / max(found.total, 1)
+            yield f"  {milliseconds(micro)} ({share:.0f} %): {REASONS.get(part, part)}{named}."
+
+
+def _links(trace: Trace, total: int) -> Iterator[str]:
+    """What the kernel saw that cost time."""
+    for link in trace.links:
+        if link.again > LOST * link.packets:
+            yield f"  TCP: {link.again} of {link.packets} packets were lost and sent again."
+        if link.by_window >= SHARE * total:
+            full = "the server's receive window was full (net.ipv4.tcp_rmem there)"
+            yield f"  TCP: {milliseconds(link.by_window)} {full}."
+
+
+def _trips(trace: Trace) -> int:
+    return sum(each.round_trips for each in trace.ends)

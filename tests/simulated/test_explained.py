@@ -1,0 +1,272 @@
+"""trace.explain: planted faults, each found and named with its line, and good runs, which are accused of nothing."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from builders import MAIN, History
+from simulated_joint import NEW, HistorySource, Joint
+
+from netem.effects import Cut
+from netem.link import Link
+from smartserver.client.call import Client
+from smartserver.client.push import PushRequest
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.request import Outgoing
+from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.errors import StaleLease
+from smartserver.records.model import RevisionId
+from smartserver.spans import listening
+from smartserver.trace import file
+from smartserver.trace.bans.every import noter
+from smartserver.trace.bans.noter import Note
+from smartserver.trace.explain import charges, lines
+from smartserver.trace.file import Narrator, TraceFile
+from smartserver.trace.recorder import Recorder
+from smartserver.trace.wait import Trace, traces
+from smartserver.verbs import vfs
+from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
+from smartserver.verbs.rules import Rule
+from smartserver.verbs.server_ping import PingRequest, server_ping
+
+pytestmark = pytest.mark.unbanned("it makes such calls, and explains them")
+
+PATH = "project"
+TOPIC, GONE = b"refs/heads/topic", b"refs/heads/gone"
+WORK = "# The planted line."
+
+
+@dataclass
+class Bench:
+    """A client whose trace is recorded by the virtual clock, and a served repository that MAIN is in."""
+
+    joint: Joint
+    path: Path
+    history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        self.source = HistorySource(self.history)
+        self.line = self.history.line(6)
+        with self.joint.client() as client:
+            self.push(self.joint.remote(PATH, client), RefUpdate(MAIN, self.line[3]))
+
+    def push(self, remote: RemoteRepository, *updates: RefUpdate) -> list[Outcome]:
+        return [each.outcome for each in remote.push(PushRequest(updates, self.source, NEW)).refs]
+
+    @contextmanager
+    def recorded(self) -> Iterator[Client]:
+        """A client of one command."""
+        clock = self.joint.network.clock
+        kept = TraceFile(str(self.path))
+        narrator = Narrator(kept.append, "planted")
+        recorder = Recorder(lambda: clock.now, narrator.request, spanned=narrator.span)
+
+        def noted(note: Note) -> None:
+            narrator.note(note, recorder.calls)
+
+        with listening(recorder), self.joint.client([recorder, noter(noted)]) as client:
+            yield client
+        narrator.end(recorder)
+        kept.close()
+
+    def trace(self) -> Trace:
+        (found,) = traces(self.path.read_bytes().splitlines())
+        return found
+
+
+@pytest.fixture
+def bench(joint: Joint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    joint.site.allows_vfs = True
+    clock = joint.network.clock
+    monkeypatch.setattr(file, "time", SimpleNamespace(monotonic=lambda: clock.now, time=time.time))
+    monkeypatch.setattr(file, "since_start", lambda: None)
+    return Bench(joint, tmp_path / "trace")
+
+
+def over_files(client: Client, verb: AnyVerb, arguments: Arguments) -> None:
+    client.request(Outgoing("files", [(verb, arguments)]))
+
+
+def ask(client: Client, verb: AnyVerb, arguments: Arguments) -> None:
+    for _ in client.request(Outgoing(PATH, [(verb, arguments)])).body:
+        pass
+
+
+# -- planted
+
+
+def locks(bench: Bench, client: Client) -> None:
+    calls: list[tuple[AnyVerb, Arguments]] = [
+        (vfs.mkdir, vfs.PathRequest("lock/1")),
+        (vfs.put, vfs.BringRequest("lock/1/info", b"me")),
+        (vfs.rename, vfs.RenameRequest("lock/1", "lock/held")),
+        (vfs.put, vfs.BringRequest("root", b"content")),
+        (vfs.rename, vfs.RenameRequest("lock/held", "lock/1")),
+        (vfs.delete, vfs.PathRequest("lock/1/info")),
+        (vfs.rmdir, vfs.PathRequest("lock/1")),
+    ]
+    for verb, arguments in calls:
+        over_files(client, verb, arguments)  # The planted line.
+
+
+def locks_by_another_name(bench: Bench, client: Client) -> None:
+    over_files(client, vfs.put, vfs.BringRequest("mutex", b"me"))
+    over_files(client, vfs.put, vfs.BringRequest("root", b"content"))
+    over_files(client, vfs.delete, vfs.PathRequest("mutex"))  # The planted line.
+
+
+def fills_what_it_made(bench: Bench, client: Client) -> None:
+    kinds = [KindField(each.name, each.check, each.base) for each in NEW.kinds]
+    client.call(repository_create, CreateRequest(NEW.vcs, kinds), "other")
+    bench.push(bench.joint.remote("other", client), RefUpdate(MAIN, bench.line[1]))  # The planted line.
+
+
+def fills_a_folder_it_made(bench: Bench, client: Client) -> None:
+    over_files(client, vfs.mkdir, vfs.PathRequest("packs"))
+    over_files(client, vfs.put, vfs.BringRequest("packs/a", b"content"))  # The planted line.
+
+
+def asks_twice(bench: Bench, client: Client) -> None:
+    client.call(repository_stats, StatsRequest(), PATH)
+    client.call(server_ping, PingRequest())
+    client.call(repository_stats, StatsRequest(), PATH)  # The planted line.
+
+
+def reads_back(bench: Bench, client: Client) -> None:
+    remote = bench.joint.remote(PATH, client)
+    assert bench.push(remote, RefUpdate(MAIN, bench.line[4])) == [Outcome.DONE]
+    ask(client, repository_pull, PullRequest(refs=[MAIN]))  # The planted line.
+
+
+def calls_for_each_file(bench: Bench, client: Client) -> None:
+    for name in "abcde":
+        over_files(client, vfs.put, vfs.BringRequest(name, b"content of " + name.encode()))  # The planted line.
+
+
+def walks_the_graph(bench: Bench, client: Client) -> None:
+    revision: RevisionId | None = bench.line[3]
+    while revision is not None:
+        ask(client, repository_pull, PullRequest(refs=[], ids=[revision]))  # The planted line.
+        revision = next(iter(bench.history.parents[revision]), None)
+
+
+def goes_on_after_a_refusal(bench: Bench, client: Client) -> None:
+    for _ in range(2):
+        with pytest.raises(StaleLease):
+            client.call(branch_delete, BranchDeleteRequest(MAIN, bench.line[0]), PATH)  # The planted line.
+
+
+def connects_again(bench: Bench, client: Client) -> None:
+    client.call(server_ping, PingRequest())
+    client.close()
+    client.call(repository_stats, StatsRequest(), PATH)  # The planted line.
+
+
+PLANTED: list[tuple[Callable[[Bench, Client], None], str, int]] = [
+    (locks, "file-lock", 6),
+    (locks_by_another_name, "file-lock", 2),
+    (fills_what_it_made, "filled-later", 1),
+    (fills_a_folder_it_made, "filled-later", 1),
+    (asks_twice, "duplicate", 1),
+    (reads_back, "read-back", 1),
+    (calls_for_each_file, "per-item", 4),
+    (walks_the_graph, "per-item", 3),
+    (goes_on_after_a_refusal, "late-refusal", 1),
+    (connects_again, "extra-connection", 1),
+]
+
+
+@pytest.mark.parametrize(("fault", "behaviour", "trips"), PLANTED, ids=lambda each: getattr(each, "__name__", None))
+def test_a_planted_fault_is_named_with_its_line(
+    bench: Bench, fault: Callable[[Bench, Client], None], behaviour: str, trips: int
+) -> None:
+    bench.joint.storage.make_directory("files")
+    bench.joint.storage.make_directory("files/lock")
+    with bench.recorded() as client:
+        fault(bench, client)
+    charge, *others = charges(bench.trace())
+    assert {each.trips for each in others} <= {0}
+    assert (charge.finding.behaviour, charge.trips) == (behaviour, trips)
+    assert charge.micro == pytest.approx(trips * 1e6)
+    source, first = inspect.getsourcelines(fault)
+    number = first + next(index for index, line in enumerate(source) if line.endswith(f"{WORK}\n"))
+    assert f"{Path(__file__).relative_to(Path.cwd())}:{number} in {fault.__name__}" in charge.finding.where
+    said = "\n".join(lines(bench.trace()))
+    assert f"{behaviour}, {', '.join(charge.verbs)}" in said
+    assert f"called from {charge.finding.where}" in said
+
+
+# -- good
+
+
+def pushes(bench: Bench, client: Client) -> None:
+    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, bench.line[4])) == [Outcome.DONE]
+
+
+def pushes_to_several_refs(bench: Bench, client: Client) -> None:
+    updates = [RefUpdate(MAIN, bench.line[4]), RefUpdate(TOPIC, bench.line[2], Rule.NEW)]
+    assert bench.push(bench.joint.remote(PATH, client), *updates) == [Outcome.DONE, Outcome.DONE]
+
+
+def pushes_nothing_new(bench: Bench, client: Client) -> None:
+    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, bench.line[3])) == [Outcome.UNCHANGED]
+
+
+def pushes_a_known_line(bench: Bench, client: Client) -> None:
+    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(TOPIC, bench.line[1])) == [Outcome.DONE]
+
+
+def is_refused(bench: Bench, client: Client) -> None:
+    (side,) = bench.history.line(1, bench.line[1], "side")
+    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, side)) == [Outcome.REFUSED]
+
+
+def forces(bench: Bench, client: Client) -> None:
+    (side,) = bench.history.line(1, bench.line[1], "side")
+    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, side, Rule.FORCE)) == [Outcome.DONE]
+
+
+def deletes_what_is_not_there(bench: Bench, client: Client) -> None:
+    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(GONE, None)) == [Outcome.UNCHANGED]
+
+
+def pushes_to_a_new_repository(bench: Bench, client: Client) -> None:
+    made = bench.joint.remote("new", client)
+    assert bench.push(made, RefUpdate(MAIN, bench.line[5])) == [Outcome.DONE]
+
+
+def pushes_after_the_connection_was_lost(bench: Bench, client: Client) -> None:
+    bench.joint.network.links.append(Link(1.0, down=[Cut(40)]))
+    pushes(bench, client)
+
+
+GOOD = [
+    pushes,
+    pushes_to_several_refs,
+    pushes_nothing_new,
+    pushes_a_known_line,
+    is_refused,
+    forces,
+    deletes_what_is_not_there,
+    pushes_to_a_new_repository,
+    pushes_after_the_connection_was_lost,
+]
+
+
+@pytest.mark.parametrize("run", GOOD)
+def test_a_good_run_is_accused_of_nothing(bench: Bench, run: Callable[[Bench, Client], None]) -> None:
+    with bench.recorded() as client:
+        run(bench, client)
+    assert bench.trace().requests
+    assert "No request was needless" in "\n".join(lines(bench.trace()))

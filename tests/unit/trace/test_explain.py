@@ -1,0 +1,144 @@
+"""trace.explain: what was found is priced, and said in order of cost; and what else the user waited for."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from trace_cases import PROCESS, finding, request, span, trace_of
+
+from smartserver.trace.bans.every import BEHAVIOURS
+from smartserver.trace.events import LinkMeasured
+from smartserver.trace.explain import charges, lines
+from smartserver.trace.predict import Link
+from smartserver.wire.messages import ServerSpan
+
+NOTHING = "No request was needless"
+
+
+def test_a_needless_request_costs_a_round_trip_and_its_time() -> None:
+    trace = trace_of(request(100_000, 300_000), request(300_000, 510_000), finding("duplicate", 300_000), trips=2)
+    (charge,) = charges(trace)
+    assert (charge.trips, charge.micro, charge.times) == (1, 210_000, 1)
+    assert lines(trace)[:6] == [
+        "git: 1000.0 ms, 2 round trips",
+        "",
+        "1 round trip, 210.0 ms (21 %): duplicate, Repository.pull",
+        "  it is so",
+        "  called from a.py:1 in f",
+        "  Keep the first answer.",
+    ]
+
+
+def test_the_dearest_comes_first_and_a_line_is_named_once() -> None:
+    starts = [100_000 * number for number in range(1, 8)]
+    asked = [request(start, start + 100_000) for start in starts]
+    found = [
+        finding("duplicate", starts[0], where="a.py:1 in f"),
+        finding("per-item", starts[2], starts[3], where="b.py:2 in g", verb="get"),
+        finding("per-item", starts[4], where="b.py:2 in g", verb="put"),
+        finding("duplicate", starts[5], where="a.py:9 in f"),
+    ]
+    first, *others = charges(trace_of(*asked, *found))
+    assert (first.finding.behaviour, list(first.verbs), first.times) == ("per-item", ["get", "put"], 3)
+    assert (first.trips, first.micro) == (3, 300_000)
+    assert [each.finding.where for each in others] == ["a.py:1 in f", "a.py:9 in f"]
+
+
+def test_a_request_is_charged_once() -> None:
+    again = [finding("per-item", 100_000), finding("file-lock", 100_000)]
+    assert sum(each.trips for each in charges(trace_of(request(100_000, 200_000), *again))) == 1
+
+
+def test_a_connection_costs_its_handshakes_and_what_it_took() -> None:
+    trace = trace_of(
+        span("connect", 20_000, 60_000),
+        request(100_000, 200_000),
+        span("connect", 200_000, 240_000, "TCP"),
+        span("connect", 240_000, 280_000, "TLS"),
+        span("connect", 200_000, 290_000),
+        request(300_000, 400_000),
+        finding("extra-connection", 300_000, cost="connection"),
+    )
+    (charge,) = charges(trace)
+    assert (charge.trips, charge.micro) == (2, 90_000)
+
+
+def test_a_connection_costs_a_round_trip_at_the_least() -> None:
+    (charge,) = charges(trace_of(request(300_000, 400_000), finding("extra-connection", 300_000, cost="connection")))
+    assert (charge.trips, charge.micro) == (1, 0)
+
+
+def test_bytes_cost_the_time_on_the_link_beyond_the_round_trip_by_their_share() -> None:
+    trace = trace_of(
+        request(100_000, 200_000),
+        request(200_000, 700_000, up=1_000_000),
+        span("send", 200_000, 500_000),
+        span("local", 500_000, 600_000),
+        span("link", 600_000, 800_000),
+        finding("resend", 200_000, cost="body", share=0.5),
+    )
+    (charge,) = charges(trace)
+    assert (charge.trips, charge.micro) == (0, 150_000)
+    assert "150.0 ms (15 %): resend, Repository.pull" in lines(trace)
+
+
+@pytest.mark.parametrize(("size", "end"), [(1_000_000, 340_000), (10_000, 900_000)])
+def test_what_costs_no_round_trip_and_little_time_is_not_said(size: int, end: int) -> None:
+    trace = trace_of(
+        request(100_000, 200_000),
+        request(200_000, end, up=size),
+        span("link", 200_000, end),
+        finding("resend", 200_000, cost="body"),
+    )
+    assert [each.trips for each in charges(trace)] == [0]
+    assert any(NOTHING in line for line in lines(trace))
+
+
+def test_a_request_that_never_ended_costs_nothing() -> None:
+    assert [each.trips for each in charges(trace_of(finding("duplicate", 200_000)))] == [0]
+
+
+def test_a_behaviour_of_a_later_release_is_shown_as_it_came() -> None:
+    said = lines(trace_of(request(100_000, 200_000), finding("new-one", 100_000)))
+    assert "1 round trip, 100.0 ms (10 %): new-one, Repository.pull" in said
+
+
+def test_the_parts_that_are_worth_a_word_are_said_the_largest_first() -> None:
+    spans = [span("local", 100_000, 200_000, "read"), span("connect", 200_000, 240_000), span("link", 240_000, 900_000)]
+    said = lines(trace_of(*spans))
+    assert said[said.index("Where the time went:") + 1 :] == [
+        "  660.0 ms (66 %): The link carried the requests and answers.",
+        "  180.0 ms (18 %): Nothing says what this time went to.",
+        "  110.0 ms (11 %): This machine worked: read.",
+    ]
+
+
+def test_a_server_that_waits_for_a_lock_is_said() -> None:
+    asked = msgspec.structs.replace(request(100_000, 600_000), server=[ServerSpan("lock", "", 10_000, 410_000)])
+    said = lines(trace_of(asked, span("link", 100_000, 600_000)))
+    assert "  400.0 ms (40 %): The server waited for another change of the same repository." in said
+
+
+@pytest.mark.parametrize(
+    ("again", "by_window", "said"),
+    [
+        (0, 10_000, []),
+        (2, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem there)."]),
+        (30, 0, ["  TCP: 30 of 1000 packets were lost and sent again."]),
+    ],
+)
+def test_what_the_kernel_saw_is_said_where_it_cost_time(again: int, by_window: int, said: list[str]) -> None:
+    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, again, 500_000, by_window, 0)
+    assert [line for line in lines(trace_of(link)) if "TCP" in line] == said
+
+
+def test_it_says_how_long_it_takes_elsewhere() -> None:
+    trace = trace_of(request(100_000, 200_000), span("link", 100_000, 200_000))
+    assert lines(trace, Link(1.0))[-1] == "At RTT 1000 ms this takes 1.90 s."
+    assert lines(trace, Link(0.2, 1_250_000.0))[-1] == "At RTT 200 ms and 10 Mbit/s this takes 1.10 s."
+
+
+def test_every_behaviour_says_what_to_do() -> None:
+    for each in BEHAVIOURS.values():
+        assert each.remedy.endswith(".")
+        assert each.remedy[0].isupper()

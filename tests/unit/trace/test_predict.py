@@ -1,0 +1,104 @@
+"""trace.predict: what the machines did takes as long, what the link does follows from round-trip time and rate."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from trace_cases import TRACE, request, span, trace_of
+
+from smartserver.trace.events import ProcessBegan, SpanEnded
+from smartserver.trace.predict import SEGMENT, WINDOW, Link, is_handshake, predicted, round_trip
+
+FAST = Link(0.1)
+
+
+def test_without_requests_it_takes_as_long_everywhere() -> None:
+    assert predicted(trace_of(trips=0), Link(5.0, 1.0)) == pytest.approx(1.0)
+
+
+def test_each_request_and_each_handshake_is_a_round_trip() -> None:
+    trace = trace_of(
+        span("connect", 100_000, 120_000, "TCP"),
+        span("connect", 120_000, 140_000, "TLS"),
+        request(200_000, 300_000),
+        span("link", 200_000, 300_000),
+        request(300_000, 400_000),
+        span("link", 300_000, 400_000),
+        trips=2,
+    )
+    assert predicted(trace, FAST) == pytest.approx(1.0 - 0.04 - 0.2 + 4 * 0.1)
+    assert predicted(trace, Link(1.0)) - predicted(trace, FAST) == pytest.approx(4 * 0.9)
+
+
+def test_the_server_takes_as_long() -> None:
+    trace = trace_of(request(200_000, 300_000, in_server=60_000), span("link", 200_000, 300_000))
+    assert predicted(trace, FAST) == pytest.approx(0.9 + 0.1 + 0.06)
+
+
+def test_a_round_trip_more_than_requests_counts() -> None:
+    trace = trace_of(request(200_000, 300_000), span("link", 200_000, 300_000), trips=3)
+    assert predicted(trace, FAST) == pytest.approx(0.9 + 3 * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("size", "rounds"), [(WINDOW, 0), (WINDOW + 1, 1), (3 * WINDOW, 1), (3 * WINDOW + 1, 2), (127 * WINDOW, 6)]
+)
+def test_the_window_opens_by_round_trips(size: int, rounds: int) -> None:
+    for body in (request(200_000, 300_000, up=size), request(200_000, 300_000, down=size)):
+        assert predicted(trace_of(body, span("link", 200_000, 300_000)), FAST) == pytest.approx(1.0 + rounds * 0.1)
+
+
+def test_bytes_take_their_time_at_the_rate() -> None:
+    trace = trace_of(request(200_000, 300_000, up=SEGMENT * 1000, down=0), span("link", 200_000, 300_000))
+    assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.9 + 1.0)
+
+
+def test_an_open_window_stays_open_on_its_connection() -> None:
+    size = 7 * WINDOW
+    first, second = request(200_000, 300_000, down=size), request(400_000, 500_000, down=size)
+    waits = [span("link", 200_000, 300_000), span("link", 400_000, 500_000)]
+    held = predicted(trace_of(first, second, *waits, trips=2), FAST)
+    assert held == pytest.approx(0.8 + 2 * 0.1 + 2 * 0.1)
+    again = span("connect", 350_000, 351_000, "TCP")
+    fresh = predicted(trace_of(first, again, second, *waits, trips=2), FAST)
+    assert fresh == pytest.approx(held - 0.001 + 0.1 + 2 * 0.1)
+
+
+def test_slow_packets_end_slow_start_early() -> None:
+    """Two packets take longer than Linux takes for chance, and the window stays below what the link holds."""
+    body = trace_of(request(200_000, 300_000, down=1_000_000), span("link", 200_000, 300_000))
+    rate = 125_000.0
+    least = 0.9 + 1.0 + 1_000_000 * 1500 / SEGMENT / rate
+    assert 3.0 < predicted(body, Link(1.0, rate)) - least < 8.0
+    assert predicted(body, Link(1.0, 10 * rate)) < predicted(body, Link(1.0, rate))
+
+
+def test_work_goes_on_while_bytes_travel() -> None:
+    body = request(200_000, 600_000, up=SEGMENT * 1000, down=0)
+    trace = trace_of(body, span("local", 200_000, 550_000, "read"), span("link", 550_000, 600_000))
+    assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.6 + 1.0)
+    assert predicted(trace, Link(0.0, 15_000_000.0)) == pytest.approx(0.6 + 0.35)
+
+
+def test_on_a_full_link_the_server_worked_meanwhile() -> None:
+    body = request(200_000, 600_000, up=SEGMENT * 1000, down=0, in_server=50_000)
+    trace = trace_of(body, span("send", 200_000, 500_000), span("link", 500_000, 600_000))
+    assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.6 + 1.0)
+
+
+def test_the_round_trip_of_the_link_it_was_recorded_on() -> None:
+    shake = span("connect", 100_000, 130_000, "TCP")
+    assert is_handshake(shake)
+    assert not is_handshake(span("connect", 100_000, 130_000))
+    assert round_trip(trace_of(shake, request(200_000, 300_000))) == 0.03
+    assert round_trip(trace_of(shake, request(200_000, 300_000, in_server=80_000))) == 0.02
+    assert round_trip(trace_of()) == 0
+
+
+def test_a_request_to_a_process_of_this_machine_crosses_no_link() -> None:
+    """That process makes requests of its own while it answers, as for `hpss+vfs://`."""
+    inner = [msgspec.structs.replace(request(start, start + 50_000), process=8) for start in (300_000, 400_000)]
+    began = ProcessBegan(process=8, version=1, program="server", trace=TRACE, began=250_000)
+    waits = [SpanEnded(8, "link", each.start, each.end) for each in inner]
+    trace = trace_of(request(200_000, 600_000), span("link", 200_000, 600_000), began, *inner, *waits)
+    assert predicted(trace, FAST) == pytest.approx(1.0 - 2 * 0.05 + 2 * 0.1)
