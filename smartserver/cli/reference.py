@@ -177,8 +177,9 @@ def counters() -> str:
     lines = [
         "# Counters\n",
         MADE,
-        "Every process counts from its start on. The metrics of a server have each counter as `smartserver_NAME_total`",
-        "([run a server](../howto/run_a_server.md#metrics)).",
+        "`smartserver --stats COMMAND` prints what a command counted; the work of processes that it starts is missing.",
+        "The metrics of a server have each counter since its start as `smartserver_NAME_total` ([run a",
+        "server](../howto/run_a_server.md#metrics)).",
     ]
     group = ""
     for meter in METERS:
