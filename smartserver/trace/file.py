@@ -146,9 +146,13 @@ class TraceFile:
         self._process = os.getpid()
         self._lines: list[bytes] = []
         self._size = 0
+        self.problem = ""
+        """Why lines are missing: no command fails because of its trace."""
 
     def append(self, event: Event) -> None:
-        """Add a line."""
+        """Add a line, unless this is a process that was forked: it has no part in the trace."""
+        if self._process != os.getpid():
+            return
         line = encode(event)
         self._lines.append(line)
         self._size += len(line)
@@ -157,13 +161,19 @@ class TraceFile:
 
     def close(self) -> None:
         """Write what is left."""
-        if self._process == os.getpid():  # A process that this one forked has no part in it.
+        if self._process == os.getpid():
             self._flush()
         os.close(self._file)
 
     def _flush(self) -> None:
         lines, self._lines, self._size = b"".join(self._lines), [], 0
-        os.write(self._file, lines)
+        try:
+            written = os.write(self._file, lines)
+        except OSError as wrong:
+            self.problem = wrong.strerror or str(wrong)
+        else:
+            if written < len(lines):
+                self.problem = f"{written} of {len(lines)} bytes could be written"
 
 
 def _micro(seconds: float) -> int:

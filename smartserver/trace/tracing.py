@@ -134,6 +134,8 @@ class Tracing:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+            if file.problem:
+                self._say(f"hpss: the trace is not whole: {file.problem}")
 
     def _finished(self, record: CallRecord) -> None:
         if self.shows:

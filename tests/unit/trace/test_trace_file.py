@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from smartserver.trace.events import CommandEnded, ProcessBegan, RequestEnded, SpanEnded, decode, encode, schema
 from smartserver.trace.file import Narrator, TraceFile
@@ -90,12 +91,24 @@ def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
     narrator = Narrator(file.append, "git", TRACE)
     child = os.fork()
     if child == 0:
+        for at in range(2000):
+            narrator.span(Span("local", f"span {at}", at, at + 0.5, 0.0))
+        narrator.end(Recorder(lambda: 0.0))
         file.close()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     narrator.end(Recorder(lambda: 0.0))
     file.close()
     assert len(events(path)) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a file that is always full")
+def test_a_full_disk_is_noted_and_stops_nothing() -> None:
+    file = TraceFile("/dev/full")
+    narrator = Narrator(file.append, "git", TRACE)
+    narrator.end(Recorder(lambda: 0.0))
+    file.close()
+    assert file.problem == "No space left on device"
 
 
 def test_the_schema_names_every_event() -> None:
