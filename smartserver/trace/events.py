@@ -65,7 +65,7 @@ class RequestEnded(Event, tag="request"):
     result: str
     arguments: list[str] = []
     answered: int = 0
-    """When the first bytes after it came."""
+    """When the first part of its answer came; 0: none did."""
     up: int = 0
     """Bytes on the wire."""
     down: int = 0
