@@ -21,6 +21,8 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
+from smartserver.client.vfs_link import VfsLink
+from smartserver.client.vfs_transport import VfsTransport
 from smartserver.errors import StaleLease
 from smartserver.records.model import RevisionId
 from smartserver.spans import listening
@@ -39,6 +41,7 @@ from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
+from transports.decorators.counted import CountedTransport
 
 pytestmark = pytest.mark.unbanned("it makes such calls, and explains them")
 
@@ -154,6 +157,12 @@ def calls_for_each_file(bench: Bench, client: Client) -> None:
         over_files(client, vfs.put, vfs.BringRequest(name, b"content of " + name.encode()))  # The planted line.
 
 
+def looks_for_each_file(bench: Bench, client: Client) -> None:
+    transport = CountedTransport(VfsTransport(VfsLink(client, "files", "vfs://simulated")))
+    for name in "abcd":
+        transport.exists(name)  # The planted line.
+
+
 def walks_the_graph(bench: Bench, client: Client) -> None:
     revision: RevisionId | None = bench.line[3]
     while revision is not None:
@@ -181,6 +190,7 @@ PLANTED: list[tuple[Callable[[Bench, Client], None], str, int]] = [
     (asks_twice, "duplicate", 1),
     (reads_back, "read-back", 1),
     (calls_for_each_file, "per-item", 4),
+    (looks_for_each_file, "per-item", 3),
     (walks_the_graph, "per-item", 3),
     (goes_on_after_a_refusal, "late-refusal", 1),
     (connects_again, "extra-connection", 1),

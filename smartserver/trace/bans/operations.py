@@ -17,6 +17,8 @@ _PACKAGE = __name__.partition(".")[0]
 _PLUGIN = f"{_PACKAGE}.pytest_plugin"
 _CARRIERS = tuple(f"{_PACKAGE}.{name}" for name in ("wire", "trace", "client"))
 """Which make no calls of their own accord."""
+_STORES = "transports."
+"""Nor do these, which our file-level verbs are behind."""
 
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
@@ -63,8 +65,8 @@ def call_site() -> str:
     lines: list[str] = []
     for frame in _stack():
         path = frame.f_code.co_filename
-        if _is_ours(frame):
-            skipped = _module(frame).startswith(_CARRIERS)
+        if _is_ours(frame) or _module(frame).startswith(_STORES):
+            skipped = _module(frame).startswith((*_CARRIERS, _STORES))
         else:
             skipped = path.startswith(("<", *_folders())) or any(folder in path for folder in _INSTALLED)
         if not skipped:
