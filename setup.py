@@ -11,6 +11,7 @@ SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
 
 BREEZY = ["breezy>=3.3,<3.4"]
 MERCURIAL = ["mercurial>=6.3,<7.3"]
+METRICS = ["prometheus_client>=0.19"]
 
 setup(
     name="smartserver",
@@ -49,7 +50,7 @@ setup(
     # be a namespace package where Breezy is not installed: `smartserver setup brz` makes the plugin known.
     packages=find_packages(include=["smartserver", "smartserver.*", "transports", "transports.*"]),
     py_modules=["hgext3rd.hpss"],  # Without an __init__: the package is Mercurial's.
-    package_data={"smartserver": ["py.typed", "agent/thin.c"], "transports": ["py.typed"]},
+    package_data={"smartserver": ["py.typed", "agent/thin.c", "trace/page.html"], "transports": ["py.typed"]},
     zip_safe=False,
     install_requires=[
         "Twisted[tls]>=23.8",
@@ -63,9 +64,11 @@ setup(
     extras_require={
         "brz": BREEZY,
         "hg": MERCURIAL,
+        "metrics": METRICS,  # of `serve --metrics`
         "test": [
             *BREEZY,  # the real one: tests/interop
             *MERCURIAL,  # the same
+            *METRICS,
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",

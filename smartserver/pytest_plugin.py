@@ -7,18 +7,23 @@ The rules hold for every client this process makes in the test, and by the envir
 smartserver commands it starts. The body of a test with this mark is one operation, so that a loop in it is one too. The
 ini option `hpss_bans` names rules for all tests, in which an operation is what it is elsewhere; a test that is to make
 such calls, be it to measure what they cost, says so with its reason: `@pytest.mark.unbanned("the VFS baseline")`.
+
+`pytest --hpss-trace DIR` keeps the trace of each test that fails, as a page for a browser: of the git, brz, hg and
+smartserver commands that it started.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smartserver.trace.flags import VARIABLE
+from smartserver.trace.flags import FILE, VARIABLE
 
 if TYPE_CHECKING:
     from smartserver.errors import Banned
@@ -32,8 +37,16 @@ _FOUND = pytest.StashKey[list["Banned"]]()
 it."""
 
 
+LONGEST_NAME = 150
+"""Characters of a test's name that are in that of its page."""
+
+_TRACE = pytest.StashKey[Path]()
+"""The file for the trace of a test."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the rules for all tests."""
+    parser.addoption("--hpss-trace", metavar="DIR", help="put a page there with the trace of each test that fails")
     parser.addini(FOR_ALL, "rules of calls that no client may make, as for the mark `ban`", type="args", default=[])
 
 
@@ -46,8 +59,23 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Ban what the test's marks and the configuration name: from its first fixture on, to its last."""
-    with _banning(item):
+    with _tracing(item), _banning(item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Say with a failure where the page of its trace is."""
+    report = yield
+    trace = item.stash.get(_TRACE, None)
+    if report.failed and trace is not None and trace.exists():
+        from smartserver.trace.html import html
+        from smartserver.trace.wait import traces
+
+        page = trace.with_suffix(".html")
+        page.write_bytes(html(traces(trace.read_bytes().splitlines())))
+        report.sections.append(("trace", f"{page}"))
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
@@ -106,6 +134,23 @@ def _failing(item: pytest.Item) -> Iterator[None]:
 def _rules(item: pytest.Item) -> list[str]:
     for_all = [] if item.get_closest_marker(EXEMPT) is not None else item.config.getini(FOR_ALL)
     return [*for_all, *(str(rule) for mark in item.iter_markers(MARK) for rule in mark.args)]
+
+
+@contextmanager
+def _tracing(item: pytest.Item) -> Iterator[None]:
+    folder = item.config.getoption("--hpss-trace")
+    if folder is None:
+        yield
+        return
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", item.nodeid)[-LONGEST_NAME:]
+    trace = item.stash[_TRACE] = Path(folder).resolve() / f"{name}.trace"
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    trace.unlink(missing_ok=True)
+    with pytest.MonkeyPatch.context() as patched:
+        before = os.environ.get(VARIABLE)
+        patched.setenv(VARIABLE, FILE + str(trace) + ("" if before is None else f",{before}"))
+        yield
+    trace.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import Interrupts
 from smartserver.client.plain import plain
+from smartserver.meters import METERS, NANOSECONDS, Counts, Unit, counted, since
 from smartserver.trace.flags import VARIABLE, BadFlag, combined, read
 
 COMMANDS = {
@@ -79,8 +80,9 @@ class Commands(click.Group):
     "trace to a file; -Dhpss-ban=RULE[,RULE] makes no call that a rule bans. SMARTSERVER_DEBUG has such flags for git, "
     "brz and hg, too.",
 )
+@click.option("--stats", is_flag=True, help="Print at the end, on stderr, what the command counted.")
 @click.pass_context
-def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
+def group(ctx: click.Context, debug: tuple[str, ...], stats: bool) -> None:
     """Host version-control repositories so that every remote operation is one round trip.
 
     \b
@@ -104,6 +106,17 @@ def group(ctx: click.Context, debug: tuple[str, ...]) -> None:
     if debug and ctx.invoked_subcommand in OF_ITSELF:
         raise click.UsageError(f"-D{debug[0]} has no effect with {ctx.invoked_subcommand}, which makes no call to show")
     ctx.obj = frozenset(debug)
+    if stats:
+        before = counted()
+        ctx.call_on_close(lambda: _say_counts(since(counted(), before)))
+
+
+def _say_counts(counts: Counts) -> None:
+    """A line for each counter that is not zero."""
+    for meter, number in zip(METERS, counts, strict=True):
+        if number:
+            value = f"{number / NANOSECONDS:.6f}" if meter.unit is Unit.SECONDS else f"{number:,}"
+            click.echo(f"{meter.name:28} {value:>15}", err=True)
 
 
 def main(command: click.Command = group, name: str = "smartserver") -> None:

@@ -129,11 +129,12 @@ def act_as_owner(folder: str) -> None:
 def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepository]:
     """The repository in a folder, or at the URL of a store; `flags` as of `open_store`."""
     from smartserver.store.repository import PackRepository
+    from transports.decorators.counted import CountedTransport
 
     if not is_store_url(path):
         check_folder(path)
         act_as_owner(path)
-    repository = PackRepository(open_store(path, flags))
+    repository = PackRepository(CountedTransport(open_store(path, flags)))
     try:
         with one_line(path, above(path)):
             yield repository

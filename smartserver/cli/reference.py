@@ -12,6 +12,7 @@ import msgspec
 
 from smartserver.cli.main import COMMANDS, group
 from smartserver.meters import METERS
+from smartserver.server.request_meters import OPEN, REQUESTS, SECONDS
 from smartserver.trace.bans.every import BEHAVIOURS, SILLY
 from smartserver.trace.bans.model import Ban
 from smartserver.trace.bans.rule import Rule
@@ -173,13 +174,27 @@ def _paragraphs(cls: type) -> list[str]:
 
 def counters() -> str:
     """The counters and timers of a process."""
-    lines = ["# Counters\n", MADE, "Every process counts these, from its start on. Timers count nanoseconds."]
+    lines = [
+        "# Counters\n",
+        MADE,
+        "`smartserver --stats COMMAND` prints what a command counted; the work of processes that it starts is missing.",
+        "The metrics of a server have each counter since its start as `smartserver_NAME_total` ([run a",
+        "server](../howto/run_a_server.md#metrics)).",
+    ]
     group = ""
     for meter in METERS:
         if meter.group != group:
             group = meter.group
             lines += [f"\n## {group}\n", "| counter | what it counts |", "|---|---|"]
         lines.append(f"| `{meter.name}` | {meter.help} |")
+    lines += [
+        "\n## Requests of a server\n",
+        "Only the metrics have these.\n",
+        "| name | labels | what it is |",
+        "|---|---|---|",
+    ]
+    for each in (REQUESTS, SECONDS, OPEN):
+        lines.append(f"| `{each.name}` | {', '.join(f'`{label}`' for label in each.labels)} | {each.help} |")
     return "\n".join(lines) + "\n"
 
 

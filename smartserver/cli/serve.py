@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
     from twisted.logger import ILogObserver
 
-    from smartserver.server.tcp import Encryption
+    from smartserver.server.connections import Connections
+    from smartserver.server.site import Site
+    from smartserver.server.startup import Reactor
+    from smartserver.server.tcp import Encryption, ListeningPort
 
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
@@ -46,7 +49,17 @@ EVERYWHERE = ("0.0.0.0", "::")
 DESCRIPTORS = 65_536
 """Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
 
-FOR_TCP = ("listen", "tls", "tls_key", "require_tls", "max_connections", "max_per_address", "fast_open")
+FOR_TCP = (
+    "listen",
+    "tls",
+    "tls_key",
+    "require_tls",
+    "max_connections",
+    "max_per_address",
+    "fast_open",
+    "metrics",
+    "metrics_public",
+)
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
 _ARENA_MAX = -8
@@ -59,15 +72,15 @@ a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 M
 times the CPU."""
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """HOST:PORT, :PORT, HOST or [IPV6]:PORT."""
+def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:
+    """HOST:PORT, :PORT or [IPV6]:PORT; with a `default` port also HOST."""
     host, colon, port = text.rpartition(":")
     if not colon and text.isascii() and text.isdigit():
-        raise CommandError(f"--listen {text!r}: expected HOST:PORT; for that port alone write :{text}")
+        raise CommandError(f"{option} {text!r}: expected HOST:PORT; for that port alone write :{text}")
     if not colon or (text.startswith("[") and text.endswith("]")):
-        host, port = text, str(DEFAULT_PORT)
+        host, port = text, str(default)
     if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise CommandError(f"--listen {text!r}: expected HOST:PORT with a port of 0 to 65535")
+        raise CommandError(f"{option} {text!r}: expected HOST:PORT with a port of 0 to 65535")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -187,6 +200,12 @@ def parse_listen(text: str) -> tuple[str, int]:
     help="Write a line for each request there (-: standard output): its user, verbs, path, bytes, times and outcome.",
 )
 @click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve the server's counters to Prometheus there, at /metrics: an address of this machine's loopback.",
+)
+@click.option("--metrics-public", is_flag=True, help="Let --metrics have any address. Whoever reaches it may read it.")
+@click.option(
     "--slow",
     type=click.IntRange(min=0),
     metavar="MILLISECONDS",
@@ -218,6 +237,8 @@ def command(
     fast_open: bool,
     log_place: str | None,
     access_log: str | None,
+    metrics: str | None,
+    metrics_public: bool,
     slow: int | None,
     verbose: bool,
 ) -> None:
@@ -262,6 +283,7 @@ def command(
         may_write = anonymous == "write" or (stdio and anonymous is None and Path(root).resolve().parent.name != "")
         _check(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
+    metrics_place = _metrics_place(metrics, public=metrics_public)
     encryption = _encryption(tls, tls_key, required=require_tls)
     banned = _banned(rules)
     policy = _policy(fsck, ignored)
@@ -281,7 +303,7 @@ def command(
     from smartserver.server.executor import Lane
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
     from smartserver.server.site import Site
-    from smartserver.server.startup import Reactor, inside_of, tidy_all
+    from smartserver.server.startup import inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
     from smartserver.store.format import Discipline
 
@@ -353,9 +375,10 @@ def command(
         admit = by_address if file is None or tokens is None else by_token(file, tokens)
         try:
             listening = tcp.listen(reactor, connections, host, port, admit, encryption)
+            counters = None if metrics_place is None else _serve_metrics(reactor, *metrics_place, site, connections)
         except error.CannotListenError as wrong:
             reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
-            raise CommandError(f"cannot listen on {host}:{port}: {reason}") from None
+            raise CommandError(f"cannot listen on {wrong.interface}:{wrong.port}: {reason}") from None
         globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if fast_open else ""
         if unopened:
@@ -367,6 +390,8 @@ def command(
         serving = f"serving {root} on {scheme}://{tcp.shown(host, actual)}/{everywhere} ({whom})"
         if encryption is not None:
             serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
+        if counters is not None:
+            serving += f"\nmetrics on http://{tcp.shown(counters.getHost().host, counters.getHost().port)}/metrics"
         # Said once it runs: from then on it can be told to stop.
         reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
@@ -483,6 +508,36 @@ def _encryption(certificate: str | None, key: str | None, *, required: bool) -> 
         return Encryption(KeyPair(*files), required)
     except BadKeyPair as wrong:
         raise CommandError(f"--tls: {wrong}") from None
+
+
+def _metrics_place(text: str | None, *, public: bool) -> tuple[str, int] | None:
+    """Where to listen for Prometheus; None: nowhere."""
+    if text is None:
+        if public:
+            raise UsageConflict("--metrics-public needs --metrics HOST:PORT")
+        return None
+    from smartserver.server.tcp import is_loopback
+
+    host, port = parse_listen(text, "--metrics", None)
+    if not (public or host == "localhost" or is_loopback(host)):
+        why = "other machines reach that address, and nobody is asked who he is"
+        raise UsageConflict(f"--metrics {text}: {why}: name one of the loopback, or add --metrics-public")
+    return host, port
+
+
+def _serve_metrics(reactor: Reactor, host: str, port: int, site: Site, connections: Connections) -> ListeningPort:
+    """Count requests by verb, and serve them with all other counters."""
+    try:
+        from smartserver.server.metrics import ServerCollector
+        from smartserver.server.metrics import listen as listen_for_metrics
+    except ModuleNotFoundError as missing:
+        library = (missing.name or "").partition(".")[0]
+        raise CommandError(f"--metrics needs {library}: pip install 'smartserver[metrics]'") from None
+    from smartserver.server.request_meters import RequestMeters
+
+    requests = RequestMeters()
+    site.ended = requests.add
+    return listen_for_metrics(reactor, host, port, ServerCollector(requests, lambda: len(connections.open)))
 
 
 def _state_folder(environment: Mapping[str, str]) -> Path:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +15,9 @@ import click
 from smartserver.cli.errors import CommandError
 from smartserver.trace.events import CommandEnded, encode
 from smartserver.trace.flags import FILE, VARIABLE
+from smartserver.trace.html import html
+from smartserver.trace.otlp import otlp
+from smartserver.trace.perfetto import perfetto
 from smartserver.trace.predict import Link
 from smartserver.trace.report import lines
 from smartserver.trace.tracing import PARENT
@@ -64,10 +68,10 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
         status = _wait_for(process)
         end = time.monotonic_ns() // 1000
         ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status)
-        with open(path, "ab", opener=lambda name, mode: os.open(name, mode, 0o600)) as file:
+        with open(path, "ab", opener=_private) as file:
             file.write(encode(ended))
         if output is None:
-            _show(Path(path), err=True)
+            click.echo(_text(_read(Path(path))), err=True, nl=False)
     ctx.exit(status if status >= 0 else 128 - status)
 
 
@@ -80,15 +84,57 @@ def _wait_for(process: subprocess.Popen[bytes]) -> int:
             continue
 
 
+def _text(found: Sequence[Trace]) -> bytes:
+    return "".join(f"{line}\n" for trace in found for line in lines(trace)).encode()
+
+
+VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
+    "text": _text, "html": html, "perfetto": perfetto, "otlp": otlp,
+}  # fmt: skip
+"""What a trace is shown as."""
+
+
 @command.command()
+@click.option("--text", "view", flag_value="text", default=True, help="Lines to read (default).")
+@click.option("--html", "view", flag_value="html", help="A page with a time axis, for a browser.")
+@click.option("--perfetto", "view", flag_value="perfetto", help="Chrome's trace events, for ui.perfetto.dev.")
+@click.option("--otlp", "view", flag_value="otlp", help="OpenTelemetry's trace data, in JSON.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write it there, not to stdout.")
 @click.argument("file", type=click.Path(path_type=Path))
-def show(file: Path) -> None:
+def show(file: Path, view: str, output: Path | None) -> None:
     """Show the commands of a trace: their requests, and where the time went.
+
+    The page needs nothing else: it opens from disk, and can be sent to somebody. Like the trace, it names repositories
+    and branches, and only you may read the file that -o makes.
 
     \b
     smartserver trace show slow.trace
+    smartserver trace show --html -o slow.html slow.trace
+    smartserver trace show --perfetto -o slow.json slow.trace
     """
-    _show(file)
+    shown = VIEWS[view](_read(file))
+    if output is None:
+        click.echo(shown, nl=False)
+        return
+    try:
+        with open(output, "wb", opener=_private) as opened:
+            opened.write(shown)
+    except OSError as wrong:
+        raise CommandError(f"{output} cannot be written: {wrong.strerror}") from None
+
+
+def _read(file: Path) -> list[Trace]:
+    try:
+        return traces(file.read_bytes().splitlines())
+    except BadTrace as wrong:
+        raise CommandError(f"{file}: {wrong}") from None
+    except OSError as wrong:
+        raise CommandError(f"{file} cannot be read: {wrong.strerror}") from None
+
+
+def _private(name: str, flags: int) -> int:
+    """Open a file; one that is made can be read by its owner alone."""
+    return os.open(name, flags, 0o600)
 
 
 @command.command()
@@ -138,19 +184,3 @@ def _link(rtt: str | None, rate: str | None) -> Link | None:
         return Link(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
-
-
-def _read(file: Path) -> list[Trace]:
-    """The commands of a file."""
-    try:
-        return traces(file.read_bytes().splitlines())
-    except OSError as wrong:
-        raise CommandError(f"{file}: {wrong.strerror}") from None
-    except BadTrace as wrong:
-        raise CommandError(f"{file}: {wrong}") from None
-
-
-def _show(file: Path, *, err: bool = False) -> None:
-    for trace in _read(file):
-        for line in lines(trace):
-            click.echo(line, err=err)

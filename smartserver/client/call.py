@@ -135,7 +135,7 @@ class Client:
                     if certainty.doubtful:
                         raise certainty.doubt(str(lost)) from lost
                     raise lost from None
-                self._sleep(again)
+                self._pause(again)
             except Refusal as refusal:
                 denied = refusal.of_tokens
                 if not denied:
@@ -152,13 +152,17 @@ class Client:
                     if certainty.doubtful:
                         raise OutcomeUnknown(str(refusal.error)) from refusal
                     raise
-                self._sleep(again)
+                self._pause(again)
             except BaseException as wrong:
                 self._drop()
                 if certainty.doubtful and isinstance(wrong, Exception):
                     # The body could not be made once more. That says nothing of the sending before.
                     raise certainty.doubt(f"{lost}; it could not be sent again: {wrong}") from wrong
                 raise
+
+    def _pause(self, seconds: float) -> None:
+        with span(Part.LINK, "pause before another try"):
+            self._sleep(seconds)
 
     def _known_token(self) -> str:
         """The token that is sent unasked."""

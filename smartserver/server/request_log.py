@@ -71,14 +71,15 @@ class EndedRequest(NamedTuple):
 
     def fields(self) -> dict[str, Field]:
         """What the log says of it."""
-        header, spent = self.header, self.spent
+        header, spent, verbs = self.header, self.spent, list(self.verbs)
+        calls = 0 if header is None else len(header.calls)
         found: dict[str, Field] = {
             "user": self.user,
             "by": self.by,
             "from": self.peer,
             "path": "" if header is None else header.message.path[:MAX_PATH],
-            "verbs": list(self.verbs),
-            "calls": 0 if header is None else len(header.calls),
+            "verbs": verbs,
+            "calls": calls if calls > len(verbs) else 0,
             "up": self.up,
             "down": self.down,
             "ms": _milliseconds(self.lasted),

@@ -7,7 +7,7 @@ file.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,6 +15,10 @@ from smartserver.wire.messages import ServerSpan
 
 VERSION = 1
 """Of the format. It changes when a field is removed or means something else."""
+
+
+TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+"""What all processes of a trace share: the trace-id of W3C Trace Context."""
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
@@ -28,8 +32,7 @@ class ProcessBegan(Event, tag="process"):
 
     version: int
     program: str
-    trace: str
-    """16 bytes in hexadecimal that all processes of a trace share: the trace-id of W3C Trace Context."""
+    trace: TraceId
     began: int
     is_host: bool = False
     """Whether it is a program of others, in which our code is a guest: what no span covers is that program's work."""
@@ -62,7 +65,7 @@ class RequestEnded(Event, tag="request"):
     result: str
     arguments: list[str] = []
     answered: int = 0
-    """When the first bytes after it came."""
+    """When the first part of its answer came; 0: none did."""
     up: int = 0
     """Bytes on the wire."""
     down: int = 0
@@ -125,7 +128,7 @@ class CommandEnded(Event, tag="command"):
     """A command that `smartserver trace run` ran, from before its start to its end."""
 
     program: str
-    trace: str
+    trace: TraceId
     start: int
     end: int
     status: int

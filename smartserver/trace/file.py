@@ -41,6 +41,8 @@ class Narrator:
         self._tell = tell
         self._process = os.getpid()
         self._last: SpanEnded | None = None
+        self._depth = 0
+        """How many spans were around that."""
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
         self.span_id = os.urandom(8).hex()
@@ -83,10 +85,12 @@ class Narrator:
         last, start, end = self._last, _micro(span.start), _micro(span.end)
         cpu, count = _micro(span.cpu), 1
         if last is not None:
-            if (last.part, last.name) == (span.part, span.name) and start - last.end <= ADJACENT:
+            same = (last.part, last.name, self._depth) == (span.part, span.name, span.depth)
+            if same and start - last.end <= ADJACENT:
                 start, cpu, count = last.start, last.cpu + cpu, last.count + 1
             else:
                 self._tell(last)
+        self._depth = span.depth
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
 
     def note(self, note: Note, calls: Sequence[CallRecord]) -> None:
@@ -142,9 +146,13 @@ class TraceFile:
         self._process = os.getpid()
         self._lines: list[bytes] = []
         self._size = 0
+        self.problem = ""
+        """Why lines are missing: no command fails because of its trace."""
 
     def append(self, event: Event) -> None:
-        """Add a line."""
+        """Add a line, unless this is a process that was forked: it has no part in the trace."""
+        if self._process != os.getpid():
+            return
         line = encode(event)
         self._lines.append(line)
         self._size += len(line)
@@ -153,13 +161,19 @@ class TraceFile:
 
     def close(self) -> None:
         """Write what is left."""
-        if self._process == os.getpid():  # A process that this one forked has no part in it.
+        if self._process == os.getpid():
             self._flush()
         os.close(self._file)
 
     def _flush(self) -> None:
         lines, self._lines, self._size = b"".join(self._lines), [], 0
-        os.write(self._file, lines)
+        try:
+            written = os.write(self._file, lines)
+        except OSError as wrong:
+            self.problem = wrong.strerror or str(wrong)
+        else:
+            if written < len(lines):
+                self.problem = f"{written} of {len(lines)} bytes could be written"
 
 
 def _micro(seconds: float) -> int:

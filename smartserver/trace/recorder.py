@@ -4,6 +4,7 @@ sees, and a `Span` for each span that code names.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from smartserver.spans import Part
+from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, Reply, Request
 from smartserver.wire.messages import ServerSpan, decode_failure, decode_reply, decode_request, decode_spans
 
@@ -25,6 +27,12 @@ OWN_FRAMES = 2
 
 MAX_SHOWN = 16
 """Bytes of a binary argument that are shown."""
+
+MAX_TEXT = 64
+"""Characters of a name that are shown."""
+
+LOST = "lost"
+"""The result of a request whose connection ended before its answer."""
 
 
 class CallRecord(msgspec.Struct):
@@ -45,7 +53,7 @@ class CallRecord(msgspec.Struct):
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     answered: float = 0.0
-    """When the first bytes after it came."""
+    """When the first part of its answer came."""
 
 
 class Span(NamedTuple):
@@ -56,6 +64,8 @@ class Span(NamedTuple):
     start: float
     end: float
     cpu: float
+    depth: int = 0
+    """How many are around it."""
 
 
 class Recorder:
@@ -85,6 +95,8 @@ class Recorder:
         self._finished = finished
         self._stacks = stacks
         self._open: dict[int, CallRecord] = {}
+        self._unanswered: list[CallRecord] = []
+        """Requests whose answer is not whole."""
         self._waiting = False
         self._spanned = spanned
         self._linked = linked
@@ -99,7 +111,7 @@ class Recorder:
         """The last one ends."""
         part, name, start, cpu = self._spans.pop()
         if self._spanned is not None:
-            self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu))
+            self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu, len(self._spans)))
 
     def measured(self, connection: socket.socket) -> None:
         """A connection over TCP ends here."""
@@ -113,7 +125,16 @@ class Recorder:
     def connecting(self) -> None:
         """A connection is going to be opened."""
         self.connections += 1
+        self.give_up()
+
+    def give_up(self) -> None:
+        """No answer comes any more on this connection."""
         self._open.clear()
+        lost, self._unanswered = self._unanswered, []
+        for record in lost:
+            record.result, record.ended = LOST, record.ended or self._clock()
+            if self._finished is not None:
+                self._finished(record)
 
     def sent(self, event: Event, size: int) -> None:
         """Bytes left."""
@@ -136,18 +157,21 @@ class Recorder:
             return
         record.bytes_down += size
         record.ended = self._clock()
-        record.answered = record.answered or record.ended
         if isinstance(event, (Reply, Error)):
+            record.answered = record.answered or record.ended
             record.payload.append(event.payload)
             if event.more:
                 return
             self._answered(record, event)
         if isinstance(event, End):
-            record.server += decode_spans(event.spans)
+            with contextlib.suppress(RemoteProtocolError):  # Nobody else reads them.
+                record.server += decode_spans(event.spans)
         # An answer with a body is over with its body: a clone is not done when its first line is here.
         whole = isinstance(event, (End, Error)) or (isinstance(event, Reply) and not event.body)
-        if whole and self._finished is not None:
-            self._finished(record)
+        if whole and record in self._unanswered:
+            self._unanswered.remove(record)
+            if self._finished is not None:
+                self._finished(record)
 
     @property
     def vfs_calls(self) -> int:
@@ -168,6 +192,7 @@ class Recorder:
 
             record.stack = traceback.format_stack()[:-OWN_FRAMES]
         self.calls.append(record)
+        self._unanswered.append(record)
         return record
 
     def _answered(self, record: CallRecord, event: Reply | Error) -> None:
@@ -212,11 +237,12 @@ def _short(raw: msgspec.Raw) -> str:
 def _value(value: object) -> str:
     if isinstance(value, bytes):
         printable = value.decode("ascii", "replace")
-        if printable.isascii() and printable.isprintable():
+        if printable.isascii() and printable.isprintable() and len(value) <= MAX_TEXT:
             return printable
         return value[:4].hex() if len(value) <= MAX_SHOWN * 2 else f"{len(value)} bytes"
     if isinstance(value, (list, dict)):
         if len(value) > 2:
             return f"[{len(value)}]"
         return "[" + ", ".join(_value(each) for each in value) + "]"
-    return str(value)
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."

@@ -24,13 +24,17 @@ CALLED: dict[str, str] = {
 
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
-    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
-    said = f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
-    result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}, {said}"]
+    result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}, {counted(trace)}"]
     result += parts(trace)
-    result += [_link(each) for each in trace.links]
+    result += [f"  {link(each)}" for each in trace.links]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
+
+
+def counted(trace: Trace) -> str:
+    """Its round trips and connections."""
+    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
+    return f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
 
 
 def parts(trace: Trace) -> list[str]:
@@ -47,13 +51,13 @@ def _part(found: Wait, part: str) -> str:
     return f"  {CALLED.get(part, part):<18}{milliseconds(spent):>12} {share:4.0f} %  {more}".rstrip()
 
 
-def _link(link: LinkMeasured) -> str:
+def link(found: LinkMeasured) -> str:
     """What the kernel knows of a connection."""
-    said = f"RTT {milliseconds(link.rtt)} (least {milliseconds(link.least_rtt)}), window of {link.window} packets"
-    said += f", {link.again} of {link.packets} packets sent again"
-    if link.by_window:
-        said += f", {milliseconds(link.by_window)} with the server's window full"
-    return f"  TCP: {said}"
+    said = f"RTT {milliseconds(found.rtt)} (least {milliseconds(found.least_rtt)}), window of {found.window} packets"
+    said += f", {found.again} of {found.packets} packets sent again"
+    if found.by_window:
+        said += f", {milliseconds(found.by_window)} with the server's window full"
+    return f"TCP: {said}"
 
 
 def _request(trace: Trace, each: RequestEnded) -> str:

@@ -119,6 +119,7 @@ class Tracing:
     def close(self) -> None:
         """Say what it was in all, and end the trace."""
         if self.recorder is not None and self.shows:
+            self.recorder.give_up()
             self._say(text.summary(self.recorder, time.monotonic(), self._behind, self._start))
         self.end()
         if self._trace is not None:
@@ -128,12 +129,16 @@ class Tracing:
 
     def end(self) -> None:
         """End the trace."""
+        if self.recorder is not None:
+            self.recorder.give_up()
         narrator, self._narrator = self._narrator, None
         if self.recorder is not None and narrator is not None:
             narrator.end(self.recorder)
         file, self._file = self._file, None
         if file is not None:
             file.close()
+            if file.problem:
+                self._say(f"hpss: the trace is not whole: {file.problem}")
 
     def _finished(self, record: CallRecord) -> None:
         if self.shows:

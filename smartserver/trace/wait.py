@@ -177,22 +177,30 @@ def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
 def _covers(trace: Trace) -> Iterator[Piece]:
     """What covers the wait: its spans, the starts of processes, and what follows the last of them."""
     command = trace.command
+    yield from (piece for _, piece in of_processes(trace))
+    for span in trace.spans:
+        yield Piece(span.start, span.end, span.part, span.name)
+    if command is not None and trace.ends:
+        last = max(each.at for each in trace.ends)
+        yield Piece(last, command.end, Part.LOCAL, f"{command.program}, after the last call")
+
+
+def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
+    """What is known of a process without a span of it: its start, and that all of a host's time is spent on something.
+    With the number of the process."""
+    command = trace.command
     began: set[int] = set()
     for each in sorted(trace.processes, key=lambda each: each.began):
         if each.process not in began:
             first = command is not None and not began
             started = command.start if command is not None and first else each.started
             if started is not None:
-                yield Piece(started, each.began, Part.START, each.program)
+                yield each.process, Piece(started, each.began, Part.START, each.program)
             began.add(each.process)
             if each.is_host:
                 ended = [end.at for end in trace.ends if end.process == each.process]
-                yield Piece(each.began, max(ended, default=trace.end), Part.LOCAL, f"{each.program} itself")
-    for span in trace.spans:
-        yield Piece(span.start, span.end, span.part, span.name)
-    if command is not None and trace.ends:
-        last = max(each.at for each in trace.ends)
-        yield Piece(last, command.end, Part.LOCAL, f"{command.program}, after the last call")
+                until = max(ended, default=trace.end)
+                yield each.process, Piece(each.began, until, Part.LOCAL, f"{each.program} itself")
 
 
 @dataclass

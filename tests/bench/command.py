@@ -8,7 +8,7 @@ import click
 
 COMMANDS = (
     "bans", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "diverged", "stall", "cold", "bulk",
-    "compare", "ratchet", "lossless", "baseline", "near", "media", "idle", "traced", "predicted",
+    "compare", "ratchet", "lossless", "baseline", "near", "media", "idle", "pictures", "traced", "predicted",
 )  # fmt: skip
 """Each is a module or package of `bench` with a `command`."""
 

@@ -53,6 +53,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("smartserver.cli",),
     "OpenSSL": ("smartserver.server.tls",),
     "cryptography": ("smartserver.server.tls",),
+    "prometheus_client": ("smartserver.server.metrics",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),

@@ -85,7 +85,7 @@ def info(medium: Medium) -> str:
 
 def answered(server: Server) -> int:
     """Requests that the server has read."""
-    return sum(" outcome=" in line for line in server.log)
+    return sum(" INFO request " in line for line in server.log)
 
 
 def fingerprint(server: Server) -> str:

@@ -45,12 +45,14 @@ def ask(client):
 """
 
 
-def run(pytester: pytest.Pytester, body: str, ini: str = "") -> pytest.RunResult:
+def run(pytester: pytest.Pytester, body: str, ini: str = "", *options: str) -> pytest.RunResult:
     pytester.makepyfile(PREAMBLE + body)
     pytester.makeini(f"[pytest]\n{ini}\n")
     installed = any(point.value == pytest_plugin.__name__ for point in entry_points(group="pytest11"))
     arguments = [] if installed else ["-p", pytest_plugin.__name__]
-    return pytester.runpytest_inprocess("--strict-markers", "--strict-config", "-p", "no:cacheprovider", *arguments)
+    return pytester.runpytest_inprocess(
+        "--strict-markers", "--strict-config", "-p", "no:cacheprovider", *arguments, *options
+    )
 
 
 def test_a_test_that_calls_what_its_mark_bans_fails(pytester: pytest.Pytester) -> None:
@@ -244,3 +246,40 @@ def test_a_mark_that_says_nothing_fails_its_test(pytester: pytest.Pytester, mark
 def test_it_is_offered_to_pytest() -> None:
     points = entry_points(group="pytest11")
     assert {("smartserver.pytest_plugin", "smartserver.pytest_plugin")} <= {(each.name, each.value) for each in points}
+
+
+RECORD = '''
+COMMAND = """
+import os
+from smartserver.spans import Part, span
+from smartserver.trace.flags import read
+from smartserver.trace.tracing import Tracing
+
+tracing = Tracing(read([os.environ.get("SMARTSERVER_DEBUG", "")]), print, "a command", os.environ)
+with tracing.listening(), span(Part.LOCAL, "dream"):
+    pass
+tracing.close()
+"""
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_some(fails):
+    subprocess.run([sys.executable, "-c", COMMAND], check=True)
+    assert not fails
+
+def test_that_runs_nothing():
+    assert False
+'''
+
+
+def test_a_test_that_fails_keeps_its_trace_as_a_page(pytester: pytest.Pytester) -> None:
+    result = run(pytester, RECORD, "", "--hpss-trace", "pages")
+    result.assert_outcomes(failed=2, passed=1)
+    (page,) = (pytester.path / "pages").iterdir()
+    assert page.name.endswith("-test_some-True-.html")
+    assert "dream" in page.read_text()
+    result.stdout.fnmatch_lines(["*- trace -*", str(page)])
+
+
+def test_without_the_option_nothing_is_traced(pytester: pytest.Pytester) -> None:
+    run(pytester, RECORD).assert_outcomes(failed=2, passed=1)
+    assert not list(pytester.path.glob("**/*.html"))

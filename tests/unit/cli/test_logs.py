@@ -124,8 +124,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logging, "raiseExceptions", True)
     yield
     request_log.setLevel(level)
-    for handler in request_log.handlers:
-        handler.close()
+    for stream in request_log.handlers:
+        stream.close()
 
 
 ENDED = EndedRequest("192.0.2.7:50412", "an na", "", None, 12, 34, 0.0015, 0, 0, NOTHING, ["unsupported"])

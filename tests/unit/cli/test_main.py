@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from stored import pack_of, stored
 
 import smartserver
 from smartserver.cli import main as program
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import ENDING, Interrupts
 from smartserver.cli.main import COMMANDS, OF_ITSELF, group
+from smartserver.meters import HASHED, METERS, here
 
 
 def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException | int | None) -> int:
@@ -67,6 +70,27 @@ def test_an_unknown_debug_flag_is_refused() -> None:
     assert result.exit_code == 2
     there_are = "hpss, hpssdetail, hpssvfs, hpssbytes, hpss-json=FILE and hpss-ban=RULE[,RULE]"
     assert f"no such debug flag in -D: 'foo' (there are {there_are})" in result.output
+
+
+def test_stats_are_the_counters_of_the_command(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    here.tally[HASHED] += 1000  # By what this process did before.
+    result = CliRunner().invoke(group, ["--stats", "verify", str(tmp_path / "project")])
+    assert result.stdout.endswith(": all well\n")
+    counted = dict(line.split() for line in result.stderr.splitlines())
+    assert 0 < int(counted["hashed"]) < 1000
+    assert int(counted["file_reads"]) > 1
+    assert counted.keys() <= {meter.name for meter in METERS}
+    assert "0" not in counted.values()
+
+
+def test_stats_are_printed_where_the_command_fails(tmp_path: Path) -> None:
+    stored(tmp_path / "project")
+    pack = pack_of(tmp_path)
+    pack.write_bytes(pack.read_bytes()[:-1] + b"x")
+    result = CliRunner().invoke(group, ["--stats", "verify", str(tmp_path / "project")])
+    assert result.exit_code == 1
+    assert "file_reads " in result.stderr
 
 
 @pytest.mark.parametrize("command", [["list", "."], ["verify", "."], ["serve", "--stdio", "."]])

@@ -12,9 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
+from twisted.internet import task
 
 from smartserver.cli import serve
 from smartserver.cli.errors import CommandError, UsageConflict
@@ -27,7 +29,11 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import AccessDenied, Banned, InvalidPath, NoSuchRepository
+from smartserver.server.connections import Connections
+from smartserver.server.executor import InlineExecutor
 from smartserver.server.rules import PublicKey
+from smartserver.server.site import Site
+from smartserver.server.startup import Reactor
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
@@ -70,6 +76,46 @@ def test_where_nobody_can_listen(text: str) -> None:
     with pytest.raises(CommandError, match="expected HOST:PORT with a port of 0 to 65535") as caught:
         parse_listen(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--metrics", "0.0.0.0:9155"], "--metrics 0.0.0.0:9155: other machines reach that address"),
+        (["--metrics", "[::]:9155"], "--metrics [::]:9155: other machines reach that address"),
+        (["--metrics", "192.0.2.1:9155"], "--metrics 192.0.2.1:9155: other machines reach that address"),
+        (["--metrics", "example.org:9155"], "--metrics example.org:9155: other machines reach that address"),
+        (["--metrics-public"], "--metrics-public needs --metrics HOST:PORT"),
+        (["--metrics", "127.0.0.1"], "--metrics '127.0.0.1': expected HOST:PORT with a port of 0 to 65535"),
+        (["--metrics", "9155"], "--metrics '9155': expected HOST:PORT; for that port alone write :9155"),
+    ],
+)
+def test_where_metrics_are_not_served(tmp_path: Path, options: list[str], why: str) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
+    assert isinstance(result.exception, CommandError)
+    assert str(result.exception).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("text", "public", "where"),
+    [
+        (":9155", False, ("127.0.0.1", 9155)),
+        ("localhost:9155", False, ("localhost", 9155)),
+        ("[::1]:9155", False, ("::1", 9155)),
+        ("0.0.0.0:9155", True, ("0.0.0.0", 9155)),
+        (None, False, None),
+    ],
+)
+def test_where_metrics_are_served(text: str | None, public: bool, where: tuple[str, int] | None) -> None:
+    assert serve._metrics_place(text, public=public) == where
+
+
+def test_metrics_without_their_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client.exposition", None)
+    monkeypatch.delitem(sys.modules, "smartserver.server.metrics", raising=False)
+    site, clock = Site(open_store(str(tmp_path))), cast("Reactor", task.Clock())
+    with pytest.raises(CommandError, match=r"^--metrics needs prometheus_client: pip install"):
+        serve._serve_metrics(clock, "127.0.0.1", 0, site, Connections(site, InlineExecutor(), clock))
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["nothing there", "a file"])
@@ -352,6 +398,8 @@ def test_a_silent_client_on_standard_input_is_dropped_after_its_time(tmp_path: P
         ["--max-connections", "512"],
         ["--max-per-address", "9"],
         ["--fast-open"],
+        ["--metrics", "127.0.0.1:9155"],
+        ["--metrics-public"],
         ["--access-log", "-"],
         ["--access-log", "json:-"],
         ["--allow-vfs", "--anonymous", "read"],

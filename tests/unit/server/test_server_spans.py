@@ -60,15 +60,24 @@ def test_the_same_in_a_row_is_one() -> None:
     assert spans.take() == [ServerSpan("server", "check", 0, 3020)]
 
 
-def test_there_are_no_more_than_an_answer_may_have() -> None:
+def test_a_long_body_leaves_room_and_loses_nothing() -> None:
+    """The pieces of a body, each after a wait, and then what comes after it."""
     clock = Clock()
     spans = RequestSpans(clock, tells=True)
-    for _ in range(MAX_SPANS + 10):
-        spans.began(Part.SERVER, "read")
+    for number in range(MAX_SPANS * 10):
+        spans.waited(clock())
+        spans.began(Part.SERVER, "check")
         clock.now += 0.001
         spans.ended()
-        clock.now += 0.001
-    assert len(spans.take()) == MAX_SPANS
+        clock.now += 0.002 + number * 0.0001
+    spans.began(Part.DISK, "sync")
+    clock.now += 0.005
+    spans.ended()
+    found = spans.take()
+    assert len(found) <= MAX_SPANS
+    assert (found[-1].part, found[-1].name, found[-1].end - found[-1].start) == ("disk", "sync", 5000)
+    assert sum(each.end - each.start for each in found if each.name == "check") == MAX_SPANS * 10 * 1000
+    assert max(each.end for each in found) <= round((clock() - 100) * 1e6)
 
 
 def test_a_log_has_the_longest_by_name() -> None:

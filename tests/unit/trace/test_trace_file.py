@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from smartserver.trace.events import CommandEnded, ProcessBegan, RequestEnded, SpanEnded, decode, encode, schema
 from smartserver.trace.file import Narrator, TraceFile
@@ -54,6 +55,17 @@ def test_the_same_in_a_row_is_one_line(tmp_path: Path) -> None:
     ]
 
 
+def test_the_same_at_another_depth_is_apart() -> None:
+    """Joined, the first two would cross what began between them, and the third would lose its start."""
+    found: list[object] = []
+    narrator = Narrator(found.append, "git", TRACE)
+    for start, end, depth in ((1.0, 1.1, 0), (1.10001, 1.2, 1), (1.10001, 1.3, 0)):
+        narrator.span(Span("local", "read", start, end, 0.01, depth))
+    narrator.end(Recorder(lambda: 0.0))
+    spans = [(each.start, each.end, each.count) for each in found if isinstance(each, SpanEnded)]
+    assert spans == [(1_000_000, 1_100_000, 1), (1_100_010, 1_200_000, 1), (1_100_010, 1_300_000, 1)]
+
+
 def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     children = []
@@ -79,12 +91,24 @@ def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
     narrator = Narrator(file.append, "git", TRACE)
     child = os.fork()
     if child == 0:
+        for at in range(2000):
+            narrator.span(Span("local", f"span {at}", at, at + 0.5, 0.0))
+        narrator.end(Recorder(lambda: 0.0))
         file.close()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     narrator.end(Recorder(lambda: 0.0))
     file.close()
     assert len(events(path)) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a file that is always full")
+def test_a_full_disk_is_noted_and_stops_nothing() -> None:
+    file = TraceFile("/dev/full")
+    narrator = Narrator(file.append, "git", TRACE)
+    narrator.end(Recorder(lambda: 0.0))
+    file.close()
+    assert file.problem == "No space left on device"
 
 
 def test_the_schema_names_every_event() -> None:

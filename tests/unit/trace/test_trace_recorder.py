@@ -181,7 +181,7 @@ def test_ids_of_a_new_connection_are_new_requests(dialog: Dialog) -> None:
     dialog.up(Request(1, asking(("Server.info", []))))
     dialog.down(Reply(1, answer(DONE)))
     first, second = dialog.recorder.calls
-    assert (first.result, first.bytes_up, first.bytes_down) == ("", lost, 0)
+    assert (first.result, first.bytes_up, first.bytes_down) == ("lost", lost, 0)
     assert (second.verbs, second.result) == (["Server.info"], "ok")
     assert dialog.recorder.connections == 2
     assert len(dialog.finished) == 1

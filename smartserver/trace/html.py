@@ -1,0 +1,210 @@
+"""A trace as one HTML page that needs nothing else.
+
+The page runs no script and no style but its own (`Content-Security-Policy`). What a trace names is nowhere in its
+markup: it is a block of JSON in ASCII, without the characters that end a block, and the script shows it as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+
+import msgspec
+
+from smartserver.trace.events import RequestEnded, SpanEnded
+from smartserver.trace.layout import nested, process_tracks, service
+from smartserver.trace.report import CALLED, counted, link
+from smartserver.trace.text import size
+from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
+
+MARGIN = "margin"
+"""Stands in the place of a part: the server may have worked then, or not yet, or no more."""
+
+REQUEST = "request"
+"""The same: a request and its answer, whatever time of it was spent on."""
+
+WAIT = "the wait, each instant once"
+"""The title of the first track."""
+
+NAMES = 5
+"""Most names of a part that the table has."""
+
+
+class Bar(msgspec.Struct, array_like=True):
+    """What is drawn from `start` to `end`, in microseconds since the wait began; `row` from 0, the topmost."""
+
+    row: int
+    start: int
+    end: int
+    part: str
+    name: str
+    facts: dict[str, list[str]] = {}
+    """Lines of text, by what they are."""
+
+
+class Track(msgspec.Struct):
+    """Bars below a title, of which those of a row are in order."""
+
+    title: str
+    bars: list[Bar]
+
+
+class Share(msgspec.Struct):
+    """A line of the table of parts."""
+
+    part: str
+    called: str
+    micro: int
+    tenths: int
+    """Tenths of a per cent. Those of a table add up to 1,000."""
+    names: list[tuple[str, int]]
+    """What it was spent on, with the microseconds of each, most first."""
+
+
+class Command(msgspec.Struct):
+    """A command of the trace, as the page shows it."""
+
+    program: str
+    counted: str
+    total: int
+    """Microseconds. The shares add up to it."""
+    shares: list[Share]
+    tracks: list[Track]
+    links: list[str]
+    """What the kernel knew of its connections."""
+
+
+class Page(msgspec.Struct):
+    """What the script of a page is given."""
+
+    called: dict[str, str]
+    """What bars of a part are called."""
+    commands: list[Command]
+
+
+def html(traces: Sequence[Trace]) -> bytes:
+    """The page of a file's traces."""
+    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    allowed = " ".join(
+        f"{kind}-src {' '.join(_hash(text) for text in re.findall(f'<{kind}>(.*?)</{kind}>', template, re.DOTALL))};"
+        for kind in ("script", "style")
+    )
+    policy = f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
+    before, _, after = template.replace("POLICY", policy, 1).partition("DATA")
+    called = {**CALLED, MARGIN: "somewhere in this time", REQUEST: "request"}
+    return (before + block(Page(called, [command(each) for each in traces])) + after).encode()
+
+
+def block(content: Page) -> str:
+    """It as JSON that is text wherever it stands in a page."""
+    text = json.dumps(msgspec.to_builtins(content), ensure_ascii=True, separators=(",", ":"))
+    return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def command(trace: Trace) -> Command:
+    """What the page shows of a trace."""
+    tracks = [each for each in _tracks(trace) if each.bars]
+    links = [link(each) for each in trace.links]
+    return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), tracks, links)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _shares(trace: Trace) -> Iterator[Share]:
+    found = wait(trace)
+    parts = [part for part in (*CALLED, UNNAMED) if found.parts[part]]
+    parts += sorted(found.parts.keys() - set(parts))  # Those of a later release.
+    tenths = _apportioned([found.parts[part] for part in parts], 1000)
+    for part, share in zip(parts, tenths, strict=True):
+        names = [(name, micro) for name, micro in found.names.get(part, {}).items() if name and micro]
+        names = sorted(names, key=lambda each: (-each[1], each[0]))[:NAMES]
+        yield Share(part, CALLED.get(part, part), found.parts[part], share, names)
+
+
+def _apportioned(amounts: Sequence[int], whole: int) -> list[int]:
+    """Whole numbers that are to each other as the amounts are, and add up to `whole`: the largest remainders are
+    rounded up."""
+    total = sum(amounts)
+    shares = [each * whole // total for each in amounts]
+    largest = sorted(range(len(amounts)), key=lambda at: -(amounts[at] * whole % total))
+    for at in largest[: whole - sum(shares)]:
+        shares[at] += 1
+    return shares
+
+
+def _tracks(trace: Trace) -> Iterator[Track]:
+    first = trace.start
+    whole = (Bar(0, each.start - first, each.end - first, each.part or UNNAMED, each.name) for each in pieces(trace))
+    yield Track(WAIT, _joined(whole))
+    for each in process_tracks(trace):
+        own = f"{each.program}, process {each.process}"
+        yield Track(own, [_span(span, len(around), first) for span, around in nested(each.spans)])
+        requests = [_request(request, len(around), first) for request, around in nested(each.requests)]
+        yield Track(f"requests of process {each.process}", requests)
+        served = list(_served(each.requests, first))
+        yield Track(f"the server of process {each.process}, by its own clock", served)
+
+
+def _joined(bars: Iterator[Bar]) -> list[Bar]:
+    """The same with those that belong together as one."""
+    joined: list[Bar] = []
+    for bar in bars:
+        last = joined[-1] if joined else None
+        if last is not None and (last.part, last.name, last.end) == (bar.part, bar.name, bar.start):
+            last.end = bar.end
+        else:
+            joined.append(bar)
+    return joined
+
+
+def _span(span: SpanEnded, row: int, first: int) -> Bar:
+    facts = {"processor time": [_milliseconds(span.cpu)]} if span.cpu else {}
+    if span.count > 1:
+        facts["times"] = [str(span.count)]
+    return Bar(row, span.start - first, span.end - first, span.part, span.name, facts)
+
+
+def _request(request: RequestEnded, row: int, first: int) -> Bar:
+    arguments = [*request.arguments, *[""] * (len(request.verbs) - len(request.arguments))]
+    calls = [f"{verb}({given})" for verb, given in zip(request.verbs, arguments, strict=False)]
+    facts = {
+        "calls": calls,
+        "on": [request.path or "/"],
+        "result": [request.result],
+        "sent": [size(request.up)],
+        "received": [size(request.down)],
+        "in the server": [_milliseconds(request.in_server)],
+    }
+    if request.answered:
+        facts["first bytes after"] = [_milliseconds(request.answered - request.start)]
+    if request.stack:
+        facts["called from"] = "".join(request.stack).splitlines()
+    return Bar(row, request.start - first, request.end - first, REQUEST, "; ".join(request.verbs), facts)
+
+
+def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
+    """The server's spans, each below the margin that it lies in, and below requests that overlap with its own."""
+    taken: list[tuple[int, int]] = []
+    for request in sorted(requests, key=lambda each: each.start):
+        served = service(request)
+        if served is None:
+            continue
+        taken = [(until, row) for until, row in taken if until > served.start]
+        top = max((row for _, row in taken), default=0)
+        facts = {"request": ["; ".join(request.verbs)], "earlier or later by": [_milliseconds(served.slack)]}
+        bars = [Bar(top, served.start - first, served.end - first, MARGIN, "the server", facts)]
+        for span, around in nested(served.spans):
+            row = top + 1 + len(around)
+            bars.append(Bar(row, span.start - first, span.end - first, span.part, span.name, facts))
+        yield from bars
+        taken.append((served.end, 1 + max(each.row for each in bars)))
+
+
+def _milliseconds(micro: int) -> str:
+    return f"{micro / 1000:.3f} ms"

@@ -1,0 +1,92 @@
+"""Where the bars of a trace lie, for every view of it: what each process did, how deep its spans nest, and the margin
+around what the server did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from smartserver.trace.events import ProcessBegan, RequestEnded, SpanEnded
+from smartserver.trace.wait import Piece, Trace, of_processes, placed
+
+
+class Interval(Protocol):
+    """What has a start and an end."""
+
+    @property
+    def start(self) -> int:
+        """Its first microsecond."""
+
+    @property
+    def end(self) -> int:
+        """The first after it."""
+
+
+IntervalT = TypeVar("IntervalT", bound=Interval)
+
+
+class Service(NamedTuple):
+    """What a server did for a request. Nothing of it was before `start` or after `end`; `spans` lie in the middle."""
+
+    start: int
+    end: int
+    spans: list[Piece]
+    slack: int
+    """Microseconds that they may have been earlier or later, all together."""
+
+
+class ProcessTrack(NamedTuple):
+    """What a trace has of one process."""
+
+    process: int
+    program: str
+    start: int
+    """When it was started; where the system does not tell, when it began to record."""
+    end: int
+    """When the last thing of it ended."""
+    spans: list[SpanEnded]
+    """With its start, and with the whole of a host."""
+    requests: list[RequestEnded]
+
+
+def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence[IntervalT]]]:
+    """Each interval in order, with those around it, outermost first. As many as are around one: so deep it is drawn,
+    and nothing else is in its place then, even if they do not nest."""
+    around: list[IntervalT] = []
+    for each in sorted(intervals, key=lambda each: (each.start, -each.end)):
+        while around and around[-1].end <= each.start:
+            around.pop()
+        yield each, tuple(around)
+        around.append(each)
+
+
+def service(request: RequestEnded) -> Service | None:
+    """What the server did for a request; None where it told nothing."""
+    spans, slack = placed(request)
+    if not spans:
+        return None
+    return Service(min(each.start for each in spans) - slack, max(each.end for each in spans) + slack, spans, slack)
+
+
+def process_tracks(trace: Trace) -> list[ProcessTrack]:
+    """The processes of a trace, in the order in which they began."""
+    found: dict[int, ProcessBegan] = {}
+    for each in sorted(trace.processes, key=lambda each: each.began):
+        found.setdefault(each.process, each)
+    return [_track(trace, each) for each in found.values()]
+
+
+def _track(trace: Trace, began: ProcessBegan) -> ProcessTrack:
+    process = began.process
+    # The system tells the start within 10 ms, which may be before that of the command that started it.
+    known = [
+        SpanEnded(process, piece.part, max(piece.start, trace.start), piece.end, piece.name)
+        for number, piece in of_processes(trace)
+        if number == process and piece.end > max(piece.start, trace.start)
+    ]
+    spans = [*known, *(each for each in trace.spans if each.process == process)]
+    requests = [each for each in trace.requests if each.process == process]
+    start = min([began.began, *(each.start for each in known)])
+    ends = [each.at for each in trace.ends if each.process == process]
+    end = max([began.began, *ends, *(each.end for each in spans), *(each.end for each in requests)])
+    return ProcessTrack(process, began.program, start, end, spans, requests)

@@ -1,0 +1,75 @@
+"""`smartserver trace show`: what it writes a trace as, and where."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from traces import push, read
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.trace.events import encode
+from smartserver.trace.html import html
+from smartserver.trace.otlp import otlp
+from smartserver.trace.perfetto import perfetto
+from smartserver.trace.report import lines
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "slow.trace"
+    path.write_bytes(b"".join(map(encode, push())))
+    return path
+
+
+def show(*words: object) -> Result:
+    return CliRunner().invoke(group, ["trace", "show", *map(str, words)])
+
+
+TEXT = "".join(f"{line}\n" for line in lines(read(push())[0])).encode()
+VIEWS = {
+    "--text": TEXT,
+    "--html": html(read(push())),
+    "--perfetto": perfetto(read(push())),
+    "--otlp": otlp(read(push())),
+}
+
+
+@pytest.mark.parametrize("option", VIEWS)
+def test_each_view_on_stdout_and_in_a_file_for_the_user_alone(trace: Path, tmp_path: Path, option: str) -> None:
+    shown = show(trace, option)
+    assert (shown.exit_code, shown.stdout_bytes) == (0, VIEWS[option])
+    output = tmp_path / "out"
+    assert show(option, "-o", output, trace).stdout_bytes == b""
+    assert output.read_bytes() == VIEWS[option]
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+
+
+def test_without_an_option_it_is_text(trace: Path) -> None:
+    assert show(trace).stdout_bytes == TEXT
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing"], "missing cannot be read: No such file or directory"),
+        (["no.trace"], "no.trace: line 1 is none of a trace: Object missing required field `event`"),
+        (["slow.trace", "-o", "missing/out"], "missing/out cannot be written: No such file or directory"),
+    ],
+)
+def test_what_it_cannot_do_is_said_in_one_line(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    Path("no.trace").write_text("{}")
+    wrong = show(*words).exception
+    assert isinstance(wrong, CommandError)
+    assert str(wrong) == said
+
+
+def test_a_trace_with_an_id_that_is_none_is_refused(trace: Path) -> None:
+    trace.write_bytes(b"".join(map(encode, push(trace="</script>"))))
+    assert "line 1 is none of a trace: Expected `str` matching regex" in str(show(trace).exception)
