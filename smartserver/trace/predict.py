@@ -23,6 +23,9 @@ PACKET = 1500
 WINDOW = 10 * SEGMENT
 """Bytes that Linux sends on a fresh connection before it waits (RFC 6928)."""
 
+AROUND = 2 * SEGMENT
+"""What goes before a body and after it is a packet each, and the window counts packets, however small."""
+
 LEAST_RISE, MOST_RISE = 0.004, 0.016
 """Seconds by which answers are late when Linux ends slow start (HyStart): an eighth of the round trip within these. Two
 packets that are acknowledged together are so late below 1.5 Mbit/s."""
@@ -105,6 +108,8 @@ class _Direction:
     def seconds(self, size: int) -> float:
         """How long the link takes so many bytes, until the last has left."""
         waited = 0.0
+        if size > SEGMENT:
+            size += AROUND
         while size > self._window and self._time(self._window) < self._link.rtt:
             size -= self._window
             waited += self._link.rtt
