@@ -3,6 +3,7 @@ between them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ def read(given: Iterable[str]) -> Flags:
             if word.startswith("hpss"):
                 is_rule = word.startswith(BAN)
             if word.startswith(FILE):
-                file = word.removeprefix(FILE)
+                file = os.path.abspath(word.removeprefix(FILE)) if word != FILE else ""
             elif is_rule:
                 rules[word.removeprefix(BAN)] = None
             elif word:
