@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -61,6 +62,8 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             VARIABLE: ",".join([FILE + path, *debug]),
             PARENT: f"00-{trace}-{os.urandom(8).hex()}-01",
         }
+        if "," in path:
+            raise CommandError(f"no trace can be written to {path}: a comma separates flags")
         try:
             os.close(open_trace(path))
         except OSError as wrong:
@@ -88,12 +91,15 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """The status of a command. An interrupt from the terminal reaches it, too: it decides."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+    """The status of a command. It gets the signals that come here; one from the terminal has reached it already."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: None if number == signal.SIGINT else process.send_signal(number))
+        return process.wait()
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
 
 
 def _text(found: Sequence[Trace]) -> bytes:

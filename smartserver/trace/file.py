@@ -136,7 +136,7 @@ class Narrator:
 
 
 class TraceFile:
-    """A file with an event a line. A process that is killed loses its last ones."""
+    """A file with an event a line. A process that is killed loses its last spans."""
 
     def __init__(self, path: str) -> None:
         """Open or make it; others may not read one that is made.
@@ -159,7 +159,7 @@ class TraceFile:
         line = encode(event)
         self._lines.append(line)
         self._size += len(line)
-        if self._size >= GATHERED:
+        if self._size >= GATHERED or not isinstance(event, SpanEnded):
             self._flush()
 
     def close(self) -> None:

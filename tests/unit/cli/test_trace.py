@@ -139,3 +139,30 @@ def test_two_are_compared_by_their_last_commands(tmp_path: Path) -> None:
     header, whole, *_ = done.stdout.splitlines()
     assert header.split() == ["A", "B", "difference"]
     assert whole.startswith(f"{os.path.basename(sys.executable)}, whole wait")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_decides_what_a_signal_is(tmp_path: Path, number: signal.Signals) -> None:
+    """One that comes to `trace run` alone is passed on; an interrupt reaches both, as from a terminal."""
+    script = f"""
+import signal, sys
+signal.signal({int(number)}, lambda *_: sys.exit(7))
+print("ready", flush=True)
+signal.pause()
+"""
+    path = tmp_path / "trace"
+    command = [sys.executable, "-m", "smartserver.cli.main", "trace", "run", "-o", str(path), "--"]
+    process = subprocess.Popen(
+        [*command, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "ready\n"
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        assert process.wait(30) == 7
+    ended = [decode(line) for line in path.read_bytes().splitlines() if line][-1]
+    assert isinstance(ended, CommandEnded)
+    assert ended.status == 7

@@ -104,12 +104,22 @@ def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
     assert len(events(path)) == 2
 
 
+def test_a_process_that_is_killed_has_begun(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    file = TraceFile(str(path))
+    narrator = Narrator(file.append, "git", TRACE)
+    narrator.span(Span("local", "plan", 1.0, 1.25, 0.2))
+    narrator.request(CallRecord(["Server.ping"], [""], "p", 2.0, 2.5, 10, 20, 300, "ok"))
+    assert [type(each).__name__ for each in events(path)] == ["ProcessBegan", "SpanEnded", "RequestEnded"]
+    file.close()
+
+
 def test_a_full_disk_is_noted_and_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before can be read."""
     path = tmp_path / "trace"
     file = TraceFile(str(path))
     narrator = Narrator(file.append, "git", TRACE)
-    real, left = os.write, [200]
+    real, left, before = os.write, [50], path.stat().st_size
 
     def write(descriptor: int, content: bytes) -> int:
         if not left[0]:
@@ -123,7 +133,7 @@ def test_a_full_disk_is_noted_and_stops_nothing(tmp_path: Path, monkeypatch: pyt
     file.close()
     monkeypatch.undo()
     assert file.problem == "No space left on device"
-    assert path.stat().st_size == 200
+    assert path.stat().st_size == before + 50
     file = TraceFile(str(path))
     Narrator(file.append, "another", "cd" * 16)
     file.close()
