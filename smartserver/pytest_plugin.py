@@ -70,11 +70,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     trace = item.stash.get(_TRACE, None)
     if report.failed and trace is not None and trace.exists():
         from smartserver.trace.html import html
-        from smartserver.trace.wait import traces
+        from smartserver.trace.wait import BadTrace, traces
 
         page = trace.with_suffix(".html")
-        page.write_bytes(html(traces(trace.read_bytes().splitlines())))
-        report.sections.append(("trace", f"{page}"))
+        try:
+            page.write_bytes(html(traces(trace.read_bytes().splitlines())))
+            report.sections.append(("trace", f"{page}"))
+        except BadTrace as wrong:  # Every command was killed before it wrote anything.
+            report.sections.append(("trace", f"{trace}: {wrong}"))
     return report
 
 

@@ -149,8 +149,8 @@ def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
     import subprocess
 
     asking = ["git", "config", "--get", "hpss.debug"]
-    said = subprocess.run(asking, env=environment, stdout=subprocess.PIPE, check=False).stdout.decode().strip()
-    return {**environment, VARIABLE: ",".join(filter(None, (environment.get(VARIABLE), said)))}
+    said = subprocess.run(asking, env=environment, stdout=subprocess.PIPE, check=False).stdout
+    return {**environment, VARIABLE: ",".join(filter(None, (environment.get(VARIABLE), os.fsdecode(said).strip())))}
 
 
 def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:

@@ -113,7 +113,7 @@ def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.envir
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print("\n".join(map(plain, line.split("\n"))), file=sys.stderr, flush=True)
 
 
 def _progress(phase: str, done: int, total: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,7 +14,9 @@ from pathlib import Path
 import click
 
 from smartserver.cli.errors import CommandError
-from smartserver.trace.events import CommandEnded, encode
+from smartserver.client.plain import plain
+from smartserver.trace.events import CommandEnded
+from smartserver.trace.file import TraceFile, open_trace
 from smartserver.trace.flags import FILE, VARIABLE
 from smartserver.trace.html import html
 from smartserver.trace.otlp import otlp
@@ -59,6 +62,12 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             VARIABLE: ",".join([FILE + path, *debug]),
             PARENT: f"00-{trace}-{os.urandom(8).hex()}-01",
         }
+        if "," in path:
+            raise CommandError(f"no trace can be written to {path}: a comma separates flags")
+        try:
+            os.close(open_trace(path))
+        except OSError as wrong:
+            raise CommandError(f"no trace can be written to {path}: {wrong.strerror}") from None
         program = shutil.which(words[0]) or words[0]
         start = time.monotonic_ns() // 1000
         try:
@@ -68,24 +77,33 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
         status = _wait_for(process)
         end = time.monotonic_ns() // 1000
         ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status)
-        with open(path, "ab", opener=_private) as file:
-            file.write(encode(ended))
-        if output is None:
-            click.echo(_text(_read(Path(path))), err=True, nl=False)
+        try:
+            file = TraceFile(path)
+            file.append(ended)
+            file.close()
+            if file.problem:
+                raise CommandError(f"the trace is not whole: {file.problem}")
+            if output is None:
+                click.echo(_text(_read(Path(path))), err=True, nl=False)
+        except (OSError, CommandError) as wrong:  # The status is that of the command.
+            click.echo(f"smartserver: {wrong}", err=True)
     ctx.exit(status if status >= 0 else 128 - status)
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """The status of a command. An interrupt from the terminal reaches it, too: it decides."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
+    """The status of a command. It gets the signals that come here; one from the terminal has reached it already."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: None if number == signal.SIGINT else process.send_signal(number))
+        return process.wait()
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
 
 
 def _text(found: Sequence[Trace]) -> bytes:
-    return "".join(f"{line}\n" for trace in found for line in lines(trace)).encode()
+    return "".join(f"{plain(line)}\n" for trace in found for line in lines(trace)).encode()
 
 
 VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
@@ -153,7 +171,8 @@ def explain(file: Path, rtt: str | None, rate: str | None) -> None:
     from smartserver.trace.explain import lines
 
     link = _link(rtt, rate)
-    click.echo("\n\n".join("\n".join(lines(trace, link)) for trace in _read(file)))
+    said = "\n\n".join("\n".join(map(plain, lines(trace, link))) for trace in _read(file))
+    click.echo(said)
 
 
 @command.command()
@@ -169,7 +188,8 @@ def diff(first: Path, second: Path) -> None:
     """
     from smartserver.trace.diff import lines
 
-    click.echo("\n".join(lines(_read(first)[-1], _read(second)[-1])))
+    for line in lines(_read(first)[-1], _read(second)[-1]):
+        click.echo(plain(line))
 
 
 def _link(rtt: str | None, rate: str | None) -> Link | None:

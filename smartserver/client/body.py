@@ -13,7 +13,7 @@ from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.client.request import BodySource, NotOurProtocol
 from smartserver.records.model import GraphNode, Plan
 from smartserver.records.segment import encode_graph
-from smartserver.spans import Part, span, spans_of
+from smartserver.spans import Part, span, spans_of, spent
 from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
@@ -166,18 +166,10 @@ class _Body:
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
         """The segments."""
-        segments: Iterable[bytes] = _segments(self._plan) if self._first is None else self._first
+        segments = iter(self._plan.segments() if self._first is None else self._first)
         self._first = None
-        pending: list[bytes] = []
-        size = 0
-        for segment in segments:
-            pending.append(segment)
-            size += len(segment)
-            if size >= PIECE:
-                yield from _pieces(pending)
-                pending, size = [], 0
-        if pending:
-            yield from _pieces(pending)
+        while gathered := _gather(segments, PIECE):
+            yield from _pieces(gathered)
 
 
 class _BulkBody:
@@ -229,18 +221,21 @@ def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
         yield joined[at : at + PIECE], segments if at == last else 0
 
 
-def _segments(plan: Plan) -> Iterator[bytes]:
-    return spans_of(Part.LOCAL, "read", plan.segments())
-
-
 def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
     """The first segments and the rest; no rest where all are small enough to be sent without announcing their graph."""
+    stream = iter(plan.segments())
+    gathered = _gather(stream, GRAPH_FIRST_THRESHOLD + 1)
+    return gathered, (stream if sum(map(len, gathered)) > GRAPH_FIRST_THRESHOLD else None)
+
+
+@spent(Part.LOCAL, "read")
+def _gather(segments: Iterator[bytes], least: int) -> list[bytes]:
+    """The next segments, of so many bytes at least; fewer at the end."""
     gathered: list[bytes] = []
     size = 0
-    stream = _segments(plan)
-    for segment in stream:
+    for segment in segments:
         gathered.append(segment)
         size += len(segment)
-        if size > GRAPH_FIRST_THRESHOLD:
-            return gathered, stream
-    return gathered, None
+        if size >= least:
+            break
+    return gathered

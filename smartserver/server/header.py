@@ -47,7 +47,11 @@ REQUEST_ID = 16
 """Bytes of a request's id."""
 
 
-_TRACE_ID = re.compile(rb"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})")
+"""The field of W3C Trace Context, version 0: a trace's id, a span's id, and flags."""
+
+SAMPLED = 1
+"""Of the flags: the trace is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +80,23 @@ class RequestHeader:
     @property
     def wants_spans(self) -> bool:
         """Whether the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
-        given = self.message.extras.get("traceparent")
-        return given is not None and bytes(given).endswith(b"-01")
+        found = self._traceparent()
+        return found is not None and bool(int(found[2], 16) & SAMPLED)
 
     @property
     def trace_id(self) -> str:
         """The id of the client's trace, 32 hex digits; empty where its `traceparent` says none."""
-        found = _TRACE_ID.search(bytes(self.message.extras.get("traceparent", b"")))
-        return "" if found is None else found[1].decode()
+        found = self._traceparent()
+        return "" if found is None else found[1]
+
+    def _traceparent(self) -> re.Match[str] | None:
+        given = self.message.extras.get("traceparent")
+        if given is None:
+            return None
+        try:
+            return _TRACEPARENT.fullmatch(msgspec.msgpack.decode(given, type=str))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
 
     @property
     def brought(self) -> int:

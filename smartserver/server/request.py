@@ -218,9 +218,7 @@ class ServedRequest:
 
     def lost(self) -> None:
         """The connection is gone."""
-        if not self._work.is_over:
-            self._log([LOST])
-        self._work.is_over = True
+        was_over, self._work.is_over = self._work.is_over, True
         self._answer = None  # And with it the files of its body.
         self._payload.clear()
         self._steps.clear()
@@ -230,6 +228,8 @@ class ServedRequest:
             self._do(Step(Lane.QUICK, "cancel", apart=self._work.steps.abandon))
         else:
             self._settle()
+        if not was_over:
+            self._log([LOST])
 
     # -- steps
 
@@ -278,8 +278,8 @@ class ServedRequest:
             self._log_refusal(answer.message)
             self._over()
         elif answer.body is None:
-            self._log(outcomes_of(answer.message))
             self._session.send(Reply(self.id, answer.payload))
+            self._log(outcomes_of(answer.message))
             self._over()
             if answer.changed is not None and self._session.site.tidies:
                 self._session.site.upkeep.tidy_later(self._session.executor, answer.changed)
@@ -350,7 +350,7 @@ class ServedRequest:
             log_request(ended)
         if site.ended is not None:
             site.ended(ended)
-        if site.slow is not None and ended.lasted >= site.slow:
+        if site.slow is not None and ended.busy + ended.queued >= site.slow:  # The link and the client are not its.
             log_slow(ended, [] if work.spans is None else work.spans.longest)
 
     def _log_refusal(self, refusal: Failure) -> None:

@@ -8,6 +8,7 @@ them: of what a request says beside its calls, only the id of its trace is.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -111,7 +112,8 @@ def outcomes_of(message: Reply | Failure) -> list[str]:
 def log_request(ended: EndedRequest) -> None:
     """Log it. A formatter finds the fields of the record in `fields`."""
     fields = ended.fields()
-    log.info("request %s", logfmt(fields), extra={"fields": fields})
+    with contextlib.suppress(OSError):  # A log that cannot be written costs nobody an answer.
+        log.info("request %s", logfmt(fields), extra={"fields": fields})
 
 
 def log_slow(ended: EndedRequest, spans: Sequence[str]) -> None:

@@ -19,6 +19,9 @@ SHARE = 0.05
 LOST = 0.01
 """Of the packets: where fewer are sent again TCP keeps its pace."""
 
+FEW = 3
+"""Packets that may be sent again for another reason than a loss."""
+
 REASONS: dict[str, str] = {
     Part.START: "The system and Python started the program",
     Part.CONNECT: "A connection was opened or closed",
@@ -148,7 +151,7 @@ def _parts(trace: Trace) -> Iterable[str]:
 def _links(trace: Trace, total: int) -> Iterator[str]:
     """What the kernel saw that cost time."""
     for link in trace.links:
-        if link.again > LOST * link.packets:
+        if link.again > max(FEW, LOST * link.packets):
             yield f"  TCP: {link.again} of {link.packets} packets were lost and sent again."
         if link.by_window >= SHARE * total:
             full = "the server's receive window was full (net.ipv4.tcp_rmem there)"

@@ -4,7 +4,9 @@ several processes may append.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -134,7 +136,7 @@ class Narrator:
 
 
 class TraceFile:
-    """A file with an event a line. A process that is killed loses its last ones."""
+    """A file with an event a line. A process that is killed loses its last spans."""
 
     def __init__(self, path: str) -> None:
         """Open or make it; others may not read one that is made.
@@ -142,9 +144,10 @@ class TraceFile:
         Raises:
             OSError: it cannot be opened.
         """
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = open_trace(path)
         self._process = os.getpid()
-        self._lines: list[bytes] = []
+        # What a process that was killed, or a full disk, left of a line ends here.
+        self._lines = [b"\n"] if os.fstat(self._file).st_size else []
         self._size = 0
         self.problem = ""
         """Why lines are missing: no command fails because of its trace."""
@@ -156,7 +159,7 @@ class TraceFile:
         line = encode(event)
         self._lines.append(line)
         self._size += len(line)
-        if self._size >= GATHERED:
+        if self._size >= GATHERED or not isinstance(event, SpanEnded):
             self._flush()
 
     def close(self) -> None:
@@ -168,12 +171,25 @@ class TraceFile:
     def _flush(self) -> None:
         lines, self._lines, self._size = b"".join(self._lines), [], 0
         try:
-            written = os.write(self._file, lines)
+            while lines and not self.problem:
+                lines = lines[os.write(self._file, lines) :]
         except OSError as wrong:
             self.problem = wrong.strerror or str(wrong)
-        else:
-            if written < len(lines):
-                self.problem = f"{written} of {len(lines)} bytes could be written"
+
+
+def open_trace(path: str) -> int:
+    """The descriptor of a file for a trace; one that is made can be read by its owner alone.
+
+    Raises:
+        OSError: it cannot be opened, or it is no ordinary file of this user.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open(path, flags, 0o600)
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        os.close(file)
+        raise OSError(errno.EPERM, "it is not a file of yours", path)
+    return file
 
 
 def _micro(seconds: float) -> int:

@@ -3,6 +3,7 @@ between them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ class Flags(NamedTuple):
         Raises:
             BadFlag: one is not.
         """
-        unknown = next((word for word in sorted(self.words) if word not in KNOWN), "")
+        unknown = next((word for word in sorted(self.words) if word not in KNOWN), "")  # An empty FILE is one.
         if unknown:
             raise BadFlag(f"no such debug flag in {where}: {unknown!r} (there are {', '.join(KNOWN)}, {FORMS})")
 
@@ -78,8 +79,8 @@ def read(given: Iterable[str]) -> Flags:
         for word in flags.split(","):
             if word.startswith("hpss"):
                 is_rule = word.startswith(BAN)
-            if word.startswith(FILE):
-                file = word.removeprefix(FILE)
+            if word.startswith(FILE) and word != FILE:
+                file = os.path.abspath(word.removeprefix(FILE))
             elif is_rule:
                 rules[word.removeprefix(BAN)] = None
             elif word:

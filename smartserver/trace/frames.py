@@ -1,4 +1,6 @@
-"""`FrameLog`: what goes over a connection, event by event, decoded. No token is shown, nor the bytes of a body."""
+"""`FrameLog`: what goes over a connection, event by event, decoded. No token is shown, nor the content of files and
+bodies.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,13 @@ from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Re
 from smartserver.wire.messages import Request as RequestMessage
 from smartserver.wire.messages import decode_failure, decode_progress, decode_reply, decode_request, raw
 
+DECODERS: dict[type, Callable[[bytes], msgspec.Struct]] = {
+    Request: decode_request,
+    Reply: decode_reply,
+    Error: decode_failure,
+    Progress: decode_progress,
+}
+
 SECRET = ("token",)
 """Extras of a request that are not shown."""
 
@@ -21,10 +30,13 @@ class FrameLog:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._parts: dict[tuple[str, int], list[bytes]] = {}
+        self._of_files: set[int] = set()
+        """Requests for files, whose arguments and results have their content."""
 
     def connecting(self) -> None:
         """A connection is going to be opened."""
         self._parts.clear()
+        self._of_files.clear()
         self._say("hpss: connecting")
 
     def sent(self, event: Event, size: int) -> None:
@@ -48,41 +60,46 @@ class FrameLog:
                 parts.append(event.payload)
                 if event.more:
                     return "more follows"
-                return _message(event, b"".join(self._parts.pop((way, request))))
+                return self._message(event, b"".join(self._parts.pop((way, request))), request)
             case Body():
                 return f"{len(event.chunk)} bytes"
             case End():
                 return f"{event.segments} segments, {event.size} bytes"
             case Progress():
-                return _message(event, event.payload)
+                return self._message(event, event.payload, request)
         return ""
 
-
-def _message(event: Event, payload: bytes) -> str:
-    """A message as JSON, bytes in hexadecimal."""
-    decode = {Request: decode_request, Reply: decode_reply, Error: decode_failure, Progress: decode_progress}
-    try:
-        message = decode[type(event)](payload)
-    except RemoteProtocolError as wrong:
-        return str(wrong)
-    if isinstance(message, RequestMessage):
-        shown = {name: raw("not shown") if name in SECRET else value for name, value in message.extras.items()}
-        message = msgspec.structs.replace(message, extras=shown)
-    return msgspec.json.encode(_plain(msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_raw))).decode()
+    def _message(self, event: Event, payload: bytes, request: int) -> str:
+        """A message as JSON, bytes in hexadecimal."""
+        try:
+            message = DECODERS[type(event)](payload)
+            if isinstance(message, RequestMessage):
+                shown = {name: raw("not shown") if name in SECRET else value for name, value in message.extras.items()}
+                message = msgspec.structs.replace(message, extras=shown)
+                if any("." not in call.verb for call in message.calls):
+                    self._of_files.add(request)
+            built = msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_raw)
+            return msgspec.json.encode(_plain(built, is_content=request in self._of_files)).decode()
+        except (RemoteProtocolError, ValueError) as wrong:  # What it is, the client says.
+            return f"{len(payload)} bytes that cannot be shown: {wrong}"
 
 
 def _raw(value: object) -> object:
     return msgspec.msgpack.decode(value) if isinstance(value, msgspec.Raw) else repr(value)
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, *, is_content: bool) -> object:
     """The same without bytes, which JSON does not know."""
     match value:
         case bytes():
+            if is_content:
+                return f"{len(value)} bytes"
             text = value.decode("ascii", "replace")
             return text if text.isascii() and text.isprintable() else value.hex()
         case dict():
-            return {str(_plain(key)): _plain(each) for key, each in value.items()}
+            return {
+                str(_plain(key, is_content=False)): _plain(each, is_content=is_content) for key, each in value.items()
+            }
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(each, is_content=is_content) for each in value]
     return value

@@ -182,7 +182,7 @@ class Recorder:
         request = decode_request(event.payload)
         record = CallRecord(
             [call.verb for call in request.calls],
-            [_short(call.arguments) for call in request.calls],
+            [_short(call.arguments, is_content="." not in call.verb) for call in request.calls],
             request.path,
             self._clock(),
             is_vfs=any("." not in call.verb for call in request.calls),
@@ -229,9 +229,12 @@ def since_start() -> float | None:
         return None
 
 
-def _short(raw: msgspec.Raw) -> str:
-    """Arguments as a person reads them: ids cut, long lists counted."""
-    return ", ".join(_value(value) for value in msgspec.msgpack.decode(raw, type=list[object]))
+def _short(raw: msgspec.Raw, *, is_content: bool) -> str:
+    """Arguments as a person reads them: ids cut, long lists counted. `is_content`: bytes are those of files."""
+    values = msgspec.msgpack.decode(raw, type=list[object])
+    return ", ".join(
+        f"{len(value)} bytes" if is_content and isinstance(value, bytes) else _value(value) for value in values
+    )
 
 
 def _value(value: object) -> str:

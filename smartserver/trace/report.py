@@ -40,7 +40,8 @@ def counted(trace: Trace) -> str:
 def parts(trace: Trace) -> list[str]:
     """A line for each part of the wait."""
     found = wait(trace)
-    return [_part(found, part) for part in (*CALLED, UNNAMED) if found.parts[part]]
+    shown = dict.fromkeys((*CALLED, UNNAMED, *found.parts))  # A later release may have other parts.
+    return [_part(found, part) for part in shown if found.parts[part]]
 
 
 def _part(found: Wait, part: str) -> str:

@@ -43,6 +43,10 @@ class Tracing:
         Raises:
             BadFlag: a rule is none, or the file for the trace cannot be opened.
         """
+        if flags.file:
+            from smartserver.trace.bans.every import (
+                noter,  # Loaded before the trace begins, so that it is a part of the start.
+            )
         self.observers: list[Observer] = []
         self.recorder: Recorder | None = None
         self._say = say
@@ -62,8 +66,6 @@ class Tracing:
             self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, stacks=stacks)
             self.observers.append(self.recorder)
         if self._file is not None:
-            from smartserver.trace.bans.every import noter
-
             self.observers.append(noter(self._noted))
         if "hpssbytes" in flags.words:
             from smartserver.trace.frames import FrameLog  # Loaded where frames are shown.

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from smartserver.spans import Part
 from smartserver.trace.events import (
+    VERSION,
     CommandEnded,
     Event,
     FindingMade,
@@ -98,31 +99,39 @@ class Piece(NamedTuple):
 
 
 def traces(lines: Iterable[bytes]) -> list[Trace]:
-    """The commands of a file, in the order in which they began.
+    """The commands of a file, in the order in which they began. A line that cannot be read is skipped: a process that
+    was killed, or a full disk, leaves a part of one.
 
     Raises:
-        BadTrace: a line is none of a trace, or there is none.
+        BadTrace: there is no event in it, or it is of a later release.
     """
+    why = "it is empty"
     by_id: dict[str, Trace] = {}
     of_process: dict[int, Trace] = {}
     for number, line in enumerate(lines, 1):
+        if not line:
+            continue
         try:
             event = decode(line)
         except ValueError as wrong:
-            raise BadTrace(f"line {number} is none of a trace: {wrong}") from None
+            why = f"line {number} is not an event: {wrong}"
+            continue
         if event is None:
             continue
         if isinstance(event, (ProcessBegan, CommandEnded)):
             found = by_id.setdefault(event.trace, Trace())
             if isinstance(event, ProcessBegan):
+                if event.version > VERSION:
+                    raise BadTrace(f"its format is {event.version}, and this release reads {VERSION}")
                 of_process[event.process] = found
         elif event.process in of_process:
             found = of_process[event.process]
         else:
-            raise BadTrace(f"line {number} is of process {event.process}, which has not begun")
+            why = f"line {number} is of process {event.process}, which has not begun"
+            continue
         found.add(event)
     if not by_id:
-        raise BadTrace("there is no trace in it")
+        raise BadTrace(f"there is no trace in it: {why}")
     return sorted(by_id.values(), key=lambda each: each.start)
 
 

@@ -59,6 +59,9 @@ MAX_WORDS = 256
 MAX_SPANS = 256
 """Spans of an answer, and those that END has: what else the server spent time on is not told."""
 
+MAX_SPAN_NAME = 100
+"""Characters of the name of a span, which are written for a person."""
+
 MAX_END = 32 * KIB
 """Bytes of the spans that END has: 256 of them, with names of 100 characters each."""
 

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_SPANS, MAX_WORDS
+from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_SPAN_NAME, MAX_SPANS, MAX_WORDS
 
 T = TypeVar("T")
 
@@ -135,8 +135,8 @@ class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
     """Time that the server spent on one thing of a request (`spans.Part`), by its own clock: microseconds since it had
     read the request."""
 
-    part: str
-    name: str
+    part: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
+    name: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
     start: int
     end: int
 

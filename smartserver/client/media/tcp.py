@@ -44,6 +44,8 @@ class TcpMedium:
             CannotConnect: the name is unknown or none, nobody listens, or nothing answers.
         """
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._is_measured = False
+        """Whether a tracer looked at it for the last time."""
         self._others: Sequence[Place] = ()
         """Where else the server may be, as long as nobody has answered."""
         self._first = b""
@@ -130,12 +132,17 @@ class TcpMedium:
 
     def lend(self) -> Sequence[int]:
         """The socket."""
-        measured(self._socket)
+        self._measure()
         return [self._socket.fileno()]
+
+    def _measure(self) -> None:
+        if not self._is_measured:
+            self._is_measured = True
+            measured(self._socket)
 
     def close(self) -> None:
         """Close it here."""
-        measured(self._socket)
+        self._measure()
         self._socket.close()
 
 

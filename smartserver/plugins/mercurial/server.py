@@ -66,6 +66,8 @@ class Server:
         self._listening.__exit__(None, None, None)
         if self._tracing.recorder is not None and self._tracing.recorder.calls:
             self._tracing.close()
+        else:
+            self._tracing.end()
 
 
 def _source(ui: Any) -> Any:

@@ -415,6 +415,21 @@ def test_an_option_that_standard_input_cannot_obey_is_refused(tmp_path: Path, op
 
 
 @pytest.mark.sockets
+def test_an_access_log_on_standard_input_is_of_all_servers_of_its_file(tmp_path: Path) -> None:
+    """As where sshd starts one for each client."""
+    file = tmp_path / "requests"
+    for name in ("one", "two"):
+        options = ("--access-log", str(file), "--access", str(tmp_path / "access.toml"), "--user", name)
+        (tmp_path / "access.toml").write_text('[[rules]]\nwho = ["one", "two"]\npath = "**"\nmay = "admin"\n')
+        with on_streams(tmp_path, *options) as client:
+            client.call(repository_create, CREATION, name)
+    first, second = file.read_text().splitlines()
+    for name, line in (("one", first), ("two", second)):
+        assert f' user={name} from="{name} on standard input" path={name} verbs=Repository.create ' in line
+        assert line.endswith(" outcome=done")
+
+
+@pytest.mark.sockets
 def test_such_an_option_ends_it_with_one_line(tmp_path: Path) -> None:
     process = start(str(tmp_path), "--stdio", "--fast-open")
     out, err = process.communicate(timeout=PATIENCE)

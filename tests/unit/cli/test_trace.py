@@ -66,7 +66,7 @@ def test_a_command_that_a_signal_ends(tmp_path: Path) -> None:
     script = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
     done = CliRunner().invoke(group, ["trace", "run", "-o", str(path), "--", sys.executable, "-c", script])
     assert done.exit_code == 128 + signal.SIGTERM
-    (ended,) = map(decode, path.read_bytes().splitlines())
+    (ended,) = map(decode, filter(None, path.read_bytes().splitlines()))
     assert isinstance(ended, CommandEnded)
     assert ended.status == -signal.SIGTERM
 
@@ -75,7 +75,10 @@ def test_what_cannot_be_run_or_shown(tmp_path: Path) -> None:
     (tmp_path / "nonsense").write_text("nonsense\n")
     for words, why in (
         (["run", "--", "no-such-command"], "no-such-command cannot be run: No such file or directory"),
-        (["show", str(tmp_path / "nonsense")], f"{tmp_path / 'nonsense'}: line 1 is none of a trace"),
+        (
+            ["show", str(tmp_path / "nonsense")],
+            "nonsense: there is no trace in it: line 1 is not an event",
+        ),
         (["show", str(tmp_path / "nothing")], "No such file or directory"),
     ):
         command = [sys.executable, "-m", "smartserver.cli.main", "trace", *words]
@@ -92,7 +95,7 @@ def test_the_schema_is_that_of_the_lines(tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "doc" / "reference" / "trace-schema.json"
     kinds = msgspec.json.decode(page.read_bytes())["$defs"]
     by_event = {each["properties"]["event"]["enum"][0]: each for each in kinds.values() if "event" in str(each)}
-    for line in path.read_bytes().splitlines():
+    for line in filter(None, path.read_bytes().splitlines()):
         said = msgspec.json.decode(line)
         kind = by_event[said["event"]]
         assert set(kind["required"]) <= set(said) <= set(kind["properties"])
@@ -136,3 +139,30 @@ def test_two_are_compared_by_their_last_commands(tmp_path: Path) -> None:
     header, whole, *_ = done.stdout.splitlines()
     assert header.split() == ["A", "B", "difference"]
     assert whole.startswith(f"{os.path.basename(sys.executable)}, whole wait")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_decides_what_a_signal_is(tmp_path: Path, number: signal.Signals) -> None:
+    """One that comes to `trace run` alone is passed on; an interrupt reaches both, as from a terminal."""
+    script = f"""
+import signal, sys
+signal.signal({int(number)}, lambda *_: sys.exit(7))
+print("ready", flush=True)
+signal.pause()
+"""
+    path = tmp_path / "trace"
+    command = [sys.executable, "-m", "smartserver.cli.main", "trace", "run", "-o", str(path), "--"]
+    process = subprocess.Popen(
+        [*command, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "ready\n"
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        assert process.wait(30) == 7
+    ended = [decode(line) for line in path.read_bytes().splitlines() if line][-1]
+    assert isinstance(ended, CommandEnded)
+    assert ended.status == 7

@@ -56,7 +56,10 @@ def test_without_an_option_it_is_text(trace: Path) -> None:
     ("words", "said"),
     [
         (["missing"], "missing cannot be read: No such file or directory"),
-        (["no.trace"], "no.trace: line 1 is none of a trace: Object missing required field `event`"),
+        (
+            ["no.trace"],
+            "no.trace: there is no trace in it: line 1 is not an event: Object missing required field `event`",
+        ),
         (["slow.trace", "-o", "missing/out"], "missing/out cannot be written: No such file or directory"),
     ],
 )
@@ -72,4 +75,4 @@ def test_what_it_cannot_do_is_said_in_one_line(
 
 def test_a_trace_with_an_id_that_is_none_is_refused(trace: Path) -> None:
     trace.write_bytes(b"".join(map(encode, push(trace="</script>"))))
-    assert "line 1 is none of a trace: Expected `str` matching regex" in str(show(trace).exception)
+    assert "is not an event: Expected `str` matching regex" in str(show(trace).exception)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -19,7 +21,7 @@ TRACE = "ab" * 16
 
 def events(path: Path) -> list[object]:
     """Those of a file."""
-    return [decode(line) for line in path.read_bytes().splitlines()]
+    return [decode(line) for line in path.read_bytes().splitlines() if line]
 
 
 def test_what_is_recorded_is_in_it(tmp_path: Path) -> None:
@@ -102,13 +104,57 @@ def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
     assert len(events(path)) == 2
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a file that is always full")
-def test_a_full_disk_is_noted_and_stops_nothing() -> None:
-    file = TraceFile("/dev/full")
+def test_a_process_that_is_killed_has_begun(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    file = TraceFile(str(path))
     narrator = Narrator(file.append, "git", TRACE)
+    narrator.span(Span("local", "plan", 1.0, 1.25, 0.2))
+    narrator.request(CallRecord(["Server.ping"], [""], "p", 2.0, 2.5, 10, 20, 300, "ok"))
+    assert [type(each).__name__ for each in events(path)] == ["ProcessBegan", "SpanEnded", "RequestEnded"]
+    file.close()
+
+
+def test_a_full_disk_is_noted_and_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before can be read."""
+    path = tmp_path / "trace"
+    file = TraceFile(str(path))
+    narrator = Narrator(file.append, "git", TRACE)
+    real, left, before = os.write, [50], path.stat().st_size
+
+    def write(descriptor: int, content: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = real(descriptor, content[: left[0]])
+        left[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", write)
     narrator.end(Recorder(lambda: 0.0))
     file.close()
+    monkeypatch.undo()
     assert file.problem == "No space left on device"
+    assert path.stat().st_size == before + 50
+    file = TraceFile(str(path))
+    Narrator(file.append, "another", "cd" * 16)
+    file.close()
+    assert traces(path.read_bytes().splitlines())[-1].program == "another"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "device"])
+def test_what_is_no_ordinary_file_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "trace"
+    match kind:
+        case "link":
+            (tmp_path / "other").write_bytes(b"")
+            path.symlink_to(tmp_path / "other")
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "device":
+            path = Path("/dev/null")
+    with pytest.raises(OSError, match=re.escape(str(path))):
+        TraceFile(str(path))
 
 
 def test_the_schema_names_every_event() -> None:

@@ -64,4 +64,18 @@ def test_a_message_in_parts_is_shown_with_its_last() -> None:
 
 
 def test_what_cannot_be_read_is_said() -> None:
-    assert shown(("down", Reply(1, b"\xff")))[1].startswith("hpss: <- Reply 1, 20 B: expected a reply, got 1 bytes")
+    """Also text that is not UTF-8, in a result that only the verb knows."""
+    assert shown(("down", Reply(1, b"\xff")))[1].startswith("hpss: <- Reply 1, 20 B: 1 bytes that cannot be shown: ")
+    reply = encode(ReplyMessage([Outcome(0, msgspec.Raw(b"\xa1\xff"))]))
+    assert " bytes that cannot be shown: " in shown(("down", Reply(1, reply)))[1]
+
+
+def test_the_content_of_files_is_not_shown() -> None:
+    call = Call("put", msgspec.Raw(msgspec.msgpack.encode([".netrc", TOKEN.encode()])))
+    said = shown(
+        ("up", Request(1, encode(RequestMessage("p", b"\x01" * 16, 0, [call])))),
+        ("down", Reply(1, encode(ReplyMessage([Outcome(0, raw([TOKEN.encode()]))])))),
+    )
+    assert '["put",[".netrc","65 bytes"]]' in said[1]
+    assert '[[0,["65 bytes"],null]]' in said[2]
+    assert TOKEN not in "".join(said)

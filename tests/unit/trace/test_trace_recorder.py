@@ -184,7 +184,7 @@ def test_ids_of_a_new_connection_are_new_requests(dialog: Dialog) -> None:
     assert (first.result, first.bytes_up, first.bytes_down) == ("lost", lost, 0)
     assert (second.verbs, second.result) == (["Server.info"], "ok")
     assert dialog.recorder.connections == 2
-    assert len(dialog.finished) == 1
+    assert len(dialog.finished) == 2
 
 
 def test_a_cancelled_request_keeps_its_bytes(dialog: Dialog) -> None:

@@ -105,15 +105,23 @@ def test_commands_of_one_file_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ([], "there is no trace in it"),
-        ([b"nonsense"], "line 1 is none of a trace"),
+        ([], "there is no trace in it: it is empty"),
+        ([b"nonsense"], "there is no trace in it: line 1 is not an event"),
         ([encode(SpanEnded(1, "disk", 0, 1))], "line 1 is of process 1, which has not begun"),
-        ([b'{"event":"span"}'], "line 1 is none of a trace"),
+        ([b'{"event":"span"}'], "line 1 is not an event"),
+        ([encode(ProcessBegan(7, 2, "a", TRACE, 10))], "its format is 2, and this release reads 1"),
     ],
 )
 def test_what_is_no_trace(content: list[bytes], why: str) -> None:
     with pytest.raises(BadTrace, match=why):
         traces(content)
+
+
+def test_a_torn_line_costs_itself_alone() -> None:
+    began = encode(ProcessBegan(7, 1, "a", TRACE, 10, started=5))
+    span = encode(SpanEnded(7, "disk", 20, 30))
+    (found,) = traces([began, span[:20], b"", span])
+    assert len(found.spans) == 1
 
 
 def test_events_of_later_releases_are_skipped() -> None:
