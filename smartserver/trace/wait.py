@@ -158,12 +158,19 @@ def placed(request: RequestEnded) -> Placed:
 def pieces(trace: Trace) -> Iterator[Piece]:
     """The whole wait in order, each instant in one piece; what is unnamed has no part."""
     servers = [each for request in trace.requests for each in placed(request).spans]
+    served = list(_swept(trace.start, trace.end, servers))
+    first = 0
     for piece in _swept(trace.start, trace.end, _covers(trace)):
         if piece.part != Part.LINK:
             yield piece
             continue
-        for each in _swept(piece.start, piece.end, servers):
-            yield each if each.part else each._replace(part=piece.part, name=piece.name)
+        while served[first].end <= piece.start:
+            first += 1
+        for each in itertools.islice(served, first, None):
+            if each.start >= piece.end:
+                break
+            part, name = (each.part, each.name) if each.part else (piece.part, piece.name)
+            yield Piece(max(each.start, piece.start), min(each.end, piece.end), part, name)
 
 
 def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
