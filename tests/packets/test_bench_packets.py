@@ -5,7 +5,6 @@ leave nothing.
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from smartserver.cli.histories import generate
 from smartserver.cli.operations import Operations
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.media import tcp
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import RemoteRepository
 
@@ -121,7 +121,7 @@ def test_operations_are_one_round_trip_by_counts_and_by_the_clock(
     ]
     with Crossing(Packets(Link(0.004), backend="veth"), servers) as crossing:
         network = crossing.network
-        monkeypatch.setattr(socket, "create_connection", lambda address, timeout: network.connect(address[1]))
+        monkeypatch.setattr(tcp, "_open", lambda places, fast_open: (network.connect(places[0][4][1]), ()))
         with Client(lambda: TcpMedium(network.server_address, 4156), agent="test") as client:
             remote = RemoteRepository(client, "project", Knowledge(None, "hpss://server/project"))
             shortest: list[dict[str, float]] = [{}, {}]
