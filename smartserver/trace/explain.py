@@ -11,7 +11,7 @@ from smartserver.trace.bans.model import Cost
 from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
 from smartserver.trace.predict import WINDOW, Link, is_handshake, predicted, round_trip
 from smartserver.trace.text import counted, milliseconds
-from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
+from smartserver.trace.wait import UNNAMED, Piece, Trace, pieces, wait
 
 SHARE = 0.05
 """Of the wait: what took less, and no round trip, is not worth a word."""
@@ -76,6 +76,7 @@ def needless(trace: Trace) -> list[Charge]:
 def charges(trace: Trace) -> list[Charge]:
     """What was found, of the same line in one, the dearest first."""
     found: dict[tuple[int, str, str], Charge] = {}
+    waited = list(pieces(trace))
     charged: set[tuple[int, int]] = set()
     for finding in trace.findings:
         key = (finding.process, finding.behaviour, finding.where)
@@ -87,13 +88,13 @@ def charges(trace: Trace) -> list[Charge]:
             charged.update((finding.process, start) for start in new)
         charge.times += len(finding.requests)
         for request in _requests(trace, finding.process, new):
-            trips, micro = _price(trace, finding, request)
+            trips, micro = _price(trace, waited, finding, request)
             charge.trips += trips
             charge.micro += micro
     return sorted(found.values(), key=lambda each: (-each.trips, -each.micro))
 
 
-def _price(trace: Trace, finding: FindingMade, request: RequestEnded) -> tuple[int, int]:
+def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request: RequestEnded) -> tuple[int, int]:
     """Round trips and microseconds that would have been saved."""
     if finding.cost == Cost.REQUEST:
         return 1, request.end - request.start
@@ -105,7 +106,7 @@ def _price(trace: Trace, finding: FindingMade, request: RequestEnded) -> tuple[i
         return 0, 0  # It goes at once.
     travelled = sum(
         min(each.end, request.end) - max(each.start, request.start)
-        for each in pieces(trace)
+        for each in waited
         if each.part in (Part.LINK, Part.SEND) and each.start < request.end and each.end > request.start
     )
     return 0, round(max(0, travelled - round(round_trip(trace) * 1e6)) * finding.share)
