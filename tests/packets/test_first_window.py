@@ -3,7 +3,6 @@ trip by the clock and not only by the count of messages; one byte more takes two
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from netem.tcp_model import TcpModel
 from smartserver.cli.operations import BRANCH, KINDS, VCS, Commits
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
+from smartserver.client.media import tcp
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
@@ -93,7 +93,7 @@ def stage(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     ]
     with Crossing(Packets(Link(0.004), backend="veth"), servers) as crossing:
         network = crossing.network
-        monkeypatch.setattr(socket, "create_connection", lambda address, timeout: network.connect(address[1]))
+        monkeypatch.setattr(tcp, "_open", lambda places, fast_open: (network.connect(places[0][4][1]), ()))
         yield Stage(network, served)
 
 
