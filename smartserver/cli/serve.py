@@ -204,7 +204,7 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
     metavar="HOST:PORT",
     help="Serve the server's counters to Prometheus there, at /metrics: an address of this machine's loopback.",
 )
-@click.option("--metrics-public", is_flag=True, help="Let --metrics have any address. Whoever reaches it may read it.")
+@click.option("--metrics-public", is_flag=True, help="Let --metrics have any address: who reaches it may read it.")
 @click.option(
     "--slow",
     type=click.IntRange(min=0),

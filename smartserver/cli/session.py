@@ -20,14 +20,21 @@ from smartserver.client.knowledge import cache_folder
 from smartserver.client.places import behind, connect, login_of, parse_place
 from smartserver.client.plain import plain
 from smartserver.trace.flags import VARIABLE, combined
-from smartserver.trace.tracing import Tracing
 from smartserver.wire.observer import Observer
 
 if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.places import Place
+    from smartserver.trace.tracing import Tracing
 
 AGENT = f"smartserver/{smartserver.__version__}"
+
+
+class Untraced:
+    """What stands for a `Tracing` where nothing is shown, banned or recorded."""
+
+    observers: Sequence[Observer] = ()
+    traceparent = ""
 
 
 @contextmanager
@@ -85,14 +92,20 @@ def client_for(
 @contextmanager
 def tracing_for(
     flags: Set[str], program: str = AGENT, environment: Mapping[str, str] = os.environ, behind: str = ""
-) -> Iterator[Tracing]:
+) -> Iterator[Tracing | Untraced]:
     """What shows, bans and records the calls of one client, as the flags and SMARTSERVER_DEBUG say (`client_for`).
     `program`: as the trace names this process; `behind`: as of `text.summary`.
 
     Raises:
         BadFlag: a flag or a rule is none.
     """
-    tracing = Tracing(combined(sorted(flags), environment.get(VARIABLE, "")), _say, program, environment, behind)
+    wanted = combined(sorted(flags), environment.get(VARIABLE, ""))
+    if not any(wanted):
+        yield Untraced()
+        return
+    from smartserver.trace.tracing import Tracing  # Few commands are traced.
+
+    tracing = Tracing(wanted, _say, program, environment, behind)
     try:
         with tracing.listening():
             yield tracing
@@ -106,6 +119,8 @@ def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.envir
     Raises:
         BadFlag: as `tracing_for`.
     """
+    from smartserver.trace.tracing import Tracing
+
     tracing = Tracing(combined(sorted(flags), environment.get(VARIABLE, "")), _say, AGENT, environment)
     if tracing.records:
         atexit.register(tracing.end)

@@ -327,7 +327,7 @@ class ServedRequest:
         return "a request" if self._context is None else self._context.header.description
 
     def _log(self, outcomes: Sequence[str]) -> None:
-        """Say that it is over, to the log and to whoever else wants to know."""
+        """Log that it is over, and tell `Site.ended`."""
         site, work = self._session.site, self._work
         logs = request_log.isEnabledFor(logging.INFO)
         if not logs and site.ended is None and site.slow is None:

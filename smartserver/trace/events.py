@@ -106,12 +106,8 @@ class LinkMeasured(Event, tag="link"):
     """Sent with data."""
     again: int
     """Packets that were sent again."""
-    busy: int
-    """Bytes were on their way, or waited to be."""
     by_window: int
-    """Of that, the peer's receive window was full."""
-    by_buffer: int
-    """Of that, the send buffer was empty or small: the program gave no more."""
+    """Time in which the peer's receive window was full."""
 
 
 class ProcessEnded(Event, tag="end"):

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from smartserver.trace.events import (
@@ -23,7 +23,6 @@ from smartserver.trace.events import (
     encode,
 )
 from smartserver.trace.recorder import CallRecord, Recorder, Span, since_start
-from smartserver.trace.tcp import TcpState
 
 if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
@@ -111,9 +110,9 @@ class Narrator:
             )
         )
 
-    def link(self, state: TcpState) -> None:
+    def link(self, state: Mapping[str, int]) -> None:
         """Tell of a connection."""
-        self._add(LinkMeasured(self._process, *state))
+        self._add(LinkMeasured(self._process, **state))
 
     def end(self, recorder: Recorder) -> None:
         """Tell what is left, and what the recorder counted."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,8 +19,6 @@ from smartserver.wire.messages import ServerSpan, decode_failure, decode_reply, 
 
 if TYPE_CHECKING:
     import socket
-
-    from smartserver.trace.tcp import TcpState
 
 OWN_FRAMES = 2
 """Of the stack of a call: those of the recorder."""
@@ -82,7 +80,7 @@ class Recorder:
         *,
         stacks: bool = False,
         spanned: Callable[[Span], None] | None = None,
-        linked: Callable[[TcpState], None] | None = None,
+        linked: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
         """`stacks`: note where VFS calls are made. `finished`, `spanned` and `linked` get what is over."""
         self.calls: list[CallRecord] = []

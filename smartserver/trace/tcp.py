@@ -5,32 +5,25 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from typing import NamedTuple
 
 LAYOUT = struct.Struct("=8B24I4Q6I4Q")
 """Up to tcpi_sndbuf_limited, of Linux 4.10."""
 
-SND_MSS, RTT, SND_CWND, TOTAL_RETRANS, MIN_RTT, SENT_SEGS = 10, 23, 26, 31, 39, 41
-BUSY_TIME, RWND_LIMITED, SNDBUF_LIMITED = 43, 44, 45
-"""Of the fields in that, in their order."""
+FIELDS = {
+    "rtt": 23,
+    "least_rtt": 39,
+    "window": 26,
+    "packet": 10,
+    "packets": 41,
+    "again": 31,
+    "by_window": 44,
+}
+"""Of `events.LinkMeasured`, and where it is in that: tcpi_rtt, min_rtt, snd_cwnd, snd_mss, data_segs_out, total_retrans
+and rwnd_limited."""
 
 
-class TcpState(NamedTuple):
-    """As `events.LinkMeasured` has it."""
-
-    rtt: int
-    least_rtt: int
-    window: int
-    packet: int
-    packets: int
-    again: int
-    busy: int
-    by_window: int
-    by_buffer: int
-
-
-def tcp_state(connection: socket.socket) -> TcpState | None:
-    """What the kernel says; None if it does not."""
+def tcp_state(connection: socket.socket) -> dict[str, int] | None:
+    """What the kernel says, by the names in `FIELDS`; None if it does not."""
     if sys.platform != "linux":
         return None
     try:
@@ -40,5 +33,4 @@ def tcp_state(connection: socket.socket) -> TcpState | None:
     if len(said) < LAYOUT.size:
         return None
     found = LAYOUT.unpack(said)
-    order = (RTT, MIN_RTT, SND_CWND, SND_MSS, SENT_SEGS, TOTAL_RETRANS, BUSY_TIME, RWND_LIMITED, SNDBUF_LIMITED)
-    return TcpState(*[found[each] for each in order])
+    return {name: found[at] for name, at in FIELDS.items()}

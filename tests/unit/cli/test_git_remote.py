@@ -52,15 +52,15 @@ def test_the_thin_start_loads_no_enum() -> None:
     assert not {"enum", "re", "signal", "socket", "typing"} & set(done.stdout.split())
 
 
-@pytest.mark.unbanned("it looks at what is loaded where nothing is banned")
+@pytest.mark.unbanned("it looks at what is loaded where nothing is traced or banned")
 @pytest.mark.parametrize("flags", ["", "hpss", "hpss,hpss-ban=silly"])
-def test_bans_are_loaded_where_something_is_banned(flags: str, tmp_path: Path) -> None:
+def test_tracer_and_bans_are_loaded_where_they_are_asked_for(flags: str, tmp_path: Path) -> None:
     done = run(
         "origin", "hpss://127.0.0.1:1/x", PYTHONPROFILEIMPORTTIME="1", SMARTSERVER_DEBUG=flags, HOME=str(tmp_path)
     )
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "smartserver.trace.text" in loaded
+    assert ("smartserver.trace.text" in loaded) == bool(flags)
     assert ("smartserver.trace.bans" in loaded) == ("ban" in flags)
 
 

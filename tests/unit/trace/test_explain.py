@@ -128,7 +128,7 @@ def test_a_server_that_waits_for_a_lock_is_said() -> None:
     ],
 )
 def test_what_the_kernel_saw_is_said_where_it_cost_time(again: int, by_window: int, said: list[str]) -> None:
-    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, again, 500_000, by_window, 0)
+    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, again, by_window)
     assert [line for line in lines(trace_of(link)) if "TCP" in line] == said
 
 

@@ -134,7 +134,7 @@ def test_what_has_no_bar_has_no_track() -> None:
 
 
 def test_what_the_kernel_knew_of_a_connection_is_told() -> None:
-    (trace,) = read([*push(), LinkMeasured(7, 50_000, 40_000, 10, 1448, 20, 1, 90, 0, 0)])
+    (trace,) = read([*push(), LinkMeasured(7, 50_000, 40_000, 10, 1448, 20, 1, 0)])
     assert command(trace).links == [
         "TCP: RTT 50.0 ms (least 40.0 ms), window of 10 packets, 1 of 20 packets sent again"
     ]

@@ -157,7 +157,7 @@ def test_all_of_the_wait_is_in_one_piece_each(spans: list[SpanEnded], server: li
 
 def test_the_report_adds_up() -> None:
     asked = request(answered=60_000, server=[ServerSpan("server", "commit", 0, 10_000)])
-    link = LinkMeasured(7, 20_100, 20_000, 12, 1448, 140, 2, 90_000, 30_000, 0)
+    link = LinkMeasured(7, 20_100, 20_000, 12, 1448, 140, 2, 30_000)
     assert lines(trace_of(SpanEnded(7, "link", 30_000, 60_000), link, asked)) == [
         "git: 100.0 ms, 1 round trip, no fresh connections",
         "  start                  20.0 ms   20 %  git-remote-hpss 20.0 ms",
