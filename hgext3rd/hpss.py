@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import Any, Callable
 
+from hgdemandimport import deactivated
 from mercurial import extensions, registrar
 
 testedwith = b"6.3 6.9 7.2"
@@ -67,7 +68,9 @@ def uisetup(ui: Any) -> None:
 
     def load() -> Any:
         if waiting:
-            extension = import_module("smartserver.plugins.mercurial.extension")
+            # Python forgets a ^C in the middle of a module that hg loads late, and says that a name is missing there.
+            with deactivated():
+                extension = import_module("smartserver.plugins.mercurial.extension")
             first = waiting.pop()
             extension.uisetup(first)
             extension.extsetup(first)

@@ -77,6 +77,19 @@ def peer(orig, uiorrepo, opts, path, *args, **named):
 """
 """What the loader loads, here: it says what is called."""
 
+CUT = """
+import sys
+
+def uisetup(ui):
+    def each(frame, event, argument):
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.endswith("/transports/errors.py"):
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    sys.settrace(each)
+"""
+"""An extension that interrupts hg while it loads a module that others need too."""
+
 
 @pytest.fixture
 def hg(tmp_path: Path) -> Mercurial:
@@ -112,6 +125,12 @@ def at_exit(hg: Mercurial, report: str, *words: str) -> str:
 def test_a_command_without_a_url_loads_next_to_nothing(hg: Mercurial) -> None:
     loaded = at_exit(hg, LOADED, "status").split()
     assert [name.rpartition(".")[2] for name in loaded] == ["smartserver", "plugins", "mercurial", "compat"]
+
+
+def test_an_interrupt_while_the_rest_is_loaded(hg: Mercurial) -> None:
+    (hg.home / "cut.py").write_text(CUT)
+    done = hg.run("--config", f"extensions.cut={hg.home}/cut.py", "identify", "hpss://127.0.0.1:1/x")
+    assert (done.returncode, done.stderr) == (255, "interrupted!\n")
 
 
 def test_our_folders_are_the_last(hg: Mercurial) -> None:
@@ -186,5 +205,5 @@ def test_it_loads_on_an_older_python() -> None:
     tree = ast.parse(LOADER.read_text(), feature_version=(3, 9))
     imported = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
     imported |= {each.name for node in tree.body if isinstance(node, ast.Import) for each in node.names}
-    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names | {"mercurial"}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names | {"hgdemandimport", "mercurial"}
     assert not LOADER.with_name("__init__.py").exists(), "the package is Mercurial's"
