@@ -15,7 +15,9 @@ import enum
 import operator
 import threading
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NewType
+from typing import Final, NewType
+
+import msgspec
 
 NANOSECONDS: Final = 1_000_000_000
 
@@ -29,7 +31,7 @@ class Unit(enum.StrEnum):
     """Counted in nanoseconds."""
 
 
-class Meter(NamedTuple):
+class Meter(msgspec.Struct, frozen=True):
     """A counter or a timer."""
 
     short: str
@@ -80,7 +82,7 @@ LOCK_TIME: Final = _meter(
 )
 
 
-class CacheMeters(NamedTuple):
+class CacheMeters(msgspec.Struct, frozen=True):
     """What is counted of one cache."""
 
     hits: Index

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import enum
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
+    from typing import ParamSpec, Protocol, TypeVar
 
-P = ParamSpec("P")
-T = TypeVar("T")
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+    class Listener(Protocol):
+        """Records spans."""
+
+        def began(self, part: Part, name: str) -> None:
+            """A span begins, inside of those that have not ended."""
+
+        def ended(self) -> None:
+            """The one that began last ends."""
+
+        def measured(self, connection: socket.socket) -> None:
+            """A connection over TCP is going to be closed, or given to another process."""
 
 
 class Part(enum.StrEnum):
@@ -45,20 +58,13 @@ class Part(enum.StrEnum):
     """Work of the server, which the span names."""
 
 
-class Listener(Protocol):
-    """Records spans."""
+class _Here(threading.local):
+    """Of the calling thread."""
 
-    def began(self, part: Part, name: str) -> None:
-        """A span begins, inside of those that have not ended."""
-
-    def ended(self) -> None:
-        """The one that began last ends."""
-
-    def measured(self, connection: socket.socket) -> None:
-        """A connection over TCP is going to be closed, or given to another process."""
+    listener: Listener | None = None
 
 
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_here = _Here()
 
 
 class span:  # It is used as a function.
@@ -69,7 +75,7 @@ class span:  # It is used as a function.
     def __init__(self, part: Part, name: str = "") -> None:
         self._part = part
         self._name = name
-        self._listener = _listener.get()
+        self._listener = _here.listener
 
     def __enter__(self) -> None:
         if self._listener is not None:
@@ -108,7 +114,7 @@ def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 def measured(connection: socket.socket) -> None:
     """Have the listener look at a connection over TCP that ends here."""
-    listener = _listener.get()
+    listener = _here.listener
     if listener is not None:
         listener.measured(connection)
 
@@ -116,8 +122,8 @@ def measured(connection: socket.socket) -> None:
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Have a listener told of the spans of this thread."""
-    token = _listener.set(listener)
+    before, _here.listener = _here.listener, listener
     try:
         yield
     finally:
-        _listener.reset(token)
+        _here.listener = before
