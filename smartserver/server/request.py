@@ -74,8 +74,8 @@ class RequestOwner(Protocol):
     def writable(self) -> bool:
         """Whether a body may go on."""
 
-    def send(self, event: Event) -> None:
-        """Send one event unless the connection is gone."""
+    def send(self, event: Event, more: bool = False) -> None:
+        """Send one event unless the connection is gone. `more`: another follows; short ones then leave together."""
 
     def backlog(self, change: int) -> None:
         """Account for bytes received and not yet looked at."""
@@ -292,7 +292,7 @@ class ServedRequest:
     def start_body(self) -> None:
         """It is this answer's turn to send its body."""
         assert self._answer is not None  # It queued for its turn with this in hand.
-        self._session.send(Reply(self.id, self._answer.payload, body=True))
+        self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()
 
     def pump(self) -> None:
@@ -314,7 +314,7 @@ class ServedRequest:
         body = answer.body
         if piece:
             self._down += len(piece)
-            self._session.send(Body(self.id, piece))
+            self._session.send(Body(self.id, piece), more=True)
             self.pump()
             return
         spans = self._work.spans

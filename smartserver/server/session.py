@@ -36,6 +36,9 @@ CANCELLED_HIGH = 32
 """Requests whose work goes on after their answer, because it was cancelled and has not noticed yet, from which no more
 are read: a quarter of `MAX_OPEN_REQUESTS`."""
 
+FIRST_FLIGHT = 14_000
+"""Bytes of an answer that leave in one write: they fit into TCP's first window of ten packets (RFC 6928)."""
+
 VERSIONS = (1,)
 """The versions of the wire this release speaks."""
 
@@ -81,6 +84,8 @@ class Session:
         self._backlog = 0
         self._paused = False
         self._writable = True
+        self._held = b""
+        """What is to leave with the event that follows."""
         self._unread = 0
         """Bytes of answers, bodies apart, that were written since the peer last took everything."""
         self._longest = 0
@@ -208,8 +213,8 @@ class Session:
 
     # -- from requests
 
-    def send(self, event: events.Event) -> None:
-        """Send one event unless the connection is gone.
+    def send(self, event: events.Event, more: bool = False) -> None:
+        """Send one event unless the connection is gone. `more`: another follows; short ones then leave together.
 
         Nobody may stop reading because it cannot write: two sides that do wait for each other for ever, each with a
         body for the other. So this side reads on, whatever the peer takes of its answers. Bodies wait until it takes
@@ -228,7 +233,10 @@ class Session:
             if self._unread - self._longest > UNREAD_BYTES:
                 self.abort(f"it takes no answers: expected no more than {UNREAD_BYTES} bytes of them unread")
                 return
-        self._shell.write(encoded)
+        self._held += encoded
+        if not more or len(self._held) > FIRST_FLIGHT:
+            held, self._held = self._held, b""
+            self._shell.write(held)
 
     @property
     def writable(self) -> bool:
