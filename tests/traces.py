@@ -48,7 +48,7 @@ def push(name: str = "project", *, trace: str = ID, process: int = 7) -> list[Ev
         ),
         RequestEnded(
             process, ["get"], name, 1_157_000, 1_158_000, "no-such-file", [name], 1_158_000, 50, 60, 300,
-            stack=[f'  File "{name}.py", line 3, in f\n    get()\n'],
+            where=f"{name}.py:3 in f",
         ),
         ProcessEnded(process, 1_160_000, 2, 1, 1017, 507),
         CommandEnded(process - 1, f"git {name}", trace, 1_000_000, 1_165_000, 1),
@@ -61,6 +61,7 @@ def read(events: Sequence[Event]) -> list[Trace]:
 
 
 _names = st.one_of(st.sampled_from(["", "read", *HOSTILE]), st.text(max_size=8))
+_counts = st.dictionaries(_names, st.integers(0, 9), max_size=2)
 _parts = st.sampled_from([*Part, "one of a later release"])
 _lengths = st.integers(0, 3000)
 
@@ -91,7 +92,7 @@ def _events_of(draw: st.DrawFn, process: int, trace: str) -> list[Event]:
         events.append(
             RequestEnded(
                 process, verbs, draw(_names), start, end, draw(_names), draw(st.lists(_names, max_size=6)), answered,
-                1, 2, draw(_lengths), draw(_server_spans()), draw(st.lists(_names, max_size=2)),
+                1, 2, draw(_lengths), draw(_server_spans()), draw(_counts),
             )
         )  # fmt: skip
     if draw(st.booleans()):

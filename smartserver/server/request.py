@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -37,7 +37,7 @@ from smartserver.server.vfs import VfsWork
 from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
-from smartserver.wire.messages import Failure, RequestFlag, encode_spans, named
+from smartserver.wire.messages import Failure, RequestFlag, encode_traced, named
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
@@ -69,6 +69,7 @@ class RequestOwner(Protocol):
     client: Client
     peer: str
     open_files: OpenFiles
+    link: Callable[[], Mapping[str, int]]
 
     @property
     def writable(self) -> bool:
@@ -184,6 +185,7 @@ class ServedRequest:
         site = self._session.site
         if header.wants_spans or site.slow is not None:
             self._work.spans = RequestSpans(site.clock, tells=header.wants_spans)
+            self._work.path = header.message.path
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
         self._progress.names_phases = header.long
         if not body:
@@ -317,8 +319,10 @@ class ServedRequest:
             self._session.send(Body(self.id, piece), more=True)
             self.pump()
             return
-        spans = self._work.spans
-        self._session.send(End(self.id, body.segments, body.size, b"" if spans is None else encode_spans(spans.take())))
+        traced = self._work.traced()
+        if traced is not None:
+            traced.counts.update(self._session.link())
+        self._session.send(End(self.id, body.segments, body.size, encode_traced(traced)))
         self._log(outcomes_of(answer.message))
         self._over()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from smartserver.server.access import Admission
@@ -74,6 +74,8 @@ class Session:
         self.executor = executor
         self.client = Client(address)
         self.peer = peer or "a client"
+        self.link: Callable[[], Mapping[str, int]] = dict
+        """What the kernel knows of the connection, by the names in `tcp_state`."""
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)

@@ -23,6 +23,7 @@ from smartserver.meters import (
     READS,
     SYNCS,
     counted_here,
+    named,
     since,
     together,
 )
@@ -47,7 +48,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
-from smartserver.wire.messages import Advice, Counters, Failure, Outcome, Reply, RequestFlag, encode
+from smartserver.wire.messages import REPACKED, Advice, Counters, Failure, Outcome, Reply, RequestFlag, Traced, encode
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -133,6 +134,10 @@ class Work:
         """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
         self.spans: RequestSpans | None = None
         """Where anybody wants them: the client, or the log of slow requests."""
+        self.path = ""
+        """Of the repository."""
+        self._beside: dict[str, int] = {}
+        """Whether that was repacked meanwhile."""
         self._site = site
         self._progress = progress
 
@@ -143,6 +148,8 @@ class Work:
         if self.spans is None:
             return self._run(step, start)
         self.spans.waited(ready)
+        if self._site.upkeep.is_repacking(self.path):
+            self._beside = {REPACKED: 1}
         with listening(self.spans), span(Part.SERVER, step.name):
             return self._run(step, start)
 
@@ -181,8 +188,14 @@ class Work:
             counters = Counters()
             if self.spans is not None:
                 self.spans.tells = False
-        spans = [] if self.spans is None else self.spans.take()
-        return replace(answer, payload=encode(msgspec.structs.replace(message, counters=counters, spans=spans)))
+        told = msgspec.structs.replace(message, counters=counters, traced=self.traced())
+        return replace(answer, payload=encode(told))
+
+    def traced(self) -> Traced | None:
+        """What a client that traces the request is told of it so far."""
+        if self.spans is None or not self.spans.tells:
+            return None
+        return Traced(self.spans.take(), named(self.spent) | self._beside)
 
 
 class RequestWork:

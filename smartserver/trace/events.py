@@ -72,8 +72,10 @@ class RequestEnded(Event, tag="request"):
     in_server: int = 0
     """Microseconds that the server worked on it, by its own count."""
     server: list[ServerSpan] = []
-    stack: list[str] = []
-    """Where the program made a VFS call, outermost first."""
+    counts: dict[str, int] = {}
+    """What the server counted of it (`doc/reference/counters.md`), and as `tcp_` what the kernel says there."""
+    where: str = ""
+    """The lines of the program that made a VFS call, the innermost first."""
 
 
 class FindingMade(Event, tag="finding"):
@@ -108,6 +110,8 @@ class LinkMeasured(Event, tag="link"):
     """Packets that were sent again."""
     by_window: int
     """Time in which the peer's receive window was full."""
+    delays: int = 0
+    """1 if the system delays small packets (Nagle's algorithm)."""
 
 
 class ProcessEnded(Event, tag="end"):

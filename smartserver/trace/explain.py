@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smartserver.spans import Part
+from smartserver.tcp_state import PREFIX
 from smartserver.trace.bans.every import BEHAVIOURS
 from smartserver.trace.bans.model import Cost
 from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
-from smartserver.trace.predict import WINDOW, Link, is_handshake, predicted, round_trip
+from smartserver.trace.predict import WINDOW, Link, is_handshake, opening, predicted, round_trip
 from smartserver.trace.text import counted, milliseconds
 from smartserver.trace.wait import UNNAMED, Piece, Trace, pieces, wait
+from smartserver.wire.messages import REPACKED
 
 SHARE = 0.05
 """Of the wait: what took less, and no round trip, is not worth a word."""
@@ -150,13 +152,33 @@ def _parts(trace: Trace) -> Iterable[str]:
 
 
 def _links(trace: Trace, total: int) -> Iterator[str]:
-    """What the kernel saw that cost time."""
+    """What the kernels at both ends saw that cost time."""
     for link in trace.links:
-        if link.again > max(FEW, LOST * link.packets):
-            yield f"  TCP: {link.again} of {link.packets} packets were lost and sent again."
-        if link.by_window >= SHARE * total:
-            full = "the server's receive window was full (net.ipv4.tcp_rmem there)"
-            yield f"  TCP: {milliseconds(link.by_window)} {full}."
+        seen = {name: getattr(link, name) for name in ("again", "packets", "by_window", "delays")}
+        yield from _link(seen, total, "from here", "the server's", "this program's")
+    for request in trace.requests:
+        seen = {name.removeprefix(PREFIX): count for name, count in request.counts.items() if name.startswith(PREFIX)}
+        if seen:
+            yield from _link(seen, total, "from the server", "this machine's", "the server's")
+    if trace.requests and not trace.links:
+        yield "  TCP: not visible, the connection is not this command's own."
+    trips, micro = opening(trace)
+    if trips and micro >= SHARE * total:
+        until = "until a fresh connection's window was open; the agent keeps connections"
+        yield f"  TCP: {counted(trips, 'round trip')}, {milliseconds(micro)}, {until}."
+    if any(REPACKED in each.counts for each in trace.requests):
+        yield "  The server joined packs of the repository at the same time."
+
+
+def _link(seen: Mapping[str, int], total: int, whose: str, window: str, socket: str) -> Iterator[str]:
+    """What one kernel saw of the bytes that its side sent."""
+    again, packets, by_window = (seen.get(name, 0) for name in ("again", "packets", "by_window"))
+    if again > max(FEW, LOST * packets):
+        yield f"  TCP: {again} of {packets} packets {whose} were lost and sent again."
+    if by_window >= SHARE * total:
+        yield f"  TCP: {milliseconds(by_window)} {window} receive window was full (net.ipv4.tcp_rmem)."
+    if seen.get("delays"):
+        yield f"  TCP: {socket} socket delays small packets (Nagle's algorithm): set TCP_NODELAY."
 
 
 def _trips(trace: Trace) -> int:

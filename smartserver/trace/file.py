@@ -77,7 +77,8 @@ class Narrator:
                 down=record.bytes_down,
                 in_server=record.server_microseconds,
                 server=record.server,
-                stack=record.stack,
+                counts=record.counts,
+                where=record.where,
             )
         )
 

@@ -183,8 +183,10 @@ def _request(request: RequestEnded, row: int, first: int) -> Bar:
     }
     if request.answered:
         facts["first bytes after"] = [_milliseconds(request.answered - request.start)]
-    if request.stack:
-        facts["called from"] = "".join(request.stack).splitlines()
+    if request.counts:
+        facts["the server counted"] = [f"{name} {count}" for name, count in request.counts.items()]
+    if request.where:
+        facts["called from"] = request.where.split(" < ")
     return Bar(row, request.start - first, request.end - first, REQUEST, "; ".join(request.verbs), facts)
 
 

@@ -139,7 +139,7 @@ class _Spans:
             "rpc.method": "; ".join(request.verbs), "smartserver.arguments": request.arguments,
             "smartserver.path": request.path, "smartserver.bytes.up": request.up,
             "smartserver.bytes.down": request.down, "smartserver.server.us": request.in_server,
-            "code.stacktrace": "".join(request.stack),
+            "code.stacktrace": request.where,
         }  # fmt: skip
         failure = "" if request.result == "ok" else request.result
         return self.span(Kind.CLIENT, "; ".join(request.verbs), request, process.span_id, told, failure)

@@ -10,6 +10,7 @@ was idle are left out; so are the handshakes of ssh, which last as long as they 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -23,8 +24,10 @@ PACKET = 1500
 WINDOW = 10 * SEGMENT
 """Bytes that Linux sends on a fresh connection before it waits (RFC 6928)."""
 
-AROUND = 2 * SEGMENT
-"""What goes before a body and after it is a packet each, and the window counts packets, however small."""
+AROUND = SEGMENT
+"""What goes before a request's body, and after it or that of an answer, is a packet each; the window counts packets."""
+AT_ONCE = 14_000
+"""Bytes of an answer that a server writes with its beginning and its end."""
 
 LEAST_RISE, MOST_RISE = 0.004, 0.016
 """Seconds by which answers are late when Linux ends slow start (HyStart): an eighth of the round trip within these. Two
@@ -79,7 +82,7 @@ def predicted(trace: Trace, link: Link) -> float:
         while opened and opened[0] <= request.start:
             opened.pop(0)
             up, down = _Direction(link), _Direction(link)
-        travels = up.seconds(request.up) + down.seconds(request.down)
+        travels = up.seconds(sent(request.up)) + down.seconds(received(request.down))
         served = 0 if its[Part.SEND] > its.total() * FULL else its[Part.SERVER]
         seconds += link.rtt + max(travels, its[Part.LOCAL] / 1e6) + served / 1e6
     asking = {each.process for each in requests}
@@ -92,6 +95,26 @@ def round_trip(trace: Trace) -> float:
     shakes = [each.end - each.start for each in trace.spans if is_handshake(each)]
     answers = [max(0, each.answered - each.start - each.in_server) for each in trace.requests if each.answered]
     return min([*shakes, *answers], default=0) / 1e6
+
+
+def opening(trace: Trace) -> tuple[int, int]:
+    """The round trips, and their microseconds, in which bodies waited until the window of a fresh connection was open;
+    none where the time on the link was twice as long: its rate is what took that."""
+    rtt = round_trip(trace)
+    link = Link(rtt)
+    micro = 0.0
+    up, down = _Direction(link), _Direction(link)
+    opened = sorted(each.start for each in trace.spans if is_handshake(each))
+    for request in sorted(trace.requests, key=lambda each: each.start):
+        if not opened or opened[0] > request.start:
+            continue  # The connection was open before: nothing says how far.
+        up, down = _Direction(link), _Direction(link)
+        opened = [each for each in opened if each > request.start]
+        waited = up.seconds(sent(request.up)) + down.seconds(received(request.down))
+        took = (request.end - request.start - request.in_server) / 1e6 - rtt
+        if waited and took <= 2 * waited:
+            micro += min(waited, took) * 1e6
+    return math.ceil(micro / 1e6 / rtt) if micro else 0, round(micro)
 
 
 class _Direction:
@@ -108,8 +131,6 @@ class _Direction:
     def seconds(self, size: int) -> float:
         """How long the link takes so many bytes, until the last has left."""
         waited = 0.0
-        if size > SEGMENT:
-            size += AROUND
         while size > self._window and self._time(self._window) < self._link.rtt:
             size -= self._window
             waited += self._link.rtt
@@ -127,6 +148,16 @@ class _Direction:
 
     def _time(self, size: int) -> float:
         return size * PACKET / SEGMENT / self._link.rate if self._link.rate else 0.0
+
+
+def sent(size: int) -> int:
+    """Bytes of a request, with the rests of its packets."""
+    return size + 2 * AROUND if size > SEGMENT else size
+
+
+def received(size: int) -> int:
+    """Bytes of an answer, with the rests of its packets."""
+    return size + AROUND if size > AT_ONCE else size
 
 
 def is_handshake(span: Piece | object) -> bool:

@@ -15,13 +15,10 @@ import msgspec
 from smartserver.spans import Part
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, Reply, Request
-from smartserver.wire.messages import ServerSpan, decode_failure, decode_reply, decode_request, decode_spans
+from smartserver.wire.messages import ServerSpan, Traced, decode_failure, decode_reply, decode_request, decode_traced
 
 if TYPE_CHECKING:
     import socket
-
-OWN_FRAMES = 2
-"""Of the stack of a call: those of the recorder."""
 
 MAX_SHOWN = 16
 """Bytes of a binary argument that are shown."""
@@ -46,12 +43,20 @@ class CallRecord(msgspec.Struct):
     server_microseconds: int = 0
     result: str = ""
     is_vfs: bool = False
-    stack: list[str] = msgspec.field(default_factory=list)
-    """Where in the program a VFS call was made, outermost first, as Python shows it; where that was asked for."""
+    where: str = ""
+    """The lines of the program that made a VFS call, where that was asked for."""
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+    """What the server counted of it, by name."""
     answered: float = 0.0
     """When the first part of its answer came."""
+
+    def told(self, traced: Traced | None) -> None:
+        """Add what the server tells."""
+        if traced is not None:
+            self.server += traced.spans
+            self.counts |= traced.counts
 
 
 class Span(NamedTuple):
@@ -78,11 +83,11 @@ class Recorder:
         clock: Callable[[], float] = time.monotonic,
         finished: Callable[[CallRecord], None] | None = None,
         *,
-        stacks: bool = False,
+        places: bool = False,
         spanned: Callable[[Span], None] | None = None,
         linked: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
-        """`stacks`: note where VFS calls are made. `finished`, `spanned` and `linked` get what is over."""
+        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` get what is over."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -91,7 +96,7 @@ class Recorder:
         self.started = clock()
         self._clock = clock
         self._finished = finished
-        self._stacks = stacks
+        self._places = places
         self._open: dict[int, CallRecord] = {}
         self._unanswered: list[CallRecord] = []
         """Requests whose answer is not whole."""
@@ -114,7 +119,7 @@ class Recorder:
     def measured(self, connection: socket.socket) -> None:
         """A connection over TCP ends here."""
         if self._linked is not None:
-            from smartserver.trace.tcp import tcp_state  # Loaded where a trace is recorded.
+            from smartserver.tcp_state import tcp_state  # Loaded where a trace is recorded.
 
             found = tcp_state(connection)
             if found is not None:
@@ -163,7 +168,7 @@ class Recorder:
             self._answered(record, event)
         if isinstance(event, End):
             with contextlib.suppress(RemoteProtocolError):  # Nobody else reads them.
-                record.server += decode_spans(event.spans)
+                record.told(decode_traced(event.traced))
         # An answer with a body is over with its body: a clone is not done when its first line is here.
         whole = isinstance(event, (End, Error)) or (isinstance(event, Reply) and not event.body)
         if whole and record in self._unanswered:
@@ -185,10 +190,10 @@ class Recorder:
             self._clock(),
             is_vfs=any("." not in call.verb for call in request.calls),
         )
-        if self._stacks and record.is_vfs:
-            import traceback  # Which every other start of a client goes without.
+        if self._places and record.is_vfs:
+            from smartserver.trace.bans.operations import call_site  # Loaded where it is asked for.
 
-            record.stack = traceback.format_stack()[:-OWN_FRAMES]
+            record.where = call_site()
         self.calls.append(record)
         self._unanswered.append(record)
         return record
@@ -200,13 +205,13 @@ class Recorder:
             failure = decode_failure(payload)
             record.result = failure.fault.code
             record.server_microseconds = failure.counters.microseconds
-            record.server += failure.spans
+            record.told(failure.traced)
         else:
             reply = decode_reply(payload)
             refused = sum(outcome.status != 0 for outcome in reply.outcomes)
             record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
             record.server_microseconds = reply.counters.microseconds
-            record.server += reply.spans
+            record.told(reply.traced)
 
 
 _stands_for = ["self"]

@@ -41,7 +41,10 @@ def parts(trace: Trace) -> list[str]:
     """A line for each part of the wait."""
     found = wait(trace)
     shown = dict.fromkeys((*CALLED, UNNAMED, *found.parts))  # A later release may have other parts.
-    return [_part(found, part) for part in shown if found.parts[part]]
+    result = [_part(found, part) for part in shown if found.parts[part]]
+    if found.beside * 200 >= found.total > 0:
+        result.append(f"  beside it, the server worked for {milliseconds(found.beside)}")
+    return result
 
 
 def _part(found: Wait, part: str) -> str:

@@ -23,14 +23,17 @@ def line(record: CallRecord) -> str:
 
 
 def lines(record: CallRecord, *, in_detail: bool = False) -> Iterator[str]:
-    """One request; below it `in_detail` each call of one with more than its line shows, and where it was made, where
-    that is noted."""
+    """One request; below it `in_detail` each call of one with more than its line shows and what the server counted, and
+    where it was made, where that is noted."""
     yield line(record)
     if in_detail and len(record.verbs) > MOST:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
             yield f"    {verb}({arguments})"
-    for frame in record.stack:
-        yield from frame.rstrip().splitlines()
+    if in_detail and record.counts:
+        counts = ", ".join(f"{name} {count}" for name, count in record.counts.items())
+        yield f"    the server counted {counts}"
+    if record.where:
+        yield f"    called from {record.where}"
 
 
 def summary(recorder: Recorder, now: float, behind: str = "", start: float | None = None) -> str:

@@ -62,8 +62,8 @@ class Tracing:
             self._begin(flags, program, _trace_of(environment.get(PARENT, "")), is_host=is_host)
         if flags.shows or self._narrator is not None:
             linked = None if self._narrator is None else self._narrator.link
-            stacks = "hpssvfs" in flags.words
-            self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, stacks=stacks)
+            places = "hpssvfs" in flags.words
+            self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, places=places)
             self.observers.append(self.recorder)
         if self._file is not None:
             self.observers.append(noter(self._noted))

@@ -96,6 +96,8 @@ class Piece(NamedTuple):
     end: int
     part: str
     name: str
+    remote: bool = False
+    """Whether it was waited for: a server or a process that was started had it to do."""
 
 
 def traces(lines: Iterable[bytes]) -> list[Trace]:
@@ -157,8 +159,7 @@ def placed(request: RequestEnded) -> Placed:
 
 def pieces(trace: Trace) -> Iterator[Piece]:
     """The whole wait in order, each instant in one piece; what is unnamed has no part."""
-    servers = [each for request in trace.requests for each in placed(request).spans]
-    served = list(_swept(trace.start, trace.end, servers))
+    served = _served(trace)
     first = 0
     for piece in _swept(trace.start, trace.end, _covers(trace)):
         if piece.part != Part.LINK:
@@ -170,7 +171,14 @@ def pieces(trace: Trace) -> Iterator[Piece]:
             if each.start >= piece.end:
                 break
             part, name = (each.part, each.name) if each.part else (piece.part, piece.name)
-            yield Piece(max(each.start, piece.start), min(each.end, piece.end), part, name)
+            yield Piece(max(each.start, piece.start), min(each.end, piece.end), part, name, bool(each.part))
+
+
+def _served(trace: Trace) -> list[Piece]:
+    """What is done while this side may wait: servers' work, and the starts of processes that were begun for it."""
+    found = [each for request in trace.requests for each in placed(request).spans]
+    found += [each for _, each in of_processes(trace) if each.part == Part.START and each.start > trace.start]
+    return list(_swept(trace.start, trace.end, found))
 
 
 def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
@@ -228,6 +236,8 @@ class Wait:
     parts: Counter[str]
     names: dict[str, Counter[str]]
     """Of each part, by the names of its spans."""
+    beside: int
+    """Microseconds that servers worked while this side did something else: they are in no part."""
 
     @property
     def unnamed(self) -> int:
@@ -239,9 +249,11 @@ def wait(trace: Trace) -> Wait:
     """What the parts of a wait add up to."""
     parts: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {}
+    beside = sum(each.end - each.start for each in _served(trace) if each.part not in ("", Part.START))
     for piece in pieces(trace):
         part = piece.part or UNNAMED
         length = piece.end - piece.start
         parts[part] += length
         names.setdefault(part, Counter())[piece.name] += length
-    return Wait(trace.end - trace.start, parts, names)
+        beside -= length * (piece.remote and part != Part.START)
+    return Wait(trace.end - trace.start, parts, names, beside)

@@ -45,13 +45,13 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The whole body was sent: how many segments, and how many bytes in all its chunks. `spans`: what the server spent
-    time on after its REPLY (`messages.encode_spans`)."""
+    """The whole body was sent: how many segments, and how many bytes in all its chunks. `traced`: what the server tells
+    of the request (`messages.encode_traced`)."""
 
     id: int
     segments: int
     size: int
-    spans: bytes = b""
+    traced: bytes = b""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -7,13 +7,21 @@ them. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAM
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
 
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_SPAN_NAME, MAX_SPANS, MAX_WORDS
+from smartserver.wire.limits import (
+    MAX_ARGUMENTS,
+    MAX_CALLS,
+    MAX_COUNTS,
+    MAX_ENTRIES,
+    MAX_MAPS,
+    MAX_SPAN_NAME,
+    MAX_SPANS,
+    MAX_WORDS,
+)
 
 T = TypeVar("T")
 
@@ -141,32 +149,43 @@ class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
     end: int
 
 
-Spans = Annotated[list[ServerSpan], msgspec.Meta(max_length=MAX_SPANS)]
+REPACKED = "repacked_meanwhile"
+"""Of the counts of a request: 1 if the server joined packs of the repository at the same time."""
+
+
+class Traced(msgspec.Struct, frozen=True, array_like=True):
+    """What a server tells of a request with a `traceparent` whose flag `sampled` is set: its spans since it last told
+    some, and by name what was counted since its start."""
+
+    spans: Annotated[list[ServerSpan], msgspec.Meta(max_length=MAX_SPANS)] = []
+    counts: Annotated[dict[str, int], msgspec.Meta(max_length=MAX_COUNTS)] = {}
+
+
 Outcomes = Annotated[list[Outcome], msgspec.Meta(max_length=MAX_CALLS)]
 Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, in part at least. `advice` and `spans` are left out where there are
-    none; spans are only told to a request with a `traceparent`."""
+    """The answer to a request that was carried out, in part at least. `advice` and `traced` are left out where there is
+    none."""
 
     outcomes: Outcomes
     state: State | None = None
     counters: Counters = Counters()
     capabilities: Words = []
     advice: Annotated[list[Advice], msgspec.Meta(max_length=MAX_WORDS)] = []
-    spans: Spans = []
+    traced: Traced | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing; `spans` as in `Reply`."""
+    """The answer to a request that changed nothing; `traced` as in `Reply`."""
 
     fault: Fault
     outcomes: Outcomes = []
     state: State | None = None
     counters: Counters = Counters()
     capabilities: Words = []
-    spans: Spans = []
+    traced: Traced | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -182,7 +201,7 @@ _request = msgspec.msgpack.Decoder(Request)
 _reply = msgspec.msgpack.Decoder(Reply)
 _failure = msgspec.msgpack.Decoder(Failure)
 _progress = msgspec.msgpack.Decoder(Progress)
-_spans = msgspec.msgpack.Decoder(Spans)
+_traced = msgspec.msgpack.Decoder(Traced)
 _arguments = msgspec.msgpack.Decoder(dict[str, object])
 _entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MAX_ENTRIES)])
 
@@ -190,20 +209,20 @@ _entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MA
 def encode(message: msgspec.Struct) -> bytes:
     """The payload of a message."""
     match message:
-        case Reply(spans=[], advice=[]):
+        case Reply(traced=None, advice=[]):
             return _encoder.encode((message.outcomes, message.state, message.counters, message.capabilities))
-        case Reply(spans=[]):
+        case Reply(traced=None):
             counted = (message.outcomes, message.state, message.counters)
             return _encoder.encode((*counted, message.capabilities, message.advice))
-        case Failure(spans=[]):
+        case Failure(traced=None):
             told = (message.fault, message.outcomes, message.state)
             return _encoder.encode((*told, message.counters, message.capabilities))
     return _encoder.encode(message)
 
 
-def encode_spans(spans: Sequence[ServerSpan]) -> bytes:
-    """What END has of them; empty without any."""
-    return _encoder.encode(spans) if spans else b""
+def encode_traced(traced: Traced | None) -> bytes:
+    """What END has of it."""
+    return _encoder.encode(traced) if traced is not None else b""
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msgspec.Raw) -> T:
@@ -272,13 +291,13 @@ def decode_failure(payload: bytes) -> Failure:
     return _decode(_failure, "an error", payload)
 
 
-def decode_spans(payload: bytes) -> list[ServerSpan]:
-    """The spans of an END.
+def decode_traced(payload: bytes) -> Traced | None:
+    """What an END tells of its request.
 
     Raises:
-        RemoteProtocolError: they are none.
+        RemoteProtocolError: it is nothing of the kind.
     """
-    return _decode(_spans, "spans", payload) if payload else []
+    return _decode(_traced, "spans and counts", payload) if payload else None
 
 
 def decode_progress(payload: bytes) -> Progress:

@@ -92,12 +92,18 @@ class ShadowTexts(Texts):
     def _texts(self, keys: list[StoreKey], ordering: str) -> Iterator[tuple[StoreKey, Any]]:
         """The texts of keys, read whole; None where there is none."""
         with decoding():
-            for each in self._shadow.store(self._name).get_record_stream(keys, ordering, True):
+            stream = iter(self._shadow.store(self._name).get_record_stream(keys, ordering, True))
+        while True:
+            # Nothing is open where it stops: Python forgets a ^C in what it runs to end a generator that is left.
+            with decoding():
+                each = next(stream, None)
+                if each is None:
+                    return
                 key = tuple(each.key)
-                if each.storage_kind == "absent":
-                    yield key, None
-                else:
-                    yield key, ChunkedContentFactory(key, each.parents, each.sha1, each.get_bytes_as("chunked"))
+                text = None
+                if each.storage_kind != "absent":
+                    text = ChunkedContentFactory(key, each.parents, each.sha1, each.get_bytes_as("chunked"))
+            yield key, text
 
     def _ought_to_have(self, key: StoreKey) -> bool:
         """Whether there is a text of that key if nothing is damaged."""

@@ -7,10 +7,10 @@ import pytest
 from trace_cases import PROCESS, finding, request, span, trace_of
 
 from smartserver.trace.bans.every import BEHAVIOURS
-from smartserver.trace.events import LinkMeasured
+from smartserver.trace.events import Event, LinkMeasured
 from smartserver.trace.explain import charges, lines
-from smartserver.trace.predict import Link
-from smartserver.wire.messages import ServerSpan
+from smartserver.trace.predict import AROUND, WINDOW, Link
+from smartserver.wire.messages import REPACKED, ServerSpan
 
 NOTHING = "No request was needless"
 
@@ -123,13 +123,51 @@ def test_a_server_that_waits_for_a_lock_is_said() -> None:
     ("again", "by_window", "said"),
     [
         (0, 10_000, []),
-        (2, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem there)."]),
-        (30, 0, ["  TCP: 30 of 1000 packets were lost and sent again."]),
+        (2, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),
+        (30, 0, ["  TCP: 30 of 1000 packets from here were lost and sent again."]),
     ],
 )
 def test_what_the_kernel_saw_is_said_where_it_cost_time(again: int, by_window: int, said: list[str]) -> None:
     link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, again, by_window)
-    assert [line for line in lines(trace_of(link)) if "TCP" in line] == said
+    assert tcp(link) == said
+
+
+def tcp(*events: Event) -> list[str]:
+    """What is said of TCP."""
+    return [line for line in lines(trace_of(*events)) if line.startswith("  TCP: ")]
+
+
+def test_what_the_server_saw_is_said_too() -> None:
+    counts = {"tcp_again": 30, "tcp_packets": 1000, "tcp_by_window": 60_000, "file_syncs": 1}
+    asked = msgspec.structs.replace(request(100_000, 200_000), counts=counts)
+    assert tcp(LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0), asked) == [
+        "  TCP: 30 of 1000 packets from the server were lost and sent again.",
+        "  TCP: 60.0 ms this machine's receive window was full (net.ipv4.tcp_rmem).",
+    ]
+
+
+def test_a_socket_that_delays_small_packets_is_named() -> None:
+    link = LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0, delays=1)
+    assert tcp(link) == ["  TCP: this program's socket delays small packets (Nagle's algorithm): set TCP_NODELAY."]
+    asked = msgspec.structs.replace(request(100_000, 200_000), counts={"tcp_delays": 1})
+    (said,) = tcp(LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0), asked)
+    assert said.startswith("  TCP: the server's socket delays small packets")
+
+
+def test_a_window_that_had_to_open_is_named() -> None:
+    asked = msgspec.structs.replace(request(200_000, 400_000, down=3 * WINDOW - AROUND), answered=300_000)
+    link = LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0)
+    (said,) = tcp(link, span("connect", 100_000, 200_000, "TCP"), asked)
+    assert said.startswith("  TCP: 1 round trip, 100.0 ms, until a fresh connection's window was open")
+
+
+def test_a_connection_of_another_program_is_not_visible() -> None:
+    assert tcp(request(100_000, 200_000)) == ["  TCP: not visible, the connection is not this command's own."]
+
+
+def test_a_repacking_meanwhile_is_named() -> None:
+    asked = msgspec.structs.replace(request(100_000, 200_000), counts={REPACKED: 1})
+    assert "  The server joined packs of the repository at the same time." in lines(trace_of(asked))
 
 
 def test_it_says_how_long_it_takes_elsewhere() -> None:

@@ -45,8 +45,8 @@ def test_a_dialog() -> None:
         "hpss: -> Body 1, 20 B: 65 bytes",
         "hpss: -> End 1, 20 B: 2 segments, 65 bytes",
         'hpss: <- Progress 1, 20 B: ["check",1,2]',
-        "hpss: <- Reply 1, 20 B: [[[0,[5],null]],null,[0,0,0,0,0,0],[],[],[]]",
-        'hpss: <- Error 2, 20 B: [["no-such-branch",{"branch":"main"}],[],null,[0,0,0,0,0,0],[],[]]',
+        "hpss: <- Reply 1, 20 B: [[[0,[5],null]],null,[0,0,0,0,0,0],[],[],null]",
+        'hpss: <- Error 2, 20 B: [["no-such-branch",{"branch":"main"}],[],null,[0,0,0,0,0,0],[],null]',
         "hpss: -> Cancel 2, 20 B",
         "hpss: -> Ping, 20 B",
     ]
@@ -59,7 +59,7 @@ def test_a_message_in_parts_is_shown_with_its_last() -> None:
     said = shown(("down", Reply(1, payload[:2], more=True)), ("down", Reply(1, payload[2:])))
     assert said[1:] == [
         "hpss: <- Reply 1, 20 B: more follows",
-        "hpss: <- Reply 1, 20 B: [[[0,null,null]],null,[0,0,0,0,0,0],[],[],[]]",
+        "hpss: <- Reply 1, 20 B: [[[0,null,null]],null,[0,0,0,0,0,0],[],[],null]",
     ]
 
 

@@ -61,7 +61,7 @@ def test_a_request_tells_what_it_was(shown: Command) -> None:
             "first bytes after": ["100.500 ms"],
         },
     )  # fmt: skip
-    assert second.facts["called from"] == ['  File "project.py", line 3, in f', "    get()"]
+    assert second.facts["called from"] == ["project.py:3 in f"]
 
 
 def test_the_server_is_drawn_within_its_margin(shown: Command) -> None:

@@ -23,6 +23,7 @@ from smartserver.wire.messages import (
     ServerSpan,
     State,
     Status,
+    Traced,
     entries_of,
     named,
     raw,
@@ -105,7 +106,7 @@ def test_request_is_refused(wrong: bytes) -> None:
                 [1, 2, 3, 4, 5, 6, "new"],
                 ["c"],
                 [["packs", {"packs": 9}, "new"]],
-                [["disk", "sync", 1, 2, "new"]],
+                [[["disk", "sync", 1, 2, "new"]], {"file_syncs": 1}, "new"],
                 "new",
             ],
             Reply(
@@ -113,12 +114,12 @@ def test_request_is_refused(wrong: bytes) -> None:
                 State(b"i", 3, None, {}, mark=7),
                 capabilities=["c"],
                 advice=[Advice("packs", raw({"packs": 9}))],
-                spans=[ServerSpan("disk", "sync", 1, 2)],
+                traced=Traced([ServerSpan("disk", "sync", 1, 2)], {"file_syncs": 1}),
             ),
         ),
         (
             messages.decode_failure,
-            [["x", {"a": 1}, "new"], [], None, [], [], [], "new"],
+            [["x", {"a": 1}, "new"], [], None, [], [], None, "new"],
             Failure(Fault("x", raw({"a": 1}))),
         ),
         (messages.decode_progress, ["x", 1, 2, "new"], Progress("x", 1, 2)),
@@ -127,7 +128,7 @@ def test_request_is_refused(wrong: bytes) -> None:
 def test_unknown_fields_of_an_answer_are_skipped(decode: Decode, payload: object, value: msgspec.Struct) -> None:
     decoded = decode(pack(payload))
     assert type(decoded) is type(value)
-    for field in ("outcomes", "fault", "state", "capabilities", "advice", "spans", "phase", "done", "total"):
+    for field in ("outcomes", "fault", "state", "capabilities", "advice", "traced", "phase", "done", "total"):
         assert getattr(decoded, field, None) == getattr(value, field, None)
 
 

@@ -1,4 +1,4 @@
-"""trace.tcp: what the kernel says of a connection, by its fields' places."""
+"""tcp_state: what the kernel says of a connection, by its fields' places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from smartserver.trace.tcp import tcp_state
+from smartserver.tcp_state import tcp_state
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this struct")
 
