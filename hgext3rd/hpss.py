@@ -68,7 +68,7 @@ def uisetup(ui: Any) -> None:
 
     def load() -> Any:
         if waiting:
-            # Python forgets a ^C in the middle of a module that hg loads late, and says that a name is missing there.
+            # Python forgets a ^C in a module that is loaded lazily, and reports a missing name.
             with deactivated():
                 extension = import_module("smartserver.plugins.mercurial.extension")
             first = waiting.pop()

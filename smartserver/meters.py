@@ -5,8 +5,8 @@ and no other's. To count is one line, and takes some 40 nanoseconds:
 
     here.tally[READS] += 1
 
-Timers count nanoseconds. What threads have counted is never removed: it stays when they end. A worker process counts
-for itself, and what it counted ends with it.
+Timers count nanoseconds. What threads have counted stays when they end: the next one counts on in the same list. A
+worker process counts for itself, and what it counted ends with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NewType
 
 import msgspec
@@ -118,6 +118,10 @@ _HASHES = "Proof of records"
 HASHED: Final = _meter(_HASHES, "hashed", Unit.EVENTS, "Records hashed, to prove that they are what their key says.")
 HASHED_BYTES: Final = _meter(_HASHES, "hashed", Unit.BYTES, "Bytes of these records.")
 
+_PUSHES = "Pushes"
+STORED: Final = _meter(_PUSHES, "revisions_stored_already", Unit.EVENTS, "Revisions that came and were stored already.")
+STORED_BYTES: Final = _meter(_PUSHES, "revisions_stored_already", Unit.BYTES, "Bytes of their segments.")
+
 _WIRE = "Connections"
 CONNECTIONS: Final = _meter(_WIRE, "connections", Unit.EVENTS, "Connections opened, by clients and to a server.")
 TRIPS: Final = _meter(
@@ -133,14 +137,30 @@ Counts = Sequence[int]
 NOTHING: Final[Counts] = (0,) * len(METERS)
 
 _tallies: Final[list[list[int]]] = []
+_free_tallies: Final[list[list[int]]] = []
+"""Those of threads that have ended."""
+
+
+class _Lease:
+    """Leaves a tally to others when its thread ends."""
+
+    def __init__(self, tally: list[int]) -> None:
+        self._tally = tally
+
+    def __del__(self, leave: Callable[[list[int]], None] = _free_tallies.append) -> None:
+        leave(self._tally)
 
 
 class _Here(threading.local):
     """The calling thread's tally. `__init__` is run again in each thread."""
 
     def __init__(self) -> None:
-        self.tally = list(NOTHING)
-        _tallies.append(self.tally)
+        try:
+            self.tally = _free_tallies.pop()
+        except IndexError:
+            self.tally = list(NOTHING)
+            _tallies.append(self.tally)
+        self._lease = _Lease(self.tally)
 
 
 here: Final = _Here()
@@ -164,8 +184,3 @@ def since(later: Counts, earlier: Counts) -> Counts:
 def together(one: Counts, other: Counts) -> Counts:
     """The sum of both."""
     return list(map(operator.add, one, other))
-
-
-def named(counts: Counts) -> dict[str, int]:
-    """The counts that are not zero, by name."""
-    return {meter.name: count for meter, count in zip(METERS, counts, strict=True) if count}

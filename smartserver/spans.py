@@ -59,7 +59,7 @@ class Part(enum.StrEnum):
 
 
 class _Here(threading.local):
-    """Of the calling thread."""
+    """What belongs to the calling thread."""
 
     listener: Listener | None = None
 

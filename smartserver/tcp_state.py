@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 
 LAYOUT = struct.Struct("=8B24I4Q6I4Q")
 """Up to tcpi_sndbuf_limited, of Linux 4.10."""
@@ -21,26 +22,29 @@ FIELDS = {
 """Of `trace.events.LinkMeasured`, and where it is in that: tcpi_rtt, min_rtt, snd_cwnd, snd_mss, data_segs_out,
 total_retrans and rwnd_limited."""
 
+SUMS = ("packets", "again", "by_window")
+"""Those that count from when the connection was made."""
+
 PREFIX = "tcp_"
 """Of these names among the counts that a server tells."""
 
 
-def tcp_state(connection: socket.socket) -> dict[str, int] | None:
+def tcp_state(connection: socket.socket) -> dict[str, int]:
     """What the kernel says, by the names in `FIELDS`, and as `delays` whether small packets are delayed (Nagle's
-    algorithm, RFC 896); None if it does not."""
+    algorithm, RFC 896); empty if it says nothing."""
     if sys.platform != "linux":
-        return None
+        return {}
     try:
         said = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAYOUT.size)
         delays = not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     except OSError:
-        return None
+        return {}
     if len(said) < LAYOUT.size:
-        return None
+        return {}
     found = LAYOUT.unpack(said)
     return {name: found[at] for name, at in FIELDS.items()} | {"delays": int(delays)}
 
 
-def tcp_counts(connection: socket.socket) -> dict[str, int]:
-    """The same as a server tells it of its end; empty if the kernel says nothing."""
-    return {f"{PREFIX}{name}": value for name, value in (tcp_state(connection) or {}).items()}
+def tcp_counts(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """What a server tells of its end for one request, of what `tcp_state` said when it began and says now."""
+    return {f"{PREFIX}{name}": value - before.get(name, 0) * (name in SUMS) for name, value in now.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smartserver.meters import Index, counted_here, named, since
+from smartserver.meters import METERS, Counts, Index, counted_here, since
 
 
 class Counting:
@@ -18,3 +18,8 @@ class Counting:
     def named(self) -> dict[str, int]:
         """All that is not zero."""
         return named(since(counted_here(), self._before))
+
+
+def named(counts: Counts) -> dict[str, int]:
+    """The counts that are not zero, by name."""
+    return {meter.name: count for meter, count in zip(METERS, counts, strict=True) if count}

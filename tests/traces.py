@@ -92,7 +92,7 @@ def _events_of(draw: st.DrawFn, process: int, trace: str) -> list[Event]:
         events.append(
             RequestEnded(
                 process, verbs, draw(_names), start, end, draw(_names), draw(st.lists(_names, max_size=6)), answered,
-                1, 2, draw(_lengths), draw(_server_spans()), draw(_counts),
+                1, 2, draw(_lengths), draw(_server_spans()), draw(_counts), draw(_names),
             )
         )  # fmt: skip
     if draw(st.booleans()):

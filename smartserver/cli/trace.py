@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -76,7 +77,9 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             raise CommandError(f"{words[0]} cannot be run: {wrong.strerror}") from None
         status = _wait_for(process)
         end = time.monotonic_ns() // 1000
-        ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # There were no others.
+        cpu = round((used.ru_utime + used.ru_stime) * 1e6)
+        ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status, cpu)
         try:
             file = TraceFile(path)
             file.append(ended)

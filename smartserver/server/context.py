@@ -105,6 +105,11 @@ class RequestContext:
             self.location, self._look = found, found.look
         return self.location
 
+    @property
+    def is_repacking(self) -> bool:
+        """Whether packs of the repository are being joined."""
+        return self.location is not None and self.location.repository.is_repacking
+
     def may_read(self, path: str) -> bool:
         """Whether the user may know of a repository."""
         return self.access.may(Permission.READ, path)

@@ -35,9 +35,10 @@ from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
 from smartserver.server.vfs import VfsWork
 from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
+from smartserver.tcp_state import tcp_counts
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
-from smartserver.wire.messages import Failure, RequestFlag, encode_traced, named
+from smartserver.wire.messages import Failure, RequestFlag, encode_server_trace, named
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
@@ -76,7 +77,7 @@ class RequestOwner(Protocol):
         """Whether a body may go on."""
 
     def send(self, event: Event, more: bool = False) -> None:
-        """Send one event unless the connection is gone. `more`: another follows; short ones then leave together."""
+        """Send one event unless the connection is gone; `more`: as of `Session.send`."""
 
     def backlog(self, change: int) -> None:
         """Account for bytes received and not yet looked at."""
@@ -113,6 +114,8 @@ class ServedRequest:
         """Whether its body is whole."""
         self._answer: ServedAnswer | None = None
         """The answer whose body is to be sent."""
+        self._link: Mapping[str, int] = {}
+        """What the kernel knew of the connection when a traced request began."""
         self._reading = False
         """Whether a piece of that is on its way."""
         self._steps: deque[Step] = deque()
@@ -185,7 +188,8 @@ class ServedRequest:
         site = self._session.site
         if header.wants_spans or site.slow is not None:
             self._work.spans = RequestSpans(site.clock, tells=header.wants_spans)
-            self._work.path = header.message.path
+            self._work.is_repacking = lambda: context.is_repacking
+            self._link = self._session.link()
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
         self._progress.names_phases = header.long
         if not body:
@@ -319,10 +323,8 @@ class ServedRequest:
             self._session.send(Body(self.id, piece), more=True)
             self.pump()
             return
-        traced = self._work.traced()
-        if traced is not None:
-            traced.counts.update(self._session.link())
-        self._session.send(End(self.id, body.segments, body.size, encode_traced(traced)))
+        trace = self._work.server_trace(tcp_counts(self._link, self._session.link()))
+        self._session.send(End(self.id, body.segments, body.size, encode_server_trace(trace)))
         self._log(outcomes_of(answer.message))
         self._over()
 

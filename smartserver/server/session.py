@@ -20,7 +20,7 @@ from smartserver.server.site import Site
 from smartserver.wire import events
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import DRAIN_BYTES, MAX_MESSAGE, MAX_REASON, UNREAD_BYTES
+from smartserver.wire.limits import DRAIN_BYTES, INITIAL_WINDOW, MAX_MESSAGE, MAX_REASON, UNREAD_BYTES
 from smartserver.wire.messages import Failure, encode
 from transports.errors import CodedError
 
@@ -35,9 +35,6 @@ BACKLOG_LOW = 1 << 20
 CANCELLED_HIGH = 32
 """Requests whose work goes on after their answer, because it was cancelled and has not noticed yet, from which no more
 are read: a quarter of `MAX_OPEN_REQUESTS`."""
-
-FIRST_FLIGHT = 14_000
-"""Bytes of an answer that leave in one write: they fit into TCP's first window of ten packets (RFC 6928)."""
 
 VERSIONS = (1,)
 """The versions of the wire this release speaks."""
@@ -87,7 +84,7 @@ class Session:
         self._paused = False
         self._writable = True
         self._held = b""
-        """What is to leave with the event that follows."""
+        """Encoded events held back until the next one."""
         self._unread = 0
         """Bytes of answers, bodies apart, that were written since the peer last took everything."""
         self._longest = 0
@@ -216,7 +213,8 @@ class Session:
     # -- from requests
 
     def send(self, event: events.Event, more: bool = False) -> None:
-        """Send one event unless the connection is gone. `more`: another follows; short ones then leave together.
+        """Send one event unless the connection is gone. `more`: another follows, with which it may be held back, up to
+        `INITIAL_WINDOW` bytes.
 
         Nobody may stop reading because it cannot write: two sides that do wait for each other for ever, each with a
         body for the other. So this side reads on, whatever the peer takes of its answers. Bodies wait until it takes
@@ -236,7 +234,7 @@ class Session:
                 self.abort(f"it takes no answers: expected no more than {UNREAD_BYTES} bytes of them unread")
                 return
         self._held += encoded
-        if not more or len(self._held) > FIRST_FLIGHT:
+        if not more or len(self._held) > INITIAL_WINDOW:
             held, self._held = self._held, b""
             self._shell.write(held)
 

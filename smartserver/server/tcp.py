@@ -19,7 +19,7 @@ from smartserver.errors import AccessDenied
 from smartserver.server.access import Admission, Anonymous, anonymous
 from smartserver.server.connections import Connections
 from smartserver.server.shell import SessionProtocol
-from smartserver.tcp_state import tcp_counts
+from smartserver.tcp_state import tcp_state
 from smartserver.wire.limits import NOTSENT_LOWAT
 from smartserver.wire.tls import HANDSHAKE
 
@@ -130,7 +130,7 @@ class TcpProtocol(SessionProtocol):
             number = getattr(socket, option, None)
             if number is not None:
                 handle.setsockopt(socket.IPPROTO_TCP, number, value)
-        self.session.link = partial(tcp_counts, handle)
+        self.session.link = partial(tcp_state, handle)
         super().connectionMade()
 
     def refuse_if_full(self) -> None:

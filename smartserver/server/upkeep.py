@@ -64,18 +64,12 @@ class UpkeepQueue:
     def __init__(self) -> None:
         self._changes: dict[str, int] = {}
         self._pressing = 0
-        self._at = ""
-        """What is being tidied."""
         self._guard = threading.Lock()
 
     @property
     def is_pressing(self) -> bool:
         """Whether one got so many packs meanwhile that it would wait for no more."""
         return self._pressing > 0
-
-    def is_repacking(self, path: str) -> bool:
-        """Whether the repository there is being tidied."""
-        return path != "" and path == self._at
 
     def add(self, repository: PackRepository) -> bool:
         """Note a change of a repository; whether it did not wait before."""
@@ -98,9 +92,7 @@ class UpkeepQueue:
         def begin() -> None:
             # Before it looks, so that what changes from now on asks again.
             self.take(repository)
-            self._at = repository.path
             tidy(repository, SlowPace(lambda: executor.stopping or self.is_pressing))
-            self._at = ""
 
         if self.add(repository):
             executor.run(begin, lambda _: None, Lane.UPKEEP)

@@ -7,7 +7,7 @@ raises. `RequestWork` has the steps of a request, `RequestBody` takes the body o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -19,11 +19,12 @@ from smartserver.meters import (
     BYTES_WRITTEN,
     FILES_READ,
     FILES_WRITTEN,
+    METERS,
     NOTHING,
     READS,
     SYNCS,
+    Unit,
     counted_here,
-    named,
     since,
     together,
 )
@@ -48,7 +49,17 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.verbs.declare import Body
 from smartserver.wire.limits import BULK_ALLOWANCE, BULK_BYTES, MAX_BULK_RATIO
-from smartserver.wire.messages import REPACKED, Advice, Counters, Failure, Outcome, Reply, RequestFlag, Traced, encode
+from smartserver.wire.messages import (
+    REPACKED,
+    Advice,
+    Counters,
+    Failure,
+    Outcome,
+    Reply,
+    RequestFlag,
+    ServerTrace,
+    encode,
+)
 from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
@@ -134,10 +145,9 @@ class Work:
         """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
         self.spans: RequestSpans | None = None
         """Where anybody wants them: the client, or the log of slow requests."""
-        self.path = ""
-        """Of the repository."""
-        self._beside: dict[str, int] = {}
-        """Whether that was repacked meanwhile."""
+        self.is_repacking: Callable[[], bool] = lambda: False
+        """Whether packs of the repository are being joined."""
+        self._saw_repack = False
         self._site = site
         self._progress = progress
 
@@ -148,10 +158,12 @@ class Work:
         if self.spans is None:
             return self._run(step, start)
         self.spans.waited(ready)
-        if self._site.upkeep.is_repacking(self.path):
-            self._beside = {REPACKED: 1}
-        with listening(self.spans), span(Part.SERVER, step.name):
-            return self._run(step, start)
+        self._saw_repack |= self.is_repacking()
+        try:
+            with listening(self.spans), span(Part.SERVER, step.name):
+                return self._run(step, start)
+        finally:
+            self._saw_repack |= self.is_repacking()
 
     def _run(self, step: Step, start: float) -> object:
         steps = self.steps
@@ -188,14 +200,17 @@ class Work:
             counters = Counters()
             if self.spans is not None:
                 self.spans.tells = False
-        told = msgspec.structs.replace(message, counters=counters, traced=self.traced())
+        told = msgspec.structs.replace(message, counters=counters, trace=self.server_trace({}))
         return replace(answer, payload=encode(told))
 
-    def traced(self) -> Traced | None:
-        """What a client that traces the request is told of it so far."""
+    def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
+        """What a client that traces the request is told of it so far; `link`: counts of the connection."""
         if self.spans is None or not self.spans.tells:
             return None
-        return Traced(self.spans.take(), named(self.spent) | self._beside)
+        # Not the timers: spans tell their time.
+        counted = zip(METERS, self.spent, strict=True)
+        counts = {meter.name: count for meter, count in counted if count and meter.unit is not Unit.SECONDS}
+        return ServerTrace(self.spans.take(), {**counts, **link, **({REPACKED: 1} if self._saw_repack else {})})
 
 
 class RequestWork:

@@ -89,6 +89,7 @@ class Intake:
         self._known: set[RevisionId] = set()
         self.left_out: list[RevisionId] = []
         """Revisions that came and were stored already: the pack rests on their staying so."""
+        self.bytes_left_out = 0
 
     @property
     def quarantine(self) -> Quarantine | None:
@@ -120,6 +121,7 @@ class Intake:
                 raise CorruptRecord(revision, revision, TWICE)
             self._known.add(revision)
             self.left_out.append(revision)
+            self.bytes_left_out += len(content)
             return
         if self._numbering.revisions.find(revision) >= 0:
             raise CorruptRecord(revision, revision, TWICE)

@@ -74,6 +74,8 @@ class PackRepository:
         self.randomness = randomness
         self._states = States(self.file, texts if texts is not None else TextCache())
         self._policy = policy
+        self.is_repacking = False
+        """Whether packs are being joined after an answer."""
         self._repacking = threading.Lock()
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
@@ -269,12 +271,17 @@ class PackRepository:
             snapshot = self._states.read().snapshot
             if snapshot is None:
                 return False
-            quarantine = partial(self._quarantine, upkeep.REPACK)
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            made = upkeep.repack(self.file, snapshot, quarantine, self.clock, self.randomness, pace=paced)
+            made = upkeep.repack(self.file, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
             return made is not None
         finally:
+            self.is_repacking = False
             self._repacking.release()
+
+    def _begin_repack(self) -> Quarantine:
+        """Asked for once there are packs to join."""
+        self.is_repacking = True
+        return self._quarantine(upkeep.REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
         """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.

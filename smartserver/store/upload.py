@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptRecord, MissingParents, shown
+from smartserver.meters import STORED, STORED_BYTES, here
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import GraphNode, Key, RevisionId, Segment
@@ -122,6 +123,8 @@ class Upload:
         if announced is not None and len(announced) != self._segments:
             raise CorruptRecord(b"", b"", f"{len(announced)} revisions are announced, {self._segments} came")
         self._ended = True
+        here.tally[STORED] += len(self._intake.left_out)
+        here.tally[STORED_BYTES] += self._intake.bytes_left_out
         with span(Part.SERVER, "prove"):
             self.entry = self._intake.finish()
 

@@ -132,6 +132,8 @@ class CommandEnded(Event, tag="command"):
     start: int
     end: int
     status: int
+    cpu: int = 0
+    """Microseconds of processor time of it and of the programs that it waited for."""
 
 
 Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | LinkMeasured | ProcessEnded | CommandEnded

@@ -10,9 +10,10 @@ from smartserver.tcp_state import PREFIX
 from smartserver.trace.bans.every import BEHAVIOURS
 from smartserver.trace.bans.model import Cost
 from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
-from smartserver.trace.predict import WINDOW, Link, is_handshake, opening, predicted, round_trip
-from smartserver.trace.text import counted, milliseconds
+from smartserver.trace.predict import Link, is_handshake, predicted, round_trip, window_opening
+from smartserver.trace.text import counted, milliseconds, size
 from smartserver.trace.wait import UNNAMED, Piece, Trace, pieces, wait
+from smartserver.wire.limits import INITIAL_WINDOW
 from smartserver.wire.messages import REPACKED
 
 SHARE = 0.05
@@ -20,6 +21,9 @@ SHARE = 0.05
 
 LOST = 0.01
 """Of the packets: where fewer are sent again TCP keeps its pace."""
+
+STORED, STORED_BYTES = "revisions_stored_already", "revisions_stored_already_bytes"
+"""Counters of the server (`smartserver.meters`)."""
 
 FEW = 3
 """Packets that may be sent again for another reason than a loss."""
@@ -62,7 +66,7 @@ def lines(trace: Trace, link: Link | None = None) -> list[str]:
         result += ["", *_charge(charge, found.total)]
     if not dear:
         result += ["", "No request was needless, as far as the behaviours of `silly` show."]
-    result += ["", "Where the time went:", *_parts(trace), *_links(trace, found.total)]
+    result += ["", "Where the time went:", *_parts(trace), *_links(trace, found.total), *_server(trace)]
     if link is not None:
         rate = f" and {link.rate * 8 / 1e6:g} Mbit/s" if link.rate else ""
         result += ["", f"At RTT {link.rtt * 1000:g} ms{rate} this takes {predicted(trace, link):.2f} s."]
@@ -104,7 +108,7 @@ def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request:
         spans = list(_connecting(trace, request))
         shakes = sum(map(is_handshake, spans))
         return max(1, shakes), sum(each.end - each.start for each in spans if not each.name)
-    if max(request.up, request.down) <= WINDOW:
+    if max(request.up, request.down) <= INITIAL_WINDOW:
         return 0, 0  # It goes at once.
     travelled = sum(
         min(each.end, request.end) - max(each.start, request.start)
@@ -153,32 +157,36 @@ def _parts(trace: Trace) -> Iterable[str]:
 
 def _links(trace: Trace, total: int) -> Iterator[str]:
     """What the kernels at both ends saw that cost time."""
-    for link in trace.links:
-        seen = {name: getattr(link, name) for name in ("again", "packets", "by_window", "delays")}
-        yield from _link(seen, total, "from here", "the server's", "this program's")
-    for request in trace.requests:
-        seen = {name.removeprefix(PREFIX): count for name, count in request.counts.items() if name.startswith(PREFIX)}
-        if seen:
-            yield from _link(seen, total, "from the server", "this machine's", "the server's")
-    if trace.requests and not trace.links:
-        yield "  TCP: not visible, the connection is not this command's own."
-    trips, micro = opening(trace)
+    names = ("again", "packets", "by_window", "delays")
+    own = {name: sum(getattr(link, name) for link in trace.links) for name in names}
+    server = {name: sum(each.counts.get(PREFIX + name, 0) for each in trace.requests) for name in names}
+    yield from _link(own, total, "from here", "the server's", "this program's")
+    yield from _link(server, total, "from the server", "this machine's", "the server's")
+    if trace.requests and not (trace.links or server["packets"]):
+        yield "  TCP: what the kernel knows of the connection is not visible."
+    trips, micro = window_opening(trace)
     if trips and micro >= SHARE * total:
         until = "until a fresh connection's window was open; the agent keeps connections"
         yield f"  TCP: {counted(trips, 'round trip')}, {milliseconds(micro)}, {until}."
-    if any(REPACKED in each.counts for each in trace.requests):
-        yield "  The server joined packs of the repository at the same time."
 
 
-def _link(seen: Mapping[str, int], total: int, whose: str, window: str, socket: str) -> Iterator[str]:
+def _link(seen: Mapping[str, int], total: int, direction: str, receiver: str, sender: str) -> Iterator[str]:
     """What one kernel saw of the bytes that its side sent."""
-    again, packets, by_window = (seen.get(name, 0) for name in ("again", "packets", "by_window"))
-    if again > max(FEW, LOST * packets):
-        yield f"  TCP: {again} of {packets} packets {whose} were lost and sent again."
-    if by_window >= SHARE * total:
-        yield f"  TCP: {milliseconds(by_window)} {window} receive window was full (net.ipv4.tcp_rmem)."
-    if seen.get("delays"):
-        yield f"  TCP: {socket} socket delays small packets (Nagle's algorithm): set TCP_NODELAY."
+    if seen["again"] > max(FEW, LOST * seen["packets"]):
+        yield f"  TCP: {seen['again']} of {seen['packets']} packets {direction} were lost and sent again."
+    if seen["by_window"] >= SHARE * total:
+        yield f"  TCP: {milliseconds(seen['by_window'])} {receiver} receive window was full (net.ipv4.tcp_rmem)."
+    if seen["delays"]:
+        yield f"  TCP: {sender} socket delays small packets (Nagle's algorithm): set TCP_NODELAY."
+
+
+def _server(trace: Trace) -> Iterator[str]:
+    """What the server counted that cost time."""
+    count, held = (sum(each.counts.get(name, 0) for each in trace.requests) for name in (STORED, STORED_BYTES))
+    if held > INITIAL_WINDOW:
+        yield f"  {counted(count, 'revision')}, {size(held)}, came to a server that had them."
+    if any(REPACKED in each.counts for each in trace.requests):
+        yield "  The server joined packs of the repository meanwhile."
 
 
 def _trips(trace: Trace) -> int:

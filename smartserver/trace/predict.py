@@ -17,17 +17,11 @@ from typing import NamedTuple
 from smartserver.spans import Part
 from smartserver.trace.events import RequestEnded
 from smartserver.trace.wait import Piece, Trace, pieces
+from smartserver.wire.limits import INITIAL_WINDOW
 
 SEGMENT = 1448
 """Bytes that a packet of 1,500 carries over IPv4, with TCP's timestamps."""
 PACKET = 1500
-WINDOW = 10 * SEGMENT
-"""Bytes that Linux sends on a fresh connection before it waits (RFC 6928)."""
-
-AROUND = SEGMENT
-"""What goes before a request's body, and after it or that of an answer, is a packet each; the window counts packets."""
-AT_ONCE = 14_000
-"""Bytes of an answer that a server writes with its beginning and its end."""
 
 LEAST_RISE, MOST_RISE = 0.004, 0.016
 """Seconds by which answers are late when Linux ends slow start (HyStart): an eighth of the round trip within these. Two
@@ -65,7 +59,7 @@ class Link(NamedTuple):
 
 def predicted(trace: Trace, link: Link) -> float:
     """The seconds that the command of a trace would take on a link."""
-    requests = sorted((each for each in trace.requests if not _is_relayed(each, trace)), key=lambda each: each.start)
+    requests = _direct_requests(trace)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
     """Microseconds while each was under way: on the link, at the server while nothing else was done, and here."""
@@ -75,14 +69,14 @@ def predicted(trace: Trace, link: Link) -> float:
             spent[index][WHERE.get(piece.part, Part.LOCAL)] += piece.end - piece.start
         elif not is_handshake(piece):
             outside += piece.end - piece.start
-    opened = sorted(each.start for each in trace.spans if is_handshake(each))
+    opened = _handshakes(trace)
     seconds = outside / 1e6 + len(opened) * link.rtt
     up, down = _Direction(link), _Direction(link)
     for request, its in zip(requests, spent, strict=True):
         while opened and opened[0] <= request.start:
             opened.pop(0)
             up, down = _Direction(link), _Direction(link)
-        travels = up.seconds(sent(request.up)) + down.seconds(received(request.down))
+        travels = up.seconds(request_size(request)) + down.seconds(answer_size(request))
         served = 0 if its[Part.SEND] > its.total() * FULL else its[Part.SERVER]
         seconds += link.rtt + max(travels, its[Part.LOCAL] / 1e6) + served / 1e6
     asking = {each.process for each in requests}
@@ -97,24 +91,37 @@ def round_trip(trace: Trace) -> float:
     return min([*shakes, *answers], default=0) / 1e6
 
 
-def opening(trace: Trace) -> tuple[int, int]:
-    """The round trips, and their microseconds, in which bodies waited until the window of a fresh connection was open;
-    none where the time on the link was twice as long: its rate is what took that."""
+def window_opening(trace: Trace) -> tuple[int, int]:
+    """The round trips in which bodies waited for TCP's window on connections of this trace, and their microseconds.
+
+    None are counted of a request whose body was twice as long on the link: its rate is what took that.
+    """
     rtt = round_trip(trace)
-    link = Link(rtt)
-    micro = 0.0
-    up, down = _Direction(link), _Direction(link)
-    opened = sorted(each.start for each in trace.spans if is_handshake(each))
-    for request in sorted(trace.requests, key=lambda each: each.start):
-        if not opened or opened[0] > request.start:
+    directions: tuple[_Direction, _Direction] | None = None
+    seconds = 0.0
+    opened = _handshakes(trace)
+    for request in _direct_requests(trace):
+        while opened and opened[0] <= request.start:
+            opened.pop(0)
+            directions = _Direction(Link(rtt)), _Direction(Link(rtt))
+        if directions is None:
             continue  # The connection was open before: nothing says how far.
-        up, down = _Direction(link), _Direction(link)
-        opened = [each for each in opened if each > request.start]
-        waited = up.seconds(sent(request.up)) + down.seconds(received(request.down))
-        took = (request.end - request.start - request.in_server) / 1e6 - rtt
-        if waited and took <= 2 * waited:
-            micro += min(waited, took) * 1e6
-    return math.ceil(micro / 1e6 / rtt) if micro else 0, round(micro)
+        up, down = directions
+        waited = up.seconds(request_size(request)) + down.seconds(answer_size(request))
+        took = max(0.0, (request.end - request.start - request.in_server) / 1e6 - rtt)
+        if took <= 2 * waited:
+            seconds += min(waited, took)
+    return math.ceil(seconds / rtt) if seconds else 0, round(seconds * 1e6)
+
+
+def _direct_requests(trace: Trace) -> list[RequestEnded]:
+    """In order, without those that a process of this machine answered by requests of its own."""
+    return sorted((each for each in trace.requests if not _is_relayed(each, trace)), key=lambda each: each.start)
+
+
+def _handshakes(trace: Trace) -> list[int]:
+    """When each began, in order."""
+    return sorted(each.start for each in trace.spans if is_handshake(each))
 
 
 class _Direction:
@@ -122,7 +129,7 @@ class _Direction:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._window = WINDOW
+        self._window = INITIAL_WINDOW
         self._since = 0.0
         """Seconds since slow start ended early."""
         gap = min(max(link.rtt / 8, LEAST_RISE), MOST_RISE)
@@ -150,14 +157,15 @@ class _Direction:
         return size * PACKET / SEGMENT / self._link.rate if self._link.rate else 0.0
 
 
-def sent(size: int) -> int:
-    """Bytes of a request, with the rests of its packets."""
-    return size + 2 * AROUND if size > SEGMENT else size
+def request_size(request: RequestEnded) -> int:
+    """Bytes on the way up. REQUEST and END of one with a body travel in packets of their own, which count as full ones:
+    the window counts packets."""
+    return request.up + 2 * SEGMENT if request.up > SEGMENT else request.up
 
 
-def received(size: int) -> int:
-    """Bytes of an answer, with the rests of its packets."""
-    return size + AROUND if size > AT_ONCE else size
+def answer_size(request: RequestEnded) -> int:
+    """Bytes on the way down, with what a trace adds. END of a long answer travels in a packet of its own."""
+    return request.down + SEGMENT if request.down > INITIAL_WINDOW else request.down
 
 
 def is_handshake(span: Piece | object) -> bool:

@@ -15,7 +15,14 @@ import msgspec
 from smartserver.spans import Part
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, Reply, Request
-from smartserver.wire.messages import ServerSpan, Traced, decode_failure, decode_reply, decode_request, decode_traced
+from smartserver.wire.messages import (
+    ServerSpan,
+    ServerTrace,
+    decode_failure,
+    decode_reply,
+    decode_request,
+    decode_server_trace,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -52,11 +59,11 @@ class CallRecord(msgspec.Struct):
     answered: float = 0.0
     """When the first part of its answer came."""
 
-    def told(self, traced: Traced | None) -> None:
+    def add_server_trace(self, trace: ServerTrace | None) -> None:
         """Add what the server tells."""
-        if traced is not None:
-            self.server += traced.spans
-            self.counts |= traced.counts
+        if trace is not None:
+            self.server += trace.spans
+            self.counts |= trace.counts
 
 
 class Span(NamedTuple):
@@ -122,7 +129,7 @@ class Recorder:
             from smartserver.tcp_state import tcp_state  # Loaded where a trace is recorded.
 
             found = tcp_state(connection)
-            if found is not None:
+            if found:
                 self._linked(found)
 
     def connecting(self) -> None:
@@ -168,7 +175,7 @@ class Recorder:
             self._answered(record, event)
         if isinstance(event, End):
             with contextlib.suppress(RemoteProtocolError):  # Nobody else reads them.
-                record.told(decode_traced(event.traced))
+                record.add_server_trace(decode_server_trace(event.trace))
         # An answer with a body is over with its body: a clone is not done when its first line is here.
         whole = isinstance(event, (End, Error)) or (isinstance(event, Reply) and not event.body)
         if whole and record in self._unanswered:
@@ -205,13 +212,13 @@ class Recorder:
             failure = decode_failure(payload)
             record.result = failure.fault.code
             record.server_microseconds = failure.counters.microseconds
-            record.told(failure.traced)
+            record.add_server_trace(failure.trace)
         else:
             reply = decode_reply(payload)
             refused = sum(outcome.status != 0 for outcome in reply.outcomes)
             record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
             record.server_microseconds = reply.counters.microseconds
-            record.told(reply.traced)
+            record.add_server_trace(reply.trace)
 
 
 _stands_for = ["self"]

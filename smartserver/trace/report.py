@@ -24,7 +24,8 @@ CALLED: dict[str, str] = {
 
 def lines(trace: Trace) -> list[str]:
     """A trace in words."""
-    result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}, {counted(trace)}"]
+    worked = f" ({milliseconds(trace.command.cpu)} of processor time)" if trace.command and trace.command.cpu else ""
+    result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}{worked}, {counted(trace)}"]
     result += parts(trace)
     result += [f"  {link(each)}" for each in trace.links]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
@@ -42,8 +43,8 @@ def parts(trace: Trace) -> list[str]:
     found = wait(trace)
     shown = dict.fromkeys((*CALLED, UNNAMED, *found.parts))  # A later release may have other parts.
     result = [_part(found, part) for part in shown if found.parts[part]]
-    if found.beside * 200 >= found.total > 0:
-        result.append(f"  beside it, the server worked for {milliseconds(found.beside)}")
+    if found.overlapped * 200 >= found.total > 0:
+        result.append(f"  meanwhile in the server {milliseconds(found.overlapped):>11}")
     return result
 
 

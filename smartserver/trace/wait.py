@@ -32,6 +32,9 @@ from smartserver.trace.events import (
 
 UNNAMED = "unnamed"
 
+WORK = (Part.SERVER, Part.DISK)
+"""Parts in which a server works; in its others it waits."""
+
 
 class BadTrace(Exception):
     """A file is no trace, or not one of one command."""
@@ -96,8 +99,8 @@ class Piece(NamedTuple):
     end: int
     part: str
     name: str
-    remote: bool = False
-    """Whether it was waited for: a server or a process that was started had it to do."""
+    is_remote: bool = False
+    """Whether a server or a started process did this while the client waited."""
 
 
 def traces(lines: Iterable[bytes]) -> list[Trace]:
@@ -159,7 +162,7 @@ def placed(request: RequestEnded) -> Placed:
 
 def pieces(trace: Trace) -> Iterator[Piece]:
     """The whole wait in order, each instant in one piece; what is unnamed has no part."""
-    served = _served(trace)
+    served = _remote_work(trace)
     first = 0
     for piece in _swept(trace.start, trace.end, _covers(trace)):
         if piece.part != Part.LINK:
@@ -174,7 +177,7 @@ def pieces(trace: Trace) -> Iterator[Piece]:
             yield Piece(max(each.start, piece.start), min(each.end, piece.end), part, name, bool(each.part))
 
 
-def _served(trace: Trace) -> list[Piece]:
+def _remote_work(trace: Trace) -> list[Piece]:
     """What is done while this side may wait: servers' work, and the starts of processes that were begun for it."""
     found = [each for request in trace.requests for each in placed(request).spans]
     found += [each for _, each in of_processes(trace) if each.part == Part.START and each.start > trace.start]
@@ -236,7 +239,7 @@ class Wait:
     parts: Counter[str]
     names: dict[str, Counter[str]]
     """Of each part, by the names of its spans."""
-    beside: int
+    overlapped: int
     """Microseconds that servers worked while this side did something else: they are in no part."""
 
     @property
@@ -249,11 +252,11 @@ def wait(trace: Trace) -> Wait:
     """What the parts of a wait add up to."""
     parts: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {}
-    beside = sum(each.end - each.start for each in _served(trace) if each.part not in ("", Part.START))
+    overlapped = sum(each.end - each.start for each in _remote_work(trace) if each.part in WORK)
     for piece in pieces(trace):
         part = piece.part or UNNAMED
         length = piece.end - piece.start
         parts[part] += length
         names.setdefault(part, Counter())[piece.name] += length
-        beside -= length * (piece.remote and part != Part.START)
-    return Wait(trace.end - trace.start, parts, names, beside)
+        overlapped -= length * (piece.is_remote and part in WORK)
+    return Wait(trace.end - trace.start, parts, names, overlapped)

@@ -94,9 +94,9 @@ def _read_end(frame: Frame) -> events.End:
 def _write_end(event: events.End) -> list[Frame]:
     if not 0 <= event.segments <= 0xFFFFFFFF or not 0 <= event.size <= 0xFFFFFFFFFFFFFFFF:
         raise LocalProtocolError(f"expected u32 segments and u64 bytes in END, got {event.segments} and {event.size}")
-    if len(event.traced) > MAX_END:
-        raise LocalProtocolError(f"expected at most {MAX_END} bytes of spans in END, got {len(event.traced)}")
-    return [Frame(FrameType.END, event.id, END_PAYLOAD.pack(event.segments, event.size) + event.traced)]
+    if len(event.trace) > MAX_END:
+        raise LocalProtocolError(f"expected at most {MAX_END} bytes of a ServerTrace in END, got {len(event.trace)}")
+    return [Frame(FrameType.END, event.id, END_PAYLOAD.pack(event.segments, event.size) + event.trace)]
 
 
 def _write_message(plain: FrameType, with_body: FrameType, event: events.Request | events.Reply) -> list[Frame]:

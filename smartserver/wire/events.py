@@ -45,13 +45,13 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The whole body was sent: how many segments, and how many bytes in all its chunks. `traced`: what the server tells
-    of the request (`messages.encode_traced`)."""
+    """The whole body was sent: how many segments, and how many bytes in all its chunks. `trace`: what the server tells
+    of the request (`messages.encode_server_trace`)."""
 
     id: int
     segments: int
     size: int
-    traced: bytes = b""
+    trace: bytes = b""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -60,13 +60,13 @@ MAX_SPANS = 256
 """Spans of an answer, and those that END has: what else the server spent time on is not told."""
 
 MAX_COUNTS = 128
-"""Counters of an answer, and those that END has."""
+"""Counts of an answer, and those that END has."""
 
 MAX_SPAN_NAME = 100
 """Characters of the name of a span, which are written for a person."""
 
-MAX_END = 32 * KIB
-"""Bytes of the spans and counters that END has: 256 spans with names of 100 characters each."""
+MAX_END = 40 * KIB
+"""Bytes of the ServerTrace that END has: 256 spans with names of 100 characters each, and 128 counts."""
 
 MAX_ARGUMENTS = 4 * MIB + 64 * KIB
 """Bytes of the arguments of one error or advice: 4,096 ids of 1,024 bytes, the most that any names, are 4.2 MB."""

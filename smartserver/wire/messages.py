@@ -150,10 +150,10 @@ class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
 
 
 REPACKED = "repacked_meanwhile"
-"""Of the counts of a request: 1 if the server joined packs of the repository at the same time."""
+"""Of the counts of a request: 1 if the server joined packs of the repository meanwhile."""
 
 
-class Traced(msgspec.Struct, frozen=True, array_like=True):
+class ServerTrace(msgspec.Struct, frozen=True, array_like=True):
     """What a server tells of a request with a `traceparent` whose flag `sampled` is set: its spans since it last told
     some, and by name what was counted since its start."""
 
@@ -166,7 +166,7 @@ Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, in part at least. `advice` and `traced` are left out where there is
+    """The answer to a request that was carried out, in part at least. `advice` and `trace` are left out where there is
     none."""
 
     outcomes: Outcomes
@@ -174,18 +174,18 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
     counters: Counters = Counters()
     capabilities: Words = []
     advice: Annotated[list[Advice], msgspec.Meta(max_length=MAX_WORDS)] = []
-    traced: Traced | None = None
+    trace: ServerTrace | None = None
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing; `traced` as in `Reply`."""
+    """The answer to a request that changed nothing; `trace` as in `Reply`."""
 
     fault: Fault
     outcomes: Outcomes = []
     state: State | None = None
     counters: Counters = Counters()
     capabilities: Words = []
-    traced: Traced | None = None
+    trace: ServerTrace | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -201,7 +201,7 @@ _request = msgspec.msgpack.Decoder(Request)
 _reply = msgspec.msgpack.Decoder(Reply)
 _failure = msgspec.msgpack.Decoder(Failure)
 _progress = msgspec.msgpack.Decoder(Progress)
-_traced = msgspec.msgpack.Decoder(Traced)
+_server_trace = msgspec.msgpack.Decoder(ServerTrace)
 _arguments = msgspec.msgpack.Decoder(dict[str, object])
 _entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MAX_ENTRIES)])
 
@@ -209,20 +209,20 @@ _entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MA
 def encode(message: msgspec.Struct) -> bytes:
     """The payload of a message."""
     match message:
-        case Reply(traced=None, advice=[]):
+        case Reply(trace=None, advice=[]):
             return _encoder.encode((message.outcomes, message.state, message.counters, message.capabilities))
-        case Reply(traced=None):
+        case Reply(trace=None):
             counted = (message.outcomes, message.state, message.counters)
             return _encoder.encode((*counted, message.capabilities, message.advice))
-        case Failure(traced=None):
+        case Failure(trace=None):
             told = (message.fault, message.outcomes, message.state)
             return _encoder.encode((*told, message.counters, message.capabilities))
     return _encoder.encode(message)
 
 
-def encode_traced(traced: Traced | None) -> bytes:
+def encode_server_trace(trace: ServerTrace | None) -> bytes:
     """What END has of it."""
-    return _encoder.encode(traced) if traced is not None else b""
+    return _encoder.encode(trace) if trace is not None else b""
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msgspec.Raw) -> T:
@@ -291,13 +291,13 @@ def decode_failure(payload: bytes) -> Failure:
     return _decode(_failure, "an error", payload)
 
 
-def decode_traced(payload: bytes) -> Traced | None:
+def decode_server_trace(payload: bytes) -> ServerTrace | None:
     """What an END tells of its request.
 
     Raises:
-        RemoteProtocolError: it is nothing of the kind.
+        RemoteProtocolError: it is none.
     """
-    return _decode(_traced, "spans and counts", payload) if payload else None
+    return _decode(_server_trace, "spans and counts", payload) if payload else None
 
 
 def decode_progress(payload: bytes) -> Progress:

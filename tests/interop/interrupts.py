@@ -23,7 +23,8 @@ _THEIRS: Final = re.compile(
     r"Exception ignored in: <function _get_module_lock.*\n"
     r"Traceback .*\n  File \"<frozen importlib.*\nKeyboardInterrupt: \n"
     r"|Exception ignored in: <function transaction\.__del__.*\n"
-    r"Traceback .*\n(?: .*\n)+AttributeError: 'transaction' object has no attribute '.*'\n"
+    r"Traceback .*\n(?:  File \".*/mercurial/transaction\.py\".*\n    .*\n(?: +\^+\n)?)+"
+    r"AttributeError: 'transaction' object has no attribute '.*'\n"
 )
 """What Python itself says, and forgets the interrupt, where that comes at one moment of an import; what Mercurial does
 of a transaction whose `__init__` was interrupted."""
@@ -51,8 +52,8 @@ def interrupted(process: subprocess.Popen[AnyStr], seconds: float) -> tuple[AnyS
     return out, err, time.monotonic() - began
 
 
-def checked(said: str, more: str) -> str:
-    """What was said without `_THEIRS`: nothing a user must never see. `more`: a pattern of the tool's own noise."""
+def without_theirs(said: str, more: str) -> str:
+    """The output without `_THEIRS`, if it has nothing that no user may see. `more`: a pattern of the tool's noise."""
     ours = _THEIRS.sub("", said)
     assert not re.search(f"{_NOISE}|{more}", ours, re.MULTILINE), said
     return ours

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 from brz_sides import SHIM, Users
 from git_sides import TIMEOUT, Done, Served
-from interrupts import SEED, checked, interrupted, interruptible, moments
+from interrupts import SEED, interrupted, interruptible, moments, without_theirs
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -82,7 +82,7 @@ class Turn:
             assert ready, "it never begins"
         out, err, self.took = interrupted(process, self.seconds)
         done = Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
-        checked(done.err, r"^Python|\.py\b")
+        without_theirs(done.err, r"^Python|\.py\b")
         self.out, self.said_so = done.out, done.status == 3
         assert done.err.endswith("brz: interrupted\n") if self.said_so else done.status == 0, done
 

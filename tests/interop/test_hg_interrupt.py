@@ -14,7 +14,7 @@ import pytest
 from git_sides import TIMEOUT, Served
 from hg_histories import RandomHistory, new_repository, verify
 from hg_sides import HgSide, server_heads
-from interrupts import SEED, checked, interrupted, interruptible, moments
+from interrupts import SEED, interrupted, interruptible, moments, without_theirs
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -60,7 +60,7 @@ class Turn:
             assert begun.read(1), "it never begins"
         _, said, self.took = interrupted(process, self.seconds)
         self.is_cut = process.returncode != 0
-        said = checked(said, r"\*\* ")
+        said = without_theirs(said, r"\*\* ")
         # Python itself ends without a word where the interrupt comes after hg has ended.
         assert not self.is_cut or said.endswith("interrupted!\n") or (process.returncode, said) == (-signal.SIGINT, "")
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from counting import named
+
+from smartserver import meters
 from smartserver.meters import (
     BYTES_READ,
     METERS,
@@ -14,7 +18,6 @@ from smartserver.meters import (
     counted,
     counted_here,
     here,
-    named,
     since,
     together,
 )
@@ -53,3 +56,17 @@ def test_threads_count_for_themselves_and_together() -> None:
         total = together(total, part)
     assert since(counted(), everything) == total
     assert counted_here() == mine
+
+
+def test_a_thread_that_ends_leaves_its_list_to_the_next() -> None:
+    before, lists = counted(), len(meters._tallies)
+
+    def read() -> None:
+        here.tally[READS] += 1
+
+    for _ in range(50):
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    assert since(counted(), before)[READS] == 50
+    assert len(meters._tallies) < lists + 25, "a thread may take a list before the last one has left its own"

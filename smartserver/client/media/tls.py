@@ -9,7 +9,7 @@ from smartserver.client.media.ready import ready
 from smartserver.client.media.tcp import CONNECT_TIMEOUT, TcpMedium
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.trust import Trust
-from smartserver.spans import Part, span
+from smartserver.spans import Part, measured, span
 from smartserver.wire.limits import RECEIVE_CHUNK
 from smartserver.wire.tls import ALPN, fingerprint
 
@@ -124,6 +124,7 @@ class TlsMedium:
 
     def close(self) -> None:
         """Close it, without waiting for the peer to do so."""
+        measured(self._socket)
         self._socket.close()
 
 

@@ -94,7 +94,7 @@ class ShadowTexts(Texts):
         with decoding():
             stream = iter(self._shadow.store(self._name).get_record_stream(keys, ordering, True))
         while True:
-            # Nothing is open where it stops: Python forgets a ^C in what it runs to end a generator that is left.
+            # No context is open at `yield`: Python forgets a ^C that comes while it closes an abandoned generator.
             with decoding():
                 each = next(stream, None)
                 if each is None:

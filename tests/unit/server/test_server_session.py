@@ -190,7 +190,7 @@ def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
     served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request, "PIECE", 300)
-    monkeypatch.setattr(session, "FIRST_FLIGHT", 0)
+    monkeypatch.setattr(session, "INITIAL_WINDOW", 0)
     reads: list[int] = []
     read = SegmentReader.read
 
@@ -216,7 +216,7 @@ def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
 
 @pytest.mark.parametrize(("room", "writes"), [(0, 3), (1 << 20, 1)])
 def test_a_short_answer_is_one_write(served: Served, monkeypatch: pytest.MonkeyPatch, room: int, writes: int) -> None:
-    monkeypatch.setattr(session, "FIRST_FLIGHT", room)
+    monkeypatch.setattr(session, "INITIAL_WINDOW", room)
     dialog = Dialog(served.site)
     written: list[bytes] = []
     monkeypatch.setattr(dialog, "write", written.append)
@@ -226,7 +226,7 @@ def test_a_short_answer_is_one_write(served: Served, monkeypatch: pytest.MonkeyP
 
 def test_writing_pauses_between_two_pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "PIECE", 300)
-    monkeypatch.setattr(session, "FIRST_FLIGHT", 0)
+    monkeypatch.setattr(session, "INITIAL_WINDOW", 0)
     dialog = Dialog(served.site)
     write = dialog.write
 
@@ -272,7 +272,7 @@ def test_reading_pauses_while_requests_wait(served: Served, monkeypatch: pytest.
     """Whether it is their decoding that waits or their answers; only what is counted keeps them from filling memory."""
     monkeypatch.setattr(session, "BACKLOG_HIGH", 350_000)
     monkeypatch.setattr(session, "BACKLOG_LOW", 150_000)
-    monkeypatch.setattr(session, "FIRST_FLIGHT", 0)
+    monkeypatch.setattr(session, "INITIAL_WINDOW", 0)
     monkeypatch.setattr(request, "LARGE_REQUEST", 0 if large else 1 << 20)
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)

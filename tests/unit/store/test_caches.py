@@ -3,9 +3,9 @@ from __future__ import annotations
 import random
 import threading
 
-from counting import Counting
+from counting import Counting, named
 
-from smartserver.meters import BLOCK_CACHE, counted, named, since
+from smartserver.meters import BLOCK_CACHE, counted, since
 from smartserver.store.caches import CachedText, TextCache
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 from builders import MAIN, TEXTS, History, check_whole, locate, push, request_id, upload
+from counting import Counting
 from incoming_uploads import FILE, left_in_quarantine, raw, receive
 
 from smartserver.errors import (
     ConflictingRecord,
 )
+from smartserver.meters import STORED, STORED_BYTES
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Record
@@ -57,9 +59,12 @@ def test_without_announcement_the_graph_is_known_at_the_end(repository: PackRepo
 def test_stored_revisions_are_left_out(repository: PackRepository, history: History) -> None:
     line = history.line(6)
     push(repository, history, line[:4], {MAIN: line[3]})
+    counts = Counting()
     sent = upload(repository, history.body(line[2:]), 4)
     assert sent.entry is not None
     assert sent.entry.segments == 2
+    assert counts[STORED] == 2
+    assert counts[STORED_BYTES] == sum(len(history.segment(each)) for each in line[2:4])
     sent.abandon()
     again = upload(repository, history.body(line[:4]), 4)
     assert again.entry is None

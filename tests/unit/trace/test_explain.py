@@ -6,10 +6,13 @@ import msgspec
 import pytest
 from trace_cases import PROCESS, finding, request, span, trace_of
 
+from smartserver import meters
+from smartserver.meters import METERS
 from smartserver.trace.bans.every import BEHAVIOURS
 from smartserver.trace.events import Event, LinkMeasured
 from smartserver.trace.explain import charges, lines
-from smartserver.trace.predict import AROUND, WINDOW, Link
+from smartserver.trace.predict import SEGMENT, Link
+from smartserver.wire.limits import INITIAL_WINDOW as WINDOW
 from smartserver.wire.messages import REPACKED, ServerSpan
 
 NOTHING = "No request was needless"
@@ -138,9 +141,9 @@ def tcp(*events: Event) -> list[str]:
 
 
 def test_what_the_server_saw_is_said_too() -> None:
-    counts = {"tcp_again": 30, "tcp_packets": 1000, "tcp_by_window": 60_000, "file_syncs": 1}
-    asked = msgspec.structs.replace(request(100_000, 200_000), counts=counts)
-    assert tcp(LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0), asked) == [
+    counts = {"tcp_again": 15, "tcp_packets": 500, "tcp_by_window": 30_000, "file_syncs": 1}
+    asked = [msgspec.structs.replace(request(start, start + 100_000), counts=counts) for start in (100_000, 200_000)]
+    assert tcp(LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0), *asked) == [
         "  TCP: 30 of 1000 packets from the server were lost and sent again.",
         "  TCP: 60.0 ms this machine's receive window was full (net.ipv4.tcp_rmem).",
     ]
@@ -149,25 +152,25 @@ def test_what_the_server_saw_is_said_too() -> None:
 def test_a_socket_that_delays_small_packets_is_named() -> None:
     link = LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0, delays=1)
     assert tcp(link) == ["  TCP: this program's socket delays small packets (Nagle's algorithm): set TCP_NODELAY."]
-    asked = msgspec.structs.replace(request(100_000, 200_000), counts={"tcp_delays": 1})
+    asked = msgspec.structs.replace(request(100_000, 200_000), counts={"tcp_delays": 1, "tcp_packets": 1})
     (said,) = tcp(LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0), asked)
     assert said.startswith("  TCP: the server's socket delays small packets")
 
 
 def test_a_window_that_had_to_open_is_named() -> None:
-    asked = msgspec.structs.replace(request(200_000, 400_000, down=3 * WINDOW - AROUND), answered=300_000)
+    asked = msgspec.structs.replace(request(200_000, 400_000, down=3 * WINDOW - SEGMENT), answered=300_000)
     link = LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0)
     (said,) = tcp(link, span("connect", 100_000, 200_000, "TCP"), asked)
     assert said.startswith("  TCP: 1 round trip, 100.0 ms, until a fresh connection's window was open")
 
 
 def test_a_connection_of_another_program_is_not_visible() -> None:
-    assert tcp(request(100_000, 200_000)) == ["  TCP: not visible, the connection is not this command's own."]
+    assert tcp(request(100_000, 200_000)) == ["  TCP: what the kernel knows of the connection is not visible."]
 
 
 def test_a_repacking_meanwhile_is_named() -> None:
     asked = msgspec.structs.replace(request(100_000, 200_000), counts={REPACKED: 1})
-    assert "  The server joined packs of the repository at the same time." in lines(trace_of(asked))
+    assert "  The server joined packs of the repository meanwhile." in lines(trace_of(asked))
 
 
 def test_it_says_how_long_it_takes_elsewhere() -> None:
@@ -180,3 +183,12 @@ def test_every_behaviour_says_what_to_do() -> None:
     for each in BEHAVIOURS.values():
         assert each.remedy.endswith(".")
         assert each.remedy[0].isupper()
+
+
+@pytest.mark.parametrize(
+    ("held", "said"), [(WINDOW, []), (20_000, ["  3 revisions, 20.0 KB, came to a server that had them."])]
+)
+def test_what_the_server_had_is_named(held: int, said: list[str]) -> None:
+    names = (METERS[meters.STORED].name, METERS[meters.STORED_BYTES].name)
+    asked = msgspec.structs.replace(request(100_000, 200_000), counts=dict(zip(names, (3, held), strict=True)))
+    assert [line for line in lines(trace_of(asked)) if "server that had" in line] == said

@@ -8,16 +8,14 @@ from trace_cases import TRACE, request, span, trace_of
 
 from smartserver.trace.events import ProcessBegan, SpanEnded
 from smartserver.trace.predict import (
-    AROUND,
-    AT_ONCE,
     SEGMENT,
-    WINDOW,
     Link,
     is_handshake,
-    opening,
     predicted,
     round_trip,
+    window_opening,
 )
+from smartserver.wire.limits import INITIAL_WINDOW as WINDOW
 
 FAST = Link(0.1)
 TINY = 1e-3
@@ -53,18 +51,18 @@ def test_a_round_trip_more_than_requests_counts() -> None:
 
 @pytest.mark.parametrize(("windows", "rounds"), [(1, 0), (1 + TINY, 1), (3, 1), (3 + TINY, 2), (127, 6)])
 def test_the_window_opens_by_round_trips(windows: float, rounds: int) -> None:
-    body = request(200_000, 300_000, up=round(windows * WINDOW) - 2 * AROUND)
+    body = request(200_000, 300_000, up=round(windows * WINDOW) - 2 * SEGMENT)
     assert predicted(trace_of(body, span("link", 200_000, 300_000)), FAST) == pytest.approx(1.0 + rounds * 0.1)
 
 
 @pytest.mark.parametrize(
     ("size", "rounds"),
     [
-        (AT_ONCE, 0),
-        (AT_ONCE + 1, 1),
-        (3 * WINDOW - AROUND, 1),
-        (3 * WINDOW - AROUND + 1, 2),
-        (127 * WINDOW - AROUND, 6),
+        (WINDOW, 0),
+        (WINDOW + 1, 1),
+        (3 * WINDOW - SEGMENT, 1),
+        (3 * WINDOW - SEGMENT + 1, 2),
+        (127 * WINDOW - SEGMENT, 6),
     ],
 )
 def test_the_window_of_an_answer_opens_by_round_trips(size: int, rounds: int) -> None:
@@ -73,12 +71,12 @@ def test_the_window_of_an_answer_opens_by_round_trips(size: int, rounds: int) ->
 
 
 def test_bytes_take_their_time_at_the_rate() -> None:
-    trace = trace_of(request(200_000, 300_000, up=SEGMENT * 1000 - 2 * AROUND, down=0), span("link", 200_000, 300_000))
+    trace = trace_of(request(200_000, 300_000, up=SEGMENT * 1000 - 2 * SEGMENT, down=0), span("link", 200_000, 300_000))
     assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.9 + 1.0)
 
 
 def test_an_open_window_stays_open_on_its_connection() -> None:
-    size = 7 * WINDOW - AROUND
+    size = 7 * WINDOW - SEGMENT
     first, second = request(200_000, 300_000, down=size), request(400_000, 500_000, down=size)
     waits = [span("link", 200_000, 300_000), span("link", 400_000, 500_000)]
     held = predicted(trace_of(first, second, *waits, trips=2), FAST)
@@ -98,14 +96,14 @@ def test_slow_packets_end_slow_start_early() -> None:
 
 
 def test_work_goes_on_while_bytes_travel() -> None:
-    body = request(200_000, 600_000, up=SEGMENT * 1000 - 2 * AROUND, down=0)
+    body = request(200_000, 600_000, up=SEGMENT * 1000 - 2 * SEGMENT, down=0)
     trace = trace_of(body, span("local", 200_000, 550_000, "read"), span("link", 550_000, 600_000))
     assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.6 + 1.0)
     assert predicted(trace, Link(0.0, 15_000_000.0)) == pytest.approx(0.6 + 0.35)
 
 
 def test_on_a_full_link_the_server_worked_meanwhile() -> None:
-    body = request(200_000, 600_000, up=SEGMENT * 1000 - 2 * AROUND, down=0, in_server=50_000)
+    body = request(200_000, 600_000, up=SEGMENT * 1000 - 2 * SEGMENT, down=0, in_server=50_000)
     trace = trace_of(body, span("send", 200_000, 500_000), span("link", 500_000, 600_000))
     assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.6 + 1.0)
 
@@ -128,19 +126,26 @@ def test_a_request_to_a_process_of_this_machine_crosses_no_link() -> None:
     assert predicted(trace, FAST) == pytest.approx(1.0 - 2 * 0.05 + 2 * 0.1)
 
 
-def opened(down: int, end: int) -> tuple[int, int]:
-    """What `opening` finds of an answer of that size, on a connection that was opened in 100 ms."""
+def cost_of_window(down: int, end: int) -> tuple[int, int]:
+    """What `window_opening` finds of an answer of that size, on a connection that was opened in 100 ms."""
     asked = msgspec.structs.replace(request(200_000, end, down=down), answered=300_000)
-    return opening(trace_of(span("connect", 100_000, 200_000, "TCP"), asked))
+    return window_opening(trace_of(span("connect", 100_000, 200_000, "TCP"), asked))
 
 
 def test_what_a_fresh_window_cost() -> None:
-    assert opened(WINDOW * 3 - AROUND, 400_000) == (1, 100_000)
-    assert opened(WINDOW * 7 - AROUND, 450_000) == (2, 150_000)  # It was open sooner than that takes.
-    assert opened(AT_ONCE, 400_000) == (0, 0)
-    assert opened(WINDOW * 3 - AROUND, 900_000) == (0, 0), "it is the rate that took so long"
+    assert cost_of_window(WINDOW * 3 - SEGMENT, 400_000) == (1, 100_000)
+    assert cost_of_window(WINDOW * 7 - SEGMENT, 450_000) == (2, 150_000)  # It was open sooner than that takes.
+    assert cost_of_window(WINDOW, 400_000) == (0, 0)
+    assert cost_of_window(WINDOW * 3 - SEGMENT, 900_000) == (0, 0), "it is the rate that took so long"
 
 
 def test_what_a_held_window_cost_is_not_known() -> None:
     asked = msgspec.structs.replace(request(200_000, 500_000, down=WINDOW * 9), answered=300_000)
-    assert opening(trace_of(asked)) == (0, 0)
+    assert window_opening(trace_of(asked)) == (0, 0)
+
+
+def test_a_later_request_finds_the_window_as_it_was_left() -> None:
+    first = msgspec.structs.replace(request(200_000, 300_000, down=WINDOW), answered=300_000)
+    second = msgspec.structs.replace(request(300_000, 500_000, down=WINDOW * 3), answered=400_000)
+    shake = span("connect", 100_000, 200_000, "TCP")
+    assert window_opening(trace_of(shake, first, second, trips=2)) == (1, 100_000)

@@ -162,5 +162,5 @@ def test_the_schema_names_every_event() -> None:
     events = [each for each in said["$defs"].values() if "event" in each.get("properties", ())]
     tags = {each["properties"]["event"]["enum"][0] for each in events}
     assert tags == {"process", "span", "request", "finding", "link", "end", "command"}
-    event = CommandEnded(1, "git", TRACE, 0, 5, 0)
+    event = CommandEnded(1, "git", TRACE, 0, 5, 0, 1)
     assert set(json.loads(encode(event))) == {"event", *msgspec.structs.asdict(event)}

@@ -86,3 +86,10 @@ def test_detail_lists_the_calls_that_the_line_leaves_out() -> None:
         made = record(["A.b"] * count)
         assert list(lines(made, in_detail=True)) == [line(made), *["    A.b(refs/heads/main)"] * listed]
         assert list(lines(made)) == [line(made)]
+
+
+def test_what_the_server_counted_is_shown_in_detail() -> None:
+    found = record(["Branch.delete"])
+    found.counts = {"file_reads": 3, "text_cache_hits": 2}
+    assert list(lines(found)) == [line(found)]
+    assert list(lines(found, in_detail=True)) == [line(found), "    the server counted file_reads 3, text_cache_hits 2"]

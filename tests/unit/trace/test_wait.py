@@ -172,14 +172,24 @@ def test_the_report_adds_up() -> None:
     ]
 
 
-def test_what_a_server_does_while_this_side_sends_is_beside() -> None:
+def test_what_a_server_does_while_this_side_sends_is_in_no_part() -> None:
     asked = request(answered=60_000, server=[ServerSpan("server", "check", 0, 20_000)])  # From 35,000 to 55,000.
     found = wait(trace_of(asked, SpanEnded(7, "send", 30_000, 40_000), SpanEnded(7, "link", 40_000, 60_000)))
-    assert (found.parts["server"], found.beside) == (15_000, 5_000)
+    assert (found.parts["server"], found.overlapped) == (15_000, 5_000)
 
 
 def test_the_start_of_a_process_that_is_waited_for() -> None:
     began = ProcessBegan(process=9, version=1, program="server", trace=TRACE, began=50_000, started=40_000)
     found = wait(trace_of(SpanEnded(7, "link", 45_000, 60_000), began))
     assert (found.parts["start"], found.parts["link"]) == (20_000 + 10_000, 10_000)
-    assert found.beside == 0
+    assert found.overlapped == 0
+
+
+def test_the_text_has_the_processor_time_and_what_overlapped() -> None:
+    asked = request(answered=60_000, server=[ServerSpan("server", "check", 0, 20_000)])
+    trace = trace_of(asked, SpanEnded(7, "send", 30_000, 40_000), SpanEnded(7, "link", 40_000, 60_000))
+    assert trace.command is not None
+    trace.command.cpu = 42_000
+    shown = lines(trace)
+    assert shown[0] == "git: 100.0 ms (42.0 ms of processor time), 1 round trip, no fresh connections"
+    assert "  meanwhile in the server      5.0 ms" in shown

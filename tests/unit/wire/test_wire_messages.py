@@ -21,9 +21,9 @@ from smartserver.wire.messages import (
     Request,
     RequestFlag,
     ServerSpan,
+    ServerTrace,
     State,
     Status,
-    Traced,
     entries_of,
     named,
     raw,
@@ -114,7 +114,7 @@ def test_request_is_refused(wrong: bytes) -> None:
                 State(b"i", 3, None, {}, mark=7),
                 capabilities=["c"],
                 advice=[Advice("packs", raw({"packs": 9}))],
-                traced=Traced([ServerSpan("disk", "sync", 1, 2)], {"file_syncs": 1}),
+                trace=ServerTrace([ServerSpan("disk", "sync", 1, 2)], {"file_syncs": 1}),
             ),
         ),
         (
@@ -128,7 +128,7 @@ def test_request_is_refused(wrong: bytes) -> None:
 def test_unknown_fields_of_an_answer_are_skipped(decode: Decode, payload: object, value: msgspec.Struct) -> None:
     decoded = decode(pack(payload))
     assert type(decoded) is type(value)
-    for field in ("outcomes", "fault", "state", "capabilities", "advice", "traced", "phase", "done", "total"):
+    for field in ("outcomes", "fault", "state", "capabilities", "advice", "trace", "phase", "done", "total"):
         assert getattr(decoded, field, None) == getattr(value, field, None)
 
 

@@ -1,0 +1,118 @@
+"""trace.explain, over real TCP: a socket at either end that delays small packets, and a lock that a push waits for."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History
+from pushing import Source, connected, count_segments, push
+from serving import PATIENCE, Server, wait_until
+from test_stopped_writer import PATIENT, stopped_writer, waiting
+
+from smartserver.cli.session import client_for
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import Outcome
+from smartserver.spans import Part
+from smartserver.trace.explain import lines
+from smartserver.trace.wait import Trace, traces, wait
+
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of its connections"),
+]
+
+DELAYING = """
+from smartserver.cli.main import main
+from smartserver.server.tcp import TcpProtocol
+made = TcpProtocol.connectionMade
+def connection_made(protocol):
+    made(protocol)
+    protocol.transport.setTcpNoDelay(False)
+TcpProtocol.connectionMade = connection_made
+main()
+"""
+"""A server that leaves Nagle's algorithm on."""
+
+
+def record(server: Server, path: Path, do: Callable[[RemoteRepository], object]) -> Trace:
+    """The trace of a command that does that."""
+    environment = {"SMARTSERVER_AGENT": "0"}
+    with client_for(server.url("p"), {f"hpss-json={path}"}, "planted", environment) as (client, place):
+        do(RemoteRepository(client, place.path, Knowledge(None, server.url("p"))))
+    (found,) = traces(path.read_bytes().splitlines())
+    return found
+
+
+def pull(remote: RemoteRepository) -> None:
+    assert count_segments(remote.pull().body) == 1
+
+
+def delays(trace: Trace) -> list[str]:
+    """What is said of delayed packets."""
+    return [line for line in lines(trace) if "Nagle" in line]
+
+
+@pytest.fixture
+def source() -> tuple[Source, bytes]:
+    """A history, and its only revision."""
+    history = History()
+    (tip,) = history.line(1)
+    return Source(history), tip
+
+
+def test_nothing_delays_packets_unless_told_to(tmp_path: Path, source: tuple[Source, bytes]) -> None:
+    with Server(tmp_path) as server:
+        with connected(server.port) as remote:
+            push(remote, source[0], MAIN, source[1])
+        trace = record(server, tmp_path / "trace", pull)
+    assert [each.delays for each in trace.links] == [0]
+    assert [each.counts["tcp_delays"] for each in trace.requests] == [0]
+    assert delays(trace) == []
+
+
+def test_a_client_that_delays_packets(
+    tmp_path: Path, source: tuple[Source, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_up = TcpMedium._set_up
+
+    def leave_on(medium: TcpMedium) -> None:
+        set_up(medium)
+        medium._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+
+    monkeypatch.setattr(TcpMedium, "_set_up", leave_on)
+    with Server(tmp_path) as server:
+        trace = record(server, tmp_path / "trace", lambda remote: push(remote, source[0], MAIN, source[1]))
+    (line,) = delays(trace)
+    assert line.startswith("  TCP: this program's socket delays small packets")
+
+
+def test_a_server_that_delays_packets(tmp_path: Path, source: tuple[Source, bytes]) -> None:
+    with Server(tmp_path, program=("-c", DELAYING)) as server:
+        with connected(server.port) as remote:
+            push(remote, source[0], MAIN, source[1])
+        trace = record(server, tmp_path / "trace", pull)
+    (line,) = delays(trace)
+    assert line.startswith("  TCP: the server's socket delays small packets")
+
+
+def test_a_push_that_waits_for_a_lock(tmp_path: Path, source: tuple[Source, bytes]) -> None:
+    def push_another(remote: RemoteRepository) -> None:
+        assert push(remote, source[0], b"refs/heads/other", source[1]).outcome is Outcome.DONE
+
+    with Server(tmp_path, program=("-c", PATIENT)) as server:
+        with connected(server.port) as remote:
+            push(remote, source[0], MAIN, source[1])
+        with ThreadPoolExecutor(1) as threads, stopped_writer(tmp_path, "p") as holder:
+            recorded = threads.submit(record, server, tmp_path / "trace", push_another)
+            wait_until(lambda: waiting(tmp_path / "p" / "lock", server.process.pid) >= 1, "somebody waits for the lock")
+            holder.send_signal(signal.SIGCONT)
+            trace = recorded.result(PATIENCE)
+    assert wait(trace).parts[Part.LOCK] > 0
