@@ -140,6 +140,7 @@ class _Spans:
             "smartserver.path": request.path, "smartserver.bytes.up": request.up,
             "smartserver.bytes.down": request.down, "smartserver.server.us": request.in_server,
             "code.stacktrace": request.where,
+            **{f"smartserver.server.{name}": count for name, count in request.counts.items()},
         }  # fmt: skip
         failure = "" if request.result == "ok" else request.result
         return self.span(Kind.CLIENT, "; ".join(request.verbs), request, process.span_id, told, failure)

@@ -53,6 +53,7 @@ def _request(first: int, request: RequestEnded) -> Event:
     told = {
         "arguments": request.arguments, "path": request.path, "result": request.result, "bytes up": request.up,
         "bytes down": request.down, "in the server in ms": request.in_server / 1000, "called from": request.where,
+        "the server counted": request.counts,
     }  # fmt: skip
     return _slice(first, request.start, request.end, "request", "; ".join(request.verbs), told)
 

@@ -111,7 +111,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
         took = max(0.0, (request.end - request.start - request.in_server) / 1e6 - rtt)
         if took <= 2 * waited:
             seconds += min(waited, took)
-    return math.ceil(seconds / rtt) if seconds else 0, round(seconds * 1e6)
+    return math.ceil(round(seconds / rtt, 3)) if seconds else 0, round(seconds * 1e6)
 
 
 def _direct_requests(trace: Trace) -> list[RequestEnded]:
