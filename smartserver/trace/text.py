@@ -10,22 +10,24 @@ MOST = 4
 """Calls of a request that its line shows; of more, the first."""
 
 
-def line(record: CallRecord) -> str:
-    """One request: its verbs and arguments in short, bytes each way, milliseconds in all and in the server."""
+def line(record: CallRecord, start: float = 0.0) -> str:
+    """One request: its verbs and arguments in short, bytes each way, milliseconds in all and in the server, and how
+    many after `start` it began."""
     calls = "; ".join(f"{verb}({arguments})" for verb, arguments in zip(record.verbs, record.arguments, strict=True))
     if len(record.verbs) > MOST:
         calls = f"{record.verbs[0]}(...) and {len(record.verbs) - 1} more"
     elapsed = (record.ended - record.started) * 1000
     return (
         f"hpss: {calls} on {record.path or '/'}: {record.result}, {size(record.bytes_up)} up, "
-        f"{size(record.bytes_down)} down, {elapsed:.0f} ms ({record.server_microseconds / 1000:.1f} ms in the server)"
+        f"{size(record.bytes_down)} down, {elapsed:.0f} ms ({record.server_microseconds / 1000:.1f} ms in the server), "
+        f"at {(record.started - start) * 1000:.0f} ms"
     )
 
 
-def lines(record: CallRecord, *, in_detail: bool = False) -> Iterator[str]:
+def lines(record: CallRecord, start: float = 0.0, *, in_detail: bool = False) -> Iterator[str]:
     """One request; below it `in_detail` each call of one with more than its line shows and what the server counted, and
     where it was made, where that is noted."""
-    yield line(record)
+    yield line(record, start)
     if in_detail and len(record.verbs) > MOST:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
             yield f"    {verb}({arguments})"

@@ -143,8 +143,9 @@ class Tracing:
                 self._say(f"hpss: the trace is not whole: {file.problem}")
 
     def _finished(self, record: CallRecord) -> None:
-        if self.shows:
-            self._say("\n".join(text.lines(record, in_detail=self._in_detail)))
+        if self.shows and self.recorder is not None:
+            start = self.recorder.started - (self._start or 0.0)
+            self._say("\n".join(text.lines(record, start, in_detail=self._in_detail)))
         if self._narrator is not None:
             self._narrator.request(record)
 

@@ -45,7 +45,7 @@ class Dialog:
     def __init__(self) -> None:
         self.now = 100.0
         self.finished: list[str] = []
-        self.recorder = Recorder(lambda: self.now, lambda record: self.finished.append(line(record)))
+        self.recorder = Recorder(lambda: self.now, lambda record: self.finished.append(line(record, record.started)))
         self.connect()
 
     def connect(self) -> None:
@@ -85,7 +85,8 @@ def test_a_call_and_its_answer(dialog: Dialog) -> None:
     up = dialog.up(Request(1, asking(("Branch.delete", [b"refs/heads/main"]))))
     down = dialog.down(Reply(1, answer(DONE)), after=0.25)
     assert dialog.finished == [
-        f"hpss: Branch.delete(refs/heads/main) on project: ok, {up} B up, {down} B down, 250 ms (1.5 ms in the server)"
+        f"hpss: Branch.delete(refs/heads/main) on project: ok, {up} B up, {down} B down, "
+        "250 ms (1.5 ms in the server), at 0 ms"
     ]
     assert summary(dialog.recorder, dialog.now) == (
         f"hpss: 1 round trip on a fresh connection, 1 call (0 vfs), {up} B up, {down} B down, 250 ms"
@@ -103,7 +104,7 @@ def test_a_refused_request(dialog: Dialog) -> None:
     dialog.down(Error(1, encode(Failure(FAULT, counters=Counters(2500)))))
     assert dialog.only.result == "diverged"
     assert dialog.only.server_microseconds == 2500
-    assert dialog.finished == [line(dialog.only)]
+    assert dialog.finished == [line(dialog.only, dialog.only.started)]
 
 
 def test_a_push_and_its_body_are_one_call_and_one_trip(dialog: Dialog) -> None:
@@ -132,7 +133,7 @@ def test_a_body_that_comes_counts_and_lasts_until_its_end(dialog: Dialog) -> Non
     assert dialog.only.ended - dialog.only.started == 1.5
     assert dialog.recorder.round_trips == 1
     assert dialog.finished == [
-        f"hpss: Repository.pull() on project: ok, {up} B up, {down} B down, 1500 ms (1.5 ms in the server)"
+        f"hpss: Repository.pull() on project: ok, {up} B up, {down} B down, 1500 ms (1.5 ms in the server), at 0 ms"
     ]
 
 

@@ -37,8 +37,9 @@ def record(verbs: list[str], path: str = "project") -> CallRecord:
 
 
 def test_line_of_one_call() -> None:
-    assert line(record(["Branch.delete"])) == (
-        "hpss: Branch.delete(refs/heads/main) on project: ok, 1.2 KB up, 56 B down, 250 ms (1.5 ms in the server)"
+    assert line(record(["Branch.delete"]), 9.5) == (
+        "hpss: Branch.delete(refs/heads/main) on project: ok, 1.2 KB up, 56 B down, "
+        "250 ms (1.5 ms in the server), at 500 ms"
     )
 
 
