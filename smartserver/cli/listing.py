@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from smartserver.cli.errors import one_line
-from smartserver.cli.place import above, check_folder, count, is_store_url, is_url, open_store
+from smartserver.cli.place import above, check_folder, count, is_store_url, is_url, store_at
 from smartserver.cli.session import client_for
 from smartserver.client.listing import repositories
 from smartserver.client.plain import plain
@@ -54,8 +54,7 @@ def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repo
 
     if not is_store_url(path):
         check_folder(path)
-    root = open_store(path, flags)
-    with one_line(path, above(path)):
+    with store_at(path, flags) as root, one_line(path, above(path)):
         if is_far(root):
             root = AheadTransport(root)
             read_ahead(root)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.session import client_for, lasting_observers
+from smartserver.cli.session import Untraced, client_for, lasting_observers, tracing_for
 from smartserver.cli.user import user
 from smartserver.client.places import parse_place
 from smartserver.client.store_url import PREFIX, VFS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smartserver.client.call import RequestT, ResultT
     from smartserver.store.repository import PackRepository
     from smartserver.verbs.declare import Verb
+    from smartserver.wire.observer import Observer
 
 
 def is_url(place: str) -> bool:
@@ -60,6 +61,18 @@ def store_behind(url: str) -> str:
 def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
     """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used. `flags`,
     and those in the environment: what sees the calls of one on a server, as of `session.client_for`."""
+    return _open(place, lambda: lasting_observers(flags))
+
+
+@contextmanager
+def store_at(place: str, flags: Set[str]) -> Iterator[Transport]:
+    """The same for one command: its calls are summed up when it ends."""
+    is_remote = place.startswith(f"{VFS}://")
+    with tracing_for(flags) if is_remote else nullcontext(Untraced()) as tracing:
+        yield _open(place, lambda: tracing.observers)
+
+
+def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
     if not is_store_url(place):
         from transports.local import LocalTransport
 
@@ -69,7 +82,7 @@ def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
             if place.startswith(f"{VFS}://"):
                 from smartserver.client.vfs_transport import from_url  # Loaded where it is used.
 
-                return from_url(place, lasting_observers(flags))
+                return from_url(place, observers())
             return open_url(place)
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
@@ -134,18 +147,19 @@ def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepo
     if not is_store_url(path):
         check_folder(path)
         act_as_owner(path)
-    repository = PackRepository(CountedTransport(open_store(path, flags)))
-    try:
-        with one_line(path, above(path)):
-            yield repository
-    except CommandError as wrong:
-        if isinstance(wrong.__cause__, NoSuchRepository):
+    with store_at(path, flags) as store:
+        repository = PackRepository(CountedTransport(store))
+        try:
             with one_line(path, above(path)):
-                found = repository.describe_place()
-            raise CommandError(
-                f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
-            ) from None
-        raise
+                yield repository
+        except CommandError as wrong:
+            if isinstance(wrong.__cause__, NoSuchRepository):
+                with one_line(path, above(path)):
+                    found = repository.describe_place()
+                raise CommandError(
+                    f"{path} is not a repository of smartserver" + (f" but {found}" if found else "")
+                ) from None
+            raise
 
 
 def count(number: int, what: str) -> str:

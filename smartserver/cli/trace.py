@@ -146,6 +146,8 @@ def show(file: Path, view: str, output: Path | None) -> None:
 
 def _read(file: Path) -> list[Trace]:
     try:
+        if file.exists() and not file.is_file():
+            raise CommandError(f"{file} is not an ordinary file")
         return traces(file.read_bytes().splitlines())
     except BadTrace as wrong:
         raise CommandError(f"{file}: {wrong}") from None

@@ -74,9 +74,9 @@ class PackRepository:
         self.randomness = randomness
         self._states = States(self.file, texts if texts is not None else TextCache())
         self._policy = policy
-        self.is_repacking = False
-        """Whether packs are being joined after an answer."""
         self._repacking = threading.Lock()
+        self._joins_packs = False
+        """Whether who has that lock has found packs to join."""
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
         self._collected: float | None = None
@@ -267,6 +267,7 @@ class PackRepository:
         """
         if not self._repacking.acquire(blocking=False):
             return False
+        self._joins_packs = False
         try:
             snapshot = self._states.read().snapshot
             if snapshot is None:
@@ -275,12 +276,16 @@ class PackRepository:
             made = upkeep.repack(self.file, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
             return made is not None
         finally:
-            self.is_repacking = False
             self._repacking.release()
+
+    @property
+    def is_repacking(self) -> bool:
+        """Whether packs are being joined."""
+        return self._joins_packs and self._repacking.locked()
 
     def _begin_repack(self) -> Quarantine:
         """Asked for once there are packs to join."""
-        self.is_repacking = True
+        self._joins_packs = True
         return self._quarantine(upkeep.REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
@@ -293,15 +298,15 @@ class PackRepository:
         self._awaited.set()
         with self._repacking:
             self._awaited.clear()
+            self._joins_packs = False
             snapshot = self.snapshot()
             packs = snapshot.root.packs
             before = left = len(packs)
-            quarantine = partial(self._quarantine, upkeep.REPACK)
             progress(0, before)
             for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
                 if done:
                     snapshot = self.snapshot()
-                made = upkeep.repack(self.file, snapshot, quarantine, self.clock, self.randomness, whole=True)
+                made = upkeep.repack(self.file, snapshot, self._begin_repack, self.clock, self.randomness, whole=True)
                 if made is None:
                     break
                 packs = made.packs

@@ -11,6 +11,7 @@ from smartserver.trace.bans.every import BEHAVIOURS
 from smartserver.trace.bans.model import Cost
 from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
 from smartserver.trace.predict import Link, is_handshake, predicted, round_trip, window_opening
+from smartserver.trace.report import incomplete
 from smartserver.trace.text import counted, milliseconds, size
 from smartserver.trace.wait import UNNAMED, Piece, Trace, pieces, wait
 from smartserver.wire.limits import INITIAL_WINDOW
@@ -25,8 +26,8 @@ LOST = 0.01
 STORED, STORED_BYTES = "revisions_stored_already", "revisions_stored_already_bytes"
 """Counters of the server (`smartserver.meters`)."""
 
-FEW = 3
-"""Packets that may be sent again for another reason than a loss."""
+FEW, MANY = 3, 0.1
+"""Packets that may be sent again for another reason than a loss, unless they are so large a part of all."""
 
 REASONS: dict[str, str] = {
     Part.START: "The system and Python started the program",
@@ -61,6 +62,7 @@ def lines(trace: Trace, link: Link | None = None) -> list[str]:
     """A trace explained; `link`: one to say how long it takes there."""
     found = wait(trace)
     result = [f"{trace.program}: {milliseconds(found.total)}, {counted(_trips(trace), 'round trip')}"]
+    result += incomplete(trace)
     dear = needless(trace)
     for charge in dear:
         result += ["", *_charge(charge, found.total)]
@@ -160,8 +162,9 @@ def _links(trace: Trace, total: int) -> Iterator[str]:
     names = ("again", "packets", "by_window", "delays")
     own = {name: sum(getattr(link, name) for link in trace.links) for name in names}
     server = {name: sum(each.counts.get(PREFIX + name, 0) for each in trace.requests) for name in names}
-    yield from _link(own, total, "from here", "the server's", "this program's")
-    yield from _link(server, total, "from the server", "this machine's", "the server's")
+    waited = wait(trace).parts
+    yield from _link(own, total, waited[Part.LINK] + waited[Part.SEND], "from here", "the server's", "this program's")
+    yield from _link(server, total, waited[Part.LINK], "from the server", "this machine's", "the server's")
     if trace.requests and not (trace.links or server["packets"]):
         yield "  TCP: what the kernel knows of the connection is not visible."
     trips, micro = window_opening(trace)
@@ -170,12 +173,18 @@ def _links(trace: Trace, total: int) -> Iterator[str]:
         yield f"  TCP: {counted(trips, 'round trip')}, {milliseconds(micro)}, {until}."
 
 
-def _link(seen: Mapping[str, int], total: int, direction: str, receiver: str, sender: str) -> Iterator[str]:
-    """What one kernel saw of the bytes that its side sent."""
-    if seen["again"] > max(FEW, LOST * seen["packets"]):
-        yield f"  TCP: {seen['again']} of {seen['packets']} packets {direction} were lost and sent again."
-    if seen["by_window"] >= SHARE * total:
-        yield f"  TCP: {milliseconds(seen['by_window'])} {receiver} receive window was full (net.ipv4.tcp_rmem)."
+def _link(
+    seen: Mapping[str, int], total: int, waited: int, direction: str, receiver: str, sender: str
+) -> Iterator[str]:
+    """What one kernel saw of the bytes that its side sent. `waited`: microseconds in which only the link held it up. A
+    window is also full while the receiver does something else; a kernel then asks again, as if packets were lost."""
+    again, packets = seen["again"], seen["packets"]
+    is_lossy = again > max(FEW, LOST * packets) or 0 < again >= MANY * packets
+    if is_lossy and seen["by_window"] < SHARE * total:
+        yield f"  TCP: {again} of {packets} packets {direction} were lost and sent again."
+    by_window = min(seen["by_window"], waited)
+    if by_window >= max(1, SHARE * total):
+        yield f"  TCP: {milliseconds(by_window)} {receiver} receive window was full (net.ipv4.tcp_rmem)."
     if seen["delays"]:
         yield f"  TCP: {sender} socket delays small packets (Nagle's algorithm): set TCP_NODELAY."
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -175,7 +175,9 @@ class Recorder:
             self._answered(record, event)
         if isinstance(event, End):
             with contextlib.suppress(RemoteProtocolError):  # Nobody else reads them.
-                record.add_server_trace(decode_server_trace(event.trace))
+                rest = decode_server_trace(event.trace)
+                record.add_server_trace(rest)
+                record.server_microseconds += busy(rest.spans) if rest is not None else 0
         # An answer with a body is over with its body: a clone is not done when its first line is here.
         whole = isinstance(event, (End, Error)) or (isinstance(event, Reply) and not event.body)
         if whole and record in self._unanswered:
@@ -219,6 +221,16 @@ class Recorder:
             record.result = f"{refused} of {len(reply.outcomes)} refused" if refused else "ok"
             record.server_microseconds = reply.counters.microseconds
             record.add_server_trace(reply.trace)
+
+
+def busy(spans: Sequence[ServerSpan]) -> int:
+    """The microseconds that a server worked in some spans, which may lie in each other."""
+    total = until = 0
+    for each in sorted(spans, key=lambda each: each.start):
+        if each.part != Part.QUEUED:
+            total += max(0, each.end - max(each.start, until))
+            until = max(until, each.end)
+    return total
 
 
 _stands_for = ["self"]

@@ -26,10 +26,25 @@ def lines(trace: Trace) -> list[str]:
     """A trace in words."""
     worked = f" ({milliseconds(trace.command.cpu)} of processor time)" if trace.command and trace.command.cpu else ""
     result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}{worked}, {counted(trace)}"]
+    result += incomplete(trace)
     result += parts(trace)
     result += [f"  {link(each)}" for each in trace.links]
     result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
     return result
+
+
+def incomplete(trace: Trace) -> list[str]:
+    """What is missing of a trace, in lines."""
+    status = trace.command.status if trace.command is not None else 0
+    failed = [f"  It ended with status {status}."] if status else []
+    if not trace.processes:
+        return [*failed, "  Nothing of it was recorded: it did not use a server, or its flags name another file."]
+    ended = {each.process for each in trace.ends}
+    left = sum(each.process not in ended for each in trace.processes)
+    return [
+        *failed,
+        *([f"  The trace is not whole: {left} of its processes did not record their end."] if left else []),
+    ]
 
 
 def counted(trace: Trace) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from smartserver.spans import Part, span
+
 USER = "token"
 """The user's name where git would ask for one: the token says who the user is."""
 
@@ -52,11 +54,13 @@ class GitCredentials:
             return ""
         interactive = [] if asks else ["-c", "credential.interactive=false"]
         words = ["git", *interactive, "credential", "fill"]
-        self._found = self._run(words, {} if asks else SILENT, self._about + more + b"\n", quiet=not asks)
+        with span(Part.LOCAL, "ask for credentials"):
+            self._found = self._run(words, {} if asks else SILENT, self._about + more + b"\n", quiet=not asks)
         lines = self._found.split(b"\n")
         passwords = [line.removeprefix(b"password=") for line in lines if line.startswith(b"password=")]
         return passwords[0].decode("utf-8", "surrogateescape") if passwords else ""
 
     def _tell(self, action: str) -> None:
         if self._found:
-            self._run(["git", "credential", action], {}, self._found + b"\n", quiet=False)
+            with span(Part.LOCAL, f"{action} credentials"):
+                self._run(["git", "credential", action], {}, self._found + b"\n", quiet=False)

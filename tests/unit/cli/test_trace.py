@@ -34,7 +34,8 @@ def test_a_command_is_run_and_shown() -> None:
     done = CliRunner().invoke(group, ["trace", "run", "--", sys.executable, "-c", RECORDING])
     assert done.exit_code == 3
     assert done.stdout == ""
-    first, *parts = done.stderr.splitlines()
+    first, ended, *parts = done.stderr.splitlines()
+    assert ended == "  It ended with status 3."
     assert first.startswith(os.path.basename(sys.executable))
     assert first.endswith(", 0 round trips, no fresh connections")
     assert parts[0].startswith("  start ")
@@ -80,6 +81,7 @@ def test_what_cannot_be_run_or_shown(tmp_path: Path) -> None:
             "nonsense: there is no trace in it: line 1 is not an event",
         ),
         (["show", str(tmp_path / "nothing")], "No such file or directory"),
+        (["show", "/dev/zero"], "/dev/zero is not an ordinary file"),
     ):
         command = [sys.executable, "-m", "smartserver.cli.main", "trace", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

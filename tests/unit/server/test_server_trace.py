@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from dialogs import PATH, Dialog, Served, message
+from dialogs import Dialog, Served, message
 from session_calls import PULL
 
 from smartserver.meters import FILES_READ, METERS, Unit
 from smartserver.server.progress import RequestProgress
 from smartserver.server.spans import RequestSpans
 from smartserver.server.work import ServedAnswer, Work
+from smartserver.store.repository import PackRepository
 from smartserver.wire.events import End, Reply
 from smartserver.wire.messages import REPACKED, ServerTrace, decode_reply, decode_server_trace, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -54,9 +55,10 @@ def test_sums_of_the_kernel_are_those_of_the_request(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("is_repacking", "told"), [(True, 1), (False, None)])
-def test_a_repack_meanwhile_is_told(served: Served, is_repacking: bool, told: int | None) -> None:
-    found = served.site.find(PATH).repository
-    found.is_repacking = is_repacking
+def test_a_repack_meanwhile_is_told(
+    served: Served, monkeypatch: pytest.MonkeyPatch, is_repacking: bool, told: int | None
+) -> None:
+    monkeypatch.setattr(PackRepository, "is_repacking", is_repacking)
     _, after = traces_of_pull(Dialog(served.site))
     assert after is not None
     assert after.counts.get(REPACKED) == told

@@ -191,6 +191,29 @@ def test_a_repack_that_lost_drops_its_output(
     assert len(packs(storage)) == 2 * named
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_it_is_known_while_packs_are_joined(repository: PackRepository, history: History, whole: bool) -> None:
+    seen: list[bool] = []
+
+    def look(*_progress: int) -> None:
+        seen.append(repository.is_repacking)
+
+    def repack() -> None:
+        if whole:
+            repository.repack(look)
+        else:
+            repository.repack_if_needed(look)
+
+    push_each(repository, history, 1)
+    repack()
+    assert True not in seen, "there was nothing to join"
+    push_each(repository, history, MOST_PACKS + 1)
+    assert not repository.is_repacking
+    repack()
+    assert True in seen
+    assert not repository.is_repacking
+
+
 def test_one_repack_at_a_time(repository: PackRepository, history: History) -> None:
     push_each(repository, history, MOST_PACKS + 1)
     with repository._repacking:

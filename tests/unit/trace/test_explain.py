@@ -123,16 +123,29 @@ def test_a_server_that_waits_for_a_lock_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "by_window", "said"),
+    ("again", "packets", "by_window", "said"),
     [
-        (0, 10_000, []),
-        (2, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),
-        (30, 0, ["  TCP: 30 of 1000 packets from here were lost and sent again."]),
+        (0, 1000, 10_000, []),
+        (2, 1000, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),
+        # It was full for longer than the link was waited for: this side did something else meanwhile.
+        (2, 1000, 700_000, ["  TCP: 500.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),
+        (30, 1000, 0, ["  TCP: 30 of 1000 packets from here were lost and sent again."]),
+        (1, 1, 0, ["  TCP: 1 of 1 packets from here were lost and sent again."]),
+        (3, 100, 0, []),
+        # The kernel asks whether a window is still full by packets that it counts as sent again.
+        (30, 1000, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),
     ],
 )
-def test_what_the_kernel_saw_is_said_where_it_cost_time(again: int, by_window: int, said: list[str]) -> None:
-    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, again, by_window)
-    assert tcp(link) == said
+def test_what_the_kernel_saw_is_said_where_it_cost_time(
+    again: int, packets: int, by_window: int, said: list[str]
+) -> None:
+    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, packets, again, by_window)
+    assert tcp(link, span("link", 100_000, 600_000)) == said
+
+
+def test_a_window_that_is_full_while_nothing_is_waited_for_is_not_said() -> None:
+    link = LinkMeasured(PROCESS, 20_000, 20_000, 10, 1448, 1000, 0, 700_000)
+    assert tcp(link, span("local", 100_000, 900_000, "store")) == []
 
 
 def tcp(*events: Event) -> list[str]:
@@ -141,12 +154,14 @@ def tcp(*events: Event) -> list[str]:
 
 
 def test_what_the_server_saw_is_said_too() -> None:
-    counts = {"tcp_again": 15, "tcp_packets": 500, "tcp_by_window": 30_000, "file_syncs": 1}
+    counts = {"tcp_again": 0, "tcp_packets": 500, "tcp_by_window": 30_000, "file_syncs": 1}
     asked = [msgspec.structs.replace(request(start, start + 100_000), counts=counts) for start in (100_000, 200_000)]
-    assert tcp(LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0), *asked) == [
-        "  TCP: 30 of 1000 packets from the server were lost and sent again.",
+    link = LinkMeasured(PROCESS, 1, 1, 10, 1448, 9, 0, 0)
+    assert tcp(link, span("link", 100_000, 300_000), *asked) == [
         "  TCP: 60.0 ms this machine's receive window was full (net.ipv4.tcp_rmem).",
     ]
+    counts |= {"tcp_again": 15, "tcp_by_window": 0}
+    assert tcp(link, *asked) == ["  TCP: 30 of 1000 packets from the server were lost and sent again."]
 
 
 def test_a_socket_that_delays_small_packets_is_named() -> None:

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from smartserver.errors import DivergedBranches
-from smartserver.trace.recorder import CallRecord, Recorder, since_start
+from smartserver.trace.recorder import CallRecord, Recorder, busy, since_start
 from smartserver.trace.text import line, summary
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, Event, GoAway, Ping, Pong, Progress, Reply, Request
-from smartserver.wire.messages import Call, Counters, Failure, Fault, Outcome, Status, encode, raw
+from smartserver.wire.messages import Call, Counters, Failure, Fault, Outcome, ServerSpan, Status, encode, raw
 from smartserver.wire.messages import Progress as ProgressMessage
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
@@ -242,3 +242,14 @@ def test_the_age_of_a_process_is_no_more_than_the_time_it_was_there() -> None:
 def test_where_the_system_does_not_tell_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
     assert since_start() is None
+
+
+def test_what_the_server_does_after_its_reply_counts_as_its_work() -> None:
+    spans = [
+        ServerSpan("queued", "", 0, 100),
+        ServerSpan("disk", "", 150, 250),
+        ServerSpan("server", "read", 100, 300),
+        ServerSpan("server", "read", 400, 450),
+    ]
+    assert busy(spans) == 250
+    assert busy([]) == 0

@@ -193,3 +193,16 @@ def test_the_text_has_the_processor_time_and_what_overlapped() -> None:
     shown = lines(trace)
     assert shown[0] == "git: 100.0 ms (42.0 ms of processor time), 1 round trip, no fresh connections"
     assert "  meanwhile in the server      5.0 ms" in shown
+
+
+def test_what_is_missing_is_said() -> None:
+    ended = CommandEnded(process=6, program="git", trace=TRACE, start=0, end=100_000, status=128)
+    began = ProcessBegan(process=7, version=1, program="git-remote-hpss", trace=TRACE, began=20_000, started=10_000)
+    (nothing,) = traces([encode(ended)])
+    assert lines(nothing)[1:3] == [
+        "  It ended with status 128.",
+        "  Nothing of it was recorded: it did not use a server, or its flags name another file.",
+    ]
+    (killed,) = traces(map(encode, [began, ended]))
+    assert lines(killed)[2] == "  The trace is not whole: 1 of its processes did not record their end."
+    assert lines(trace_of())[1].startswith("  start")
