@@ -16,7 +16,7 @@ from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.client.request import Answer, BodySource, NotOurProtocol, Outgoing, ProgressReport, Refusal
 from smartserver.errors import UnknownRemoteError, error_from_wire, name_from
 from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, TRIPS, here
-from smartserver.spans import Part, span
+from smartserver.spans import Part, span, spans_of
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import Interrupted, RemoteProtocolError
@@ -180,7 +180,7 @@ class Link:
             return
         segments = size = 0
         gathered = FIRST_WRITE
-        for piece, ended in body():
+        for piece, ended in spans_of(Part.LOCAL, "make the body", body()):
             segments += ended
             size += len(piece)
             self._outbox += self._connection.send(Body(incoming.id, piece))
