@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 import msgspec
@@ -14,16 +15,17 @@ DEFAULT_PORT = 4155
 
 
 class BadUrl(ValueError):
-    """A URL that names no repository, and why; a password in it is not shown."""
+    """A URL that names no repository, and why; passwords in it are not shown."""
 
     def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"{_without_password(url)!r} is not a URL of a repository: {why}")
+        super().__init__(f"{_without_passwords(url)!r} is not a URL of a repository: {why}")
         self.why = why
 
 
-def _without_password(url: str) -> str:
+def _without_passwords(url: str) -> str:
     scheme, between, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
+    path = re.sub("([?&](?!ca=)[^=&]*=)[^&]*", r"\1***", path)  # Somebody may take it for a place for tokens.
     login, at, host = authority.rpartition("@")
     user, colon, _ = login.partition(":")
     return "".join((scheme, between, user, colon, "***" * bool(colon), at, host, slash, path))

@@ -43,6 +43,7 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
         ("hpss://:4155/project", "no host"),
         ("hpss://user@example.org/a", "a user or password"),
         ("hpss://user:secret@example.org/a", "a user or password"),
+        ("hpss://example.org/a/../b?token=secret", ".."),
         ("hpss://[::1/a", "no closing bracket"),
         ("hpss://[::1]7/a", "no closing bracket"),
         ("hpss://h:0/a", "'0' is not a port of 1 to 65535"),
