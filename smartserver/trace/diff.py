@@ -17,7 +17,8 @@ def lines(before: Trace, after: Trace) -> list[str]:
     """The parts that differ, the largest difference first, with the named spans of each, then the requests."""
     first, second = wait(before), wait(after)
     result = [f"{'':<34}{'A':>12}{'B':>12}{'difference':>12}"]
-    result.append(_row(f"{before.program}, whole wait", first.total, second.total))
+    programs = " and ".join(dict.fromkeys([before.program, after.program]))
+    result.append(_row(f"{programs}, whole wait", first.total, second.total))
     parts = sorted({*first.parts, *second.parts}, key=lambda part: -abs(second.parts[part] - first.parts[part]))
     for part in parts:
         result.append(_row(f"  {CALLED.get(part, part)}", first.parts[part], second.parts[part]))

@@ -44,3 +44,10 @@ def test_the_same_differs_in_nothing() -> None:
     said = lines(trace, trace)
     assert not any("only" in line for line in said)
     assert all(line.endswith(" 0.0 ms") for line in said[1:])
+
+
+def test_two_programs_are_named_both() -> None:
+    before, after = trace_of(), trace_of()
+    assert after.command is not None
+    after.command.program = "hg"
+    assert lines(before, after)[1].startswith("git and hg, whole wait ")
