@@ -25,7 +25,7 @@ class BadUrl(ValueError):
 def _without_passwords(url: str) -> str:
     scheme, between, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
-    path = re.sub("([?&](?!ca=)[^=&]*=)[^&]*", r"\1***", path)  # Somebody may take it for a place for tokens.
+    path = re.sub("([?&](?!ca=|host-key=)[^=&]*=)[^&]*", r"\1***", path)  # Somebody may take it for a place for tokens.
     login, at, host = authority.rpartition("@")
     user, colon, _ = login.partition(":")
     return "".join((scheme, between, user, colon, "***" * bool(colon), at, host, slash, path))

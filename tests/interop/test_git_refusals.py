@@ -58,7 +58,7 @@ def test_a_url_that_is_none(ours: Begin, url: str, why: str) -> None:
 def test_a_scheme_that_is_another(ours: Begin) -> None:
     side = ours("history")
     result = side.run("a git ls-remote hpsss://host/x")
-    assert result.status == 128
+    assert result.status in (128, 141)  # Git may write to the helper that could not start: 128 + SIGPIPE.
     assert "remote-hpsss" in result.err
 
 
