@@ -323,7 +323,8 @@ class ServedRequest:
             self._session.send(Body(self.id, piece), more=True)
             self.pump()
             return
-        trace = self._work.server_trace(tcp_counts(self._link, self._session.link()))
+        link = tcp_counts(self._link, self._session.link()) if self._link else {}
+        trace = self._work.server_trace(link)
         self._session.send(End(self.id, body.segments, body.size, encode_server_trace(trace)))
         self._log(outcomes_of(answer.message))
         self._over()

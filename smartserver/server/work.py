@@ -159,11 +159,8 @@ class Work:
             return self._run(step, start)
         self.spans.waited(ready)
         self._saw_repack |= self.is_repacking()
-        try:
-            with listening(self.spans), span(Part.SERVER, step.name):
-                return self._run(step, start)
-        finally:
-            self._saw_repack |= self.is_repacking()
+        with listening(self.spans), span(Part.SERVER, step.name):
+            return self._run(step, start)
 
     def _run(self, step: Step, start: float) -> object:
         steps = self.steps
@@ -207,6 +204,7 @@ class Work:
         """What a client that traces the request is told of it so far; `link`: counts of the connection."""
         if self.spans is None or not self.spans.tells:
             return None
+        self._saw_repack |= self.is_repacking()
         # Not the timers: spans tell their time.
         counted = zip(METERS, self.spent, strict=True)
         counts = {meter.name: count for meter, count in counted if count and meter.unit is not Unit.SECONDS}

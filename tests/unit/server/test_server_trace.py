@@ -72,3 +72,12 @@ def test_nothing_is_told_where_the_cost_is_hidden(served: Served, hides_cost: bo
     reply = decode_reply(work.encoded(ServedAnswer(ReplyMessage([]))).payload)
     assert (reply.trace is None) == hides_cost
     assert (work.server_trace({"tcp_rtt": 9}) is None) == hides_cost
+
+
+def test_a_repack_that_begins_during_a_step_is_told_with_its_reply(served: Served) -> None:
+    work = Work(served.site, RequestProgress(served.site, lambda payload: None))
+    work.spans = RequestSpans(served.site.clock, tells=True)
+    work.is_repacking = lambda: True
+    trace = decode_reply(work.encoded(ServedAnswer(ReplyMessage([]))).payload).trace
+    assert trace is not None
+    assert trace.counts == {REPACKED: 1}
