@@ -102,6 +102,7 @@ def _cache(name: str, what: str) -> CacheMeters:
 
 TEXT_CACHE: Final = _cache("text_cache", "Texts of records")
 BLOCK_CACHE: Final = _cache("block_cache", "Blocks of indexes")
+HEADER_CACHE: Final = _cache("header_cache", "Headers of revisions, in blocks,")
 
 _COMPRESSION = "Compression of records and of bulk streams"
 COMPRESSED: Final = _meter(_COMPRESSION, "compressions", Unit.EVENTS, "Records compressed, or tried to.")

@@ -35,7 +35,8 @@ from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
 from smartserver.records.delta import compress
 from smartserver.trace.recorder import stand_for
-from smartserver.vcs.git.system import GIT, HEADS
+from smartserver.vcs.git.names import HEADS
+from smartserver.vcs.git.system import GIT
 
 MAX_PACKET = 1 << 20
 

@@ -86,3 +86,5 @@ class ReadPlan(NamedTuple):
     """Whole revisions are sent: what these reach and the haves do not. None: `pieces` are."""
     pieces: Iterator[Piece] | None = None
     """What is sent; None: nothing."""
+    items: Iterator[bytes] | None = None
+    """What is sent instead, as a content body (`records.browse`); None: none is."""

@@ -13,6 +13,10 @@ RevisionId = bytes
 Key = bytes
 """Identifies a record within its kind; 1 to 1,024 bytes."""
 
+HERE = b"."
+"""The branch that a request's path names, where the request says that it may; the name, which no path can spell, of a
+branch at its repository's own path."""
+
 
 made = tuple.__new__
 """Makes a named tuple of its values as they are: `made(Entry, (kind, ...))`, for those that are made of each record.

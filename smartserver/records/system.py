@@ -18,6 +18,7 @@ from smartserver.records.check import KEYS, check_bytes
 from smartserver.records.model import Key, Kind, Record, RevisionId
 
 if TYPE_CHECKING:
+    from smartserver.records.browse import Contents
     from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
     from smartserver.records.faults import FaultChecker
 
@@ -175,6 +176,15 @@ class System:
         """
         del stored, selector, question
         raise Unsupported(f"reading parts of a repository of {self.name}", "whole revisions of it")
+
+    def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
+        """The trees and headers of a repository, for the selectors that every system understands (`records.browse`).
+
+        Raises:
+            Unsupported: the system has none.
+        """
+        del stored, question
+        raise Unsupported(f"reading files of a repository of {self.name}", "whole revisions of it")
 
 
 SYSTEMS: Final[dict[str, System]] = {}

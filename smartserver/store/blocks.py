@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import BLOCK_CACHE
-from smartserver.store.caches import TextCache
+from smartserver.store.caches import SharedCache
 from smartserver.store.pack import TRAILER
 from transports.base import BytesFile, ReadFile
 
@@ -26,7 +26,7 @@ PIECE = 64 * BLOCK
 """Bytes that are written at once."""
 
 CACHED_BYTES = 32 << 20
-CACHED = TextCache(CACHED_BYTES, BLOCK_CACHE)
+CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
 """Blocks that were read, of all indexes of the process: all blocks of 500,000 records. Keys are a file's hash and a
 number, so that a block of one file is never taken for another's."""
 
@@ -141,10 +141,10 @@ class Blocks:
     def _block(self, number: int) -> bytes:
         cached = CACHED.get(self._keys[number])
         if cached is not None:
-            return cached.text
+            return cached
         block = self._fetch(number)
         if self._content is None:
-            CACHED.put(self._keys[number], block, proved=True)
+            CACHED.put(self._keys[number], block)
         return block
 
     def _fetch(self, number: int) -> bytes:

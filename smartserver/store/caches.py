@@ -1,62 +1,85 @@
-"""A cache in process, bounded in bytes, safe for threads, counted. Push and pull need no fulltexts of it."""
+"""Caches in process, each bounded in bytes, safe for threads, counted. Push and pull need no fulltexts of them."""
 
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from smartserver.meters import TEXT_CACHE, CacheMeters, here
+from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
 
 TEXT_BYTES = 64 << 20
 """Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
 
+HEADER_BYTES = 32 << 20
+"""Bytes of what a log says of revisions: of some 200,000."""
 
-class CachedText(NamedTuple):
-    """A fulltext; `proved`: it was found to be what its key or check says."""
-
-    text: bytes
-    proved: bool
+V = TypeVar("V")
 
 
-def _cost(kept: CachedText) -> int:
-    return len(kept.text)
+class SharedCache(Generic[V]):
+    """Values by key, the least recently used dropped first; one may serve several repositories."""
 
-
-class TextCache:
-    """Fulltexts of records, or blocks of indexes (`blocks`), the least recently used dropped first; one may serve
-    several repositories."""
-
-    def __init__(self, limit: int = TEXT_BYTES, meters: CacheMeters = TEXT_CACHE) -> None:
-        """`limit`: bytes of text; 0 keeps nothing. `meters`: under which it is counted."""
+    def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters) -> None:
+        """`limit`: of the costs of its values together; 0 keeps nothing. `meters`: under which it is counted."""
         self._limit = limit
+        self._cost = cost
         self._meters = meters
-        self._texts = Cache[bytes, CachedText](limit, _cost)
+        self._values = Cache[bytes, V](limit, cost)
         self._lock = threading.Lock()
 
-    def get(self, key: bytes) -> CachedText | None:
-        """The text kept under `key`, or None."""
+    def get(self, key: bytes) -> V | None:
+        """The value kept under `key`, or None."""
         with self._lock:
-            found = self._texts.get(key)
+            found = self._values.get(key)
         tally = here.tally
         if found is None:
             tally[self._meters.misses] += 1
             return None
         tally[self._meters.hits] += 1
-        tally[self._meters.found] += len(found.text)
+        tally[self._meters.found] += self._cost(found)
         return found
 
-    def put(self, key: bytes, text: bytes, *, proved: bool) -> None:
-        """Keep a text; one larger than half the limit is not kept, it would push out all others."""
-        if len(text) > self._limit // 2:
+    def put(self, key: bytes, value: V) -> None:
+        """Keep a value; one larger than half the limit is not kept, it would push out all others."""
+        if self._cost(value) > self._limit // 2:
             return
         with self._lock:
-            self._texts.put(key, CachedText(text, proved))
+            self._values.put(key, value)
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._values)
 
     @property
     def size(self) -> int:
-        """Bytes of the texts."""
-        return self._texts.size
+        """Bytes of the values."""
+        return self._values.size
+
+
+class CachedText(NamedTuple):
+    """A fulltext and its meta; `proved`: it was found to be what its key or check says."""
+
+    text: bytes
+    proved: bool
+    meta: bytes = b""
+
+
+class TextCache(SharedCache[CachedText]):
+    """Fulltexts of records."""
+
+    def __init__(self, limit: int = TEXT_BYTES) -> None:
+        super().__init__(limit, lambda kept: len(kept.text), TEXT_CACHE)
+
+
+Block = tuple[bytes, ...]
+"""What a log says of revisions that lie side by side, encoded; empty of one that it does not show."""
+
+
+def cost_of_block(block: Block) -> int:
+    """Its bytes, with what Python keeps of each revision: 41 bytes."""
+    return sum(map(len, block)) + 41 * len(block)
+
+
+HEADERS: Final = SharedCache[Block](HEADER_BYTES, cost_of_block, HEADER_CACHE)
+"""Those of all repositories of the process, by form, pack and place."""

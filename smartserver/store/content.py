@@ -63,8 +63,7 @@ class SnapshotView:
 
     def record(self, kind: int, key: Key) -> Record | None:
         self._allowance()  # A piece of an answer may take minutes.
-        location = self.snapshot.first(kind, key)
-        return None if location is None else self.snapshot.record(location)
+        return self.snapshot.lookup(kind, key)
 
 
 class ContentReader:

@@ -37,10 +37,12 @@ class ContentPlan(msgspec.Struct, frozen=True):
     """What an answer is put together from that is not whole revisions; to be read once."""
 
     pieces: Iterator[Piece] | None
+    items: Iterator[bytes] | None = None
+    """Of a content body (`records.browse`), instead."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
-        return self.pieces is not None
+        return self.pieces is not None or self.items is not None
 
 
 class RootVersion(NamedTuple):

@@ -19,7 +19,7 @@ from smartserver.records.segment import decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.store import far
-from smartserver.store.caches import TextCache
+from smartserver.store.caches import CachedText, TextCache
 from smartserver.store.document import PackEntry, Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph, Part
@@ -197,8 +197,22 @@ class Snapshot:
                 raise _damaged(pack, location.header_offset, entry, str(wrong)) from wrong
             proved = True
         if key is not None and (cached is None or cached.proved != proved):
-            self.texts.put(key, text, proved=proved)
+            self.texts.put(key, CachedText(text, proved, entry.meta))
         return Record(entry.kind, entry.key, entry.meta, text)
+
+    def lookup(self, kind: int, key: Key) -> Record | None:
+        """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
+
+        Raises:
+            CorruptFile, NoSuchFile: as `record`.
+        """
+        found = self._first(record_digest(kind, key), len(self.packs))
+        if found is None:
+            return None
+        cached = self.texts.get(self._text_key(*found))
+        if cached is not None and cached.proved:
+            return Record(kind, key, cached.meta, cached.text)
+        return self.record(self._location(*found))
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """The metas of stored records, each by kind and key, from their headers, which are read in one go.
@@ -417,7 +431,7 @@ class Snapshot:
             except Malformed as wrong:
                 raise _damaged(self.packs[number], frame_at, entry, str(wrong)) from wrong
             if steps:
-                self.texts.put(key, text, proved=False)
+                self.texts.put(key, CachedText(text, False, entry.meta))
         return text
 
 

@@ -23,10 +23,12 @@ from smartserver.errors import (
     WrongTip,
     WrongVcs,
 )
+from smartserver.records.browse import decode_selector
 from smartserver.records.content import ReadScope
-from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId
+from smartserver.records.model import HERE, GraphNode, Kind, RefValue, RevisionId
 from smartserver.records.system import System, Tips, system_of
 from smartserver.store.allowance import Allowance
+from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, SnapshotView
 from smartserver.store.document import MAP
@@ -503,9 +505,15 @@ class Transaction:
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, absent, ref, inner.encode())
-        reading = system_of(self.vcs).read(self._moment(), selector, question)
+        system, view, common = system_of(self.vcs), self._moment(), decode_selector(selector)
+        if common is None:
+            reading = system.read(view, selector, question)
+        else:
+            # Where the path names no branch, all of it below the repository leads into a tree.
+            within = question.inner if ref in self.refs() else ref if ref != HERE else b""
+            reading = browse(view, system.contents(view, question), common, within)
         if reading.heads is None:
-            return ContentPlan(reading.pieces), reading.said
+            return ContentPlan(reading.pieces, reading.items), reading.said
         return msgspec.structs.replace(self.plan_pull(reading.heads, haves, absent), bulk=True), reading.said
 
     def changes_since(self, known: RootVersion | None) -> Changes:
@@ -516,8 +524,12 @@ class Transaction:
         """
         return self._present().view.changes_since(known)
 
-    def open_body(self, plan: PullPlan | ContentPlan) -> SegmentReader | BulkReader | ContentReader:
-        """The bytes of what a plan says."""
+    def open_body(
+        self, plan: PullPlan | ContentPlan, level: int = 0
+    ) -> SegmentReader | BulkReader | ContentReader | ContentBody:
+        """The bytes of what a plan says. `level`: of the compression of a content body; 0: none."""
+        if isinstance(plan, ContentPlan) and plan.items is not None:
+            return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
             return ContentReader(self._moment(), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)

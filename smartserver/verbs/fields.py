@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from smartserver.records.model import HERE as HERE
+
 MAX_NAME = 1024
 """Bytes of a ref name, revision id or map key (DESIGN 3)."""
 
@@ -14,10 +16,6 @@ MAX_KINDS = 255
 
 MAX_IDS = 4096
 """Ids in one list of a call."""
-
-HERE = b"."
-"""The branch that a request's path names, where the request says that it may; the name, which no path can spell, of a
-branch at its repository's own path."""
 
 NAMES_A_REF = {"names": "a ref"}
 """What marks the type of a field in which `.` may stand for the branch the request's path names (`verbs.here`)."""

@@ -238,7 +238,7 @@ class Side:
             check=False,
         )
         assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode().rstrip("\n")
+        return done.stdout.decode("utf-8", "backslashreplace").rstrip("\n")
 
     def _plain(self, said: bytes) -> str:
         text = said.decode("utf-8", "backslashreplace")

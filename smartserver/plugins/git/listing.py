@@ -14,8 +14,8 @@ from typing import Protocol
 
 from smartserver.plugins.git.hint import Hint
 from smartserver.records.model import RevisionId
+from smartserver.vcs.git.names import HEADS, SHORT_FOR, TAGS
 from smartserver.vcs.git.repository import boolean
-from smartserver.vcs.git.system import HEADS, SHORT_FOR, TAGS
 
 NO_TIP = b""
 """What a lease expects of a ref that must not exist."""

@@ -18,9 +18,9 @@ from smartserver.plugins.git.words import in_words
 from smartserver.records.model import Plan, RevisionId
 from smartserver.spans import Part, span
 from smartserver.vcs.base import VcsError
+from smartserver.vcs.git.names import HEAD, HEADS, TAGS
 from smartserver.vcs.git.objects import COMMIT, TAG, GitObject
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.vcs.git.system import HEAD, HEADS, TAGS
 from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 

@@ -26,8 +26,8 @@ from smartserver.plugins.git.wants import wants
 from smartserver.records.model import Tip
 from smartserver.records.system import system_of
 from smartserver.spans import Part, span
+from smartserver.vcs.git.names import HEAD
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.vcs.git.system import HEAD
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice

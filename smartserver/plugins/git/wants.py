@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from smartserver.plugins.git.hint import Hint
-from smartserver.vcs.git.system import HEADS, TAGS
+from smartserver.vcs.git.names import HEADS, TAGS
 
 
 class Wants(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import msgspec
 from smartserver.errors import CorruptRecord, MissingRevision, NoSuchPart
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import Key, Piece, RevisionId
-from smartserver.vcs.bzr import content
+from smartserver.vcs.bzr import parts
 from smartserver.vcs.bzr.kinds import REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.left_hand import LeftHand
 from smartserver.vcs.bzr.selector import (
@@ -197,13 +197,13 @@ class ChosenParts:
         named = () if trees.changed and len(self._of) > 1 and len(set(self._of)) == 1 else self._of
         wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or trees.each else ())])
         also = self._named(wanted) if len(wanted) > 1 and self._trees.paths else set()
-        had = content.HadTrees(stored.record)
+        had = parts.HadTrees(stored.record)
         for revision in dict.fromkeys(trees.had):
             ordinal = stored.ordinal(revision)
             if ordinal is not None:
                 with _reading(revision):
                     # What says which tree it is, and nothing of that.
-                    yield ordinal, [*_described(revision), *content.tree(stored.record, revision, (), set())]
+                    yield ordinal, [*_described(revision), *parts.tree(stored.record, revision, (), set())]
                     had.add(revision)
         for revision in wanted:
             with _reading(revision):
@@ -211,7 +211,7 @@ class ChosenParts:
             self._walked |= pages
             yield from self._tree(revision, changed, also, texts)
         for key in trees.files:
-            brought = stored.ordinal(content.bringer(key))
+            brought = stored.ordinal(parts.bringer(key))
             if brought is not None:
                 yield brought, [(TEXT, key), *_described(stored.revision(brought))]
 
@@ -238,7 +238,7 @@ class ChosenParts:
         found: set[bytes] = set()
         for revision in revisions:
             with _reading(revision):
-                found |= content.named(self._stored.record, revision, paths)
+                found |= parts.named(self._stored.record, revision, paths)
         return found
 
     def _changed(self, pairs: Iterable[tuple[RevisionId, ...]]) -> set[Key]:
@@ -246,7 +246,7 @@ class ChosenParts:
         found: set[Key] = set()
         for pair in pairs:
             with _reading(pair[0]):
-                found |= content.changed(self._stored.record, pair[0], pair[1] if len(pair) > 1 else None)
+                found |= parts.changed(self._stored.record, pair[0], pair[1] if len(pair) > 1 else None)
         return found
 
     def _tree(
@@ -265,20 +265,20 @@ class ChosenParts:
             yield from _described(revision)
             brought_by: set[RevisionId] | None = set() if trees.bringers else None
             with _reading(revision):
-                for kind, key in content.tree(read, revision, self._trees.paths, self._walked, also, brought_by):
+                for kind, key in parts.tree(read, revision, self._trees.paths, self._walked, also, brought_by):
                     if kind == TEXT:
                         if key in had or (changed is not None and key not in changed):
                             continue
                         texts.append(key)
                         if not trees.texts or trees.versions:
                             continue
-                        if trees.changed and (brought := stored.ordinal(content.bringer(key))) is not None:
+                        if trees.changed and (brought := stored.ordinal(parts.bringer(key))) is not None:
                             bringers[brought] = None
                     yield kind, key
             here = [each for name in brought_by or () if (each := stored.ordinal(name)) is not None]
             bringers.update(dict.fromkeys(sorted(here)))
             for text in texts if trees.versions else ():
-                for bringer, key in content.versions(read, text):
+                for bringer, key in parts.versions(read, text):
                     found = stored.ordinal(bringer)
                     if found is not None:  # A ghost has a text, and says nothing of itself.
                         bringers[found] = None

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Final
 from smartserver.records.model import Key, Kind, Record, RevisionId
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.git.format import BLOB, COMMIT, FILE, FOLDER, FORMATS, LINK, TAG, TREE, entry_type
+from smartserver.vcs.git.names import HEAD, HEADS
 from smartserver.vcs.patterns import compile_pattern
 
 if TYPE_CHECKING:
+    from smartserver.records.browse import Contents
+    from smartserver.records.content import ReadScope, RepositoryView
     from smartserver.records.faults import FaultChecker
 
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
@@ -23,15 +26,6 @@ _METAS: Final = {name: meta for meta, name in _NAMES.items()}
 
 _TYPES: Final = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
 """The type of what an entry names. A submodule's commit, which every other entry names, lies elsewhere."""
-
-HEAD: Final = "HEAD"
-"""The setting of a repository that names the branch a clone checks out."""
-
-HEADS: Final = b"refs/heads/"
-TAGS: Final = b"refs/tags/"
-
-SHORT_FOR: Final = (b"", b"refs/", TAGS, HEADS, b"refs/remotes/")
-"""What a short name may lack in front, in git's order."""
 
 MAX_REF_PART: Final = 250
 """Bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
@@ -125,6 +119,12 @@ class GitSystem(System):
                 now.setdefault(target, set()).add(new)
                 before.setdefault(target, set()).add(old)
         return _groups(now), _groups(before)
+
+    def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
+        """Its commits and trees."""
+        from smartserver.vcs.git.content import GitContents  # Not before: a client answers nothing.
+
+        return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
         """What git-check-ref-format(1) says, and that it is below `refs/` and fits in a client's folders."""

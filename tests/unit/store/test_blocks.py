@@ -14,7 +14,7 @@ from smartserver.errors import CorruptFile, RepositoryChanged
 from smartserver.meters import BLOCK_CACHE
 from smartserver.store import blocks
 from smartserver.store.blocks import Blocks, seal
-from smartserver.store.caches import TextCache
+from smartserver.store.caches import SharedCache
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import MovedPack
 from smartserver.store.repository import PackRepository
@@ -28,9 +28,9 @@ SMALL = 64
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> TextCache:
+def small(monkeypatch: pytest.MonkeyPatch) -> SharedCache[bytes]:
     """Blocks of 64 bytes, and a cache that holds four of them."""
-    cache = TextCache(4 * SMALL, BLOCK_CACHE)
+    cache = SharedCache[bytes](4 * SMALL, len, BLOCK_CACHE)
     monkeypatch.setattr(blocks, "BLOCK", SMALL)
     monkeypatch.setattr(blocks, "CACHED", cache)
     return cache
@@ -86,7 +86,7 @@ def test_no_length_that_a_file_cannot_have() -> None:
 
 
 def test_each_byte_flipped_is_met_by_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "CACHED", TextCache(0))
+    monkeypatch.setattr(blocks, "CACHED", SharedCache[bytes](0, len, BLOCK_CACHE))
     body = bytes(range(200))
     for at in range(len(b"".join(seal([body])))):
 
@@ -108,7 +108,7 @@ def test_each_byte_flipped_is_met_by_whoever_reads_it(monkeypatch: pytest.Monkey
                 assert made.read(first, wanted) == body[first : first + wanted]
 
 
-def test_no_more_is_held_than_the_cache_takes(small: TextCache) -> None:
+def test_no_more_is_held_than_the_cache_takes(small: SharedCache[bytes]) -> None:
     body = bytes(1000)
     transport, _ = file_of(body)
     made, counting = Blocks(transport.open_read("index"), "index"), Counting()

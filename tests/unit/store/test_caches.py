@@ -6,15 +6,15 @@ import threading
 from counting import Counting, named
 
 from smartserver.meters import BLOCK_CACHE, counted, since
-from smartserver.store.caches import CachedText, TextCache
+from smartserver.store.caches import CachedText, SharedCache, TextCache
 
 
 def test_what_is_put_is_found_until_pushed_out() -> None:
     cache, counting = TextCache(100), Counting()
-    cache.put(b"a", b"x" * 40, proved=True)
-    cache.put(b"b", b"y" * 40, proved=False)
+    cache.put(b"a", CachedText(b"x" * 40, True))
+    cache.put(b"b", CachedText(b"y" * 40, False))
     assert cache.get(b"a") == CachedText(b"x" * 40, True)
-    cache.put(b"c", b"z" * 40, proved=False)
+    cache.put(b"c", CachedText(b"z" * 40, False))
     assert cache.get(b"b") is None  # The least recently used.
     assert cache.get(b"a") == CachedText(b"x" * 40, True)
     assert cache.get(b"c") == CachedText(b"z" * 40, False)
@@ -23,32 +23,32 @@ def test_what_is_put_is_found_until_pushed_out() -> None:
 
 
 def test_each_cache_counts_under_its_meters() -> None:
-    cache, counting = TextCache(100, BLOCK_CACHE), Counting()
+    cache, counting = SharedCache[bytes](100, len, BLOCK_CACHE), Counting()
     cache.get(b"a")
-    cache.put(b"a", b"xyz", proved=True)
+    cache.put(b"a", b"xyz")
     cache.get(b"a")
     assert counting.named == {"block_cache_hits": 1, "block_cache_misses": 1, "block_cache_found_bytes": 3}
 
 
 def test_a_text_put_again_counts_once() -> None:
     cache = TextCache(100)
-    cache.put(b"a", b"x" * 40, proved=False)
-    cache.put(b"a", b"x" * 40, proved=True)
+    cache.put(b"a", CachedText(b"x" * 40, False))
+    cache.put(b"a", CachedText(b"x" * 40, True))
     assert cache.get(b"a") == CachedText(b"x" * 40, True)
     assert cache.size == 40
 
 
 def test_a_text_that_would_push_out_all_others_is_not_kept() -> None:
     cache = TextCache(100)
-    cache.put(b"a", b"x" * 40, proved=True)
-    cache.put(b"b", b"x" * 51, proved=True)
+    cache.put(b"a", CachedText(b"x" * 40, True))
+    cache.put(b"b", CachedText(b"x" * 51, True))
     assert cache.get(b"b") is None
     assert len(cache) == 1
 
 
 def test_a_cache_of_nothing_keeps_nothing() -> None:
     cache = TextCache(0)
-    cache.put(b"a", b"x", proved=True)
+    cache.put(b"a", CachedText(b"x", True))
     assert cache.get(b"a") is None
 
 
@@ -61,7 +61,7 @@ def test_threads_keep_the_books() -> None:
             number = chance.randrange(60)
             found = cache.get(b"%d" % number)
             assert found is None or found.text == b"%d" % number * 20
-            cache.put(b"%d" % number, b"%d" % number * 20, proved=True)
+            cache.put(b"%d" % number, CachedText(b"%d" % number * 20, True))
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
     for thread in threads:

@@ -11,7 +11,7 @@ from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
 from smartserver.records.model import Parent, Record
 from smartserver.store import snapshot as snapshot_module
-from smartserver.store.caches import TextCache
+from smartserver.store.caches import CachedText, TextCache
 from smartserver.store.document import Root
 from smartserver.store.open_pack import pack_path
 from smartserver.store.snapshot import Snapshot
@@ -214,7 +214,7 @@ def test_wrong_text_in_the_cache_is_never_given_as_a_record() -> None:
     snapshot = opened(made)
     first, second = (revision.records[0][0] for revision in made.revisions[:2])
     digest = snapshot.packs[0].index.digest(locate(snapshot, 0, first.key)[0].row)
-    snapshot.texts.put(made.entries[0].name + digest, b"x" * len(first.text), proved=False)
+    snapshot.texts.put(made.entries[0].name + digest, CachedText(b"x" * len(first.text), False))
     with pytest.raises(CorruptFile, match=f"record {first.key.hex()}: the text hashes to"):
         snapshot.record(locate(snapshot, 0, first.key)[0])
     with pytest.raises(CorruptFile, match=f"record {second.key.hex()}"):

@@ -1,0 +1,56 @@
+"""What `export`, `ls`, `cat` and `log` share: a place with a revision in it, asked in one request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+
+import click
+
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.place import is_store_url, is_url
+from smartserver.records.browse import ContentStream, Selector, encode_selector
+from smartserver.records.varint import Malformed
+
+PLACE = "URL[@REV]"
+"""How help names the argument."""
+
+
+def split_revision(place: str) -> tuple[str, str]:
+    """A place and the revision named behind its `@`; empty where none is. What is there under all of the name is meant
+    without a revision; an `@` in front of the host of a URL belongs to that."""
+    start = place.find("/", place.find("://") + 3) if "://" in place else 0
+    at = place.find("@", max(start, 0)) if start >= 0 else -1
+    if at < 0 or ("://" not in place and os.path.lexists(place)):
+        return place, ""
+    return place[:at], place[at + 1 :]
+
+
+def name_of(path: str) -> bytes:
+    """A path that was given on the command line, as trees have it."""
+    return os.fsencode(path).strip(b"/")
+
+
+@contextmanager
+def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[ContentStream]:
+    """The answer to a selector of the repository at a place: a folder, the URL of a server or that of a store.
+
+    Raises:
+        CommandError: it cannot be had, whole; or what is done in the block fails for what came.
+    """
+    # Loaded late: the store and both ends of a connection take 100 ms, which a mistyped option should not.
+    from smartserver.cli.copying import repository_at
+
+    if not (is_url(place) or is_store_url(place) or os.path.isdir(place) or "/" in place):
+        raise CommandError(f"{place!r} is not there")
+    with one_line(place), repository_at(place, flags) as repository:
+        repository.below = True
+        content = repository.read(encode_selector(selector))
+        try:
+            yield ContentStream(content.body)
+        except Malformed as wrong:
+            raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
+
+
+revision_argument = click.argument("place", metavar=PLACE)

@@ -1,0 +1,152 @@
+"""Writes a tree that comes from a server into a new folder, and nothing outside it.
+
+Each entry is created in the descriptor of its folder, under a single name, and only where nothing is yet: so neither a
+link that came before nor a `..` leads out. All lies in a folder beside it until it is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from smartserver.cli.errors import CommandError
+from smartserver.client.plain import plain
+from smartserver.records.browse import ContentStream, Entry, NodeType
+
+QUIET = 1.0
+"""Seconds in which nothing is said of how far it is."""
+
+OFTEN = 0.2
+"""Seconds between two lines that say it."""
+
+MAX_LINK = 65_536
+"""Bytes of the target of a link; no system takes so many."""
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
+    """Write the tree into a folder that is empty or not there. `single`: the name of what is no folder itself.
+
+    Raises:
+        CommandError: the folder has something in it, or something cannot be written.
+    """
+    with _beside(folder) as (made, finish):
+        writer = _Writer(stream, made, folder)
+        try:
+            writer.write(single)
+        finally:
+            writer.close()
+        finish()
+
+
+@contextmanager
+def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A new folder beside the place, which is gone afterwards, and what puts it there."""
+    place = os.path.abspath(folder)
+    above, name = os.path.split(place)
+    if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
+        raise CommandError(f"{folder} is there already: name a new folder, or an empty one")
+    if not os.path.isdir(above):
+        raise CommandError(f"{above} is not there: make it first")
+    made = tempfile.mkdtemp(prefix=f".{name}.", dir=above)
+    try:
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(made, 0o777 & ~mask)
+        yield made, lambda: os.rename(made, place)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+class _Writer:
+    """Writes entries in the order in which they come: a folder before what is in it."""
+
+    def __init__(self, stream: ContentStream, root: str, called: str) -> None:
+        self._stream = stream
+        self._called = called
+        self._open = [(b"", os.open(root, _FOLDER))]
+        """The folders that lead to the last entry, and their descriptors."""
+        self._files = self._bytes = 0
+        self._terminal = sys.stderr.isatty()
+        self._next = time.monotonic() + QUIET
+        self._said = False
+
+    def write(self, single: bytes) -> None:
+        """Write all that comes."""
+        for entry in self._stream.entries(texts=True):
+            path = entry.path
+            if not path:
+                if entry.type is NodeType.FOLDER:
+                    continue  # The root.
+                path = single
+            folder, _, name = path.rpartition(b"/")
+            try:
+                self._create(self._descriptor(folder, entry), name, entry)
+            except OSError as wrong:
+                raise CommandError(f"{self._place(path)}: {_why(wrong)}") from wrong
+            if self._terminal and time.monotonic() >= self._next:
+                self._progress()
+        if self._said:
+            self._progress("\n")
+
+    def close(self) -> None:
+        """Close the folders."""
+        while self._open:
+            os.close(self._open.pop()[1])
+
+    def _descriptor(self, folder: bytes, entry: Entry) -> int:
+        while self._open[-1][0] != folder:
+            if len(self._open) == 1:
+                raise CommandError(f"{self._place(entry.path)}: it came before its folder")
+            os.close(self._open.pop()[1])
+        return self._open[-1][1]
+
+    def _create(self, folder: int, name: bytes, entry: Entry) -> None:
+        if name in (b"", b".", b".."):
+            raise CommandError(f"{self._place(entry.path)}: a name that leads elsewhere; nothing was written")
+        if b"\0" in name:
+            raise CommandError(f"{self._place(entry.path)}: a name that no file can have; nothing was written")
+        if entry.type in (NodeType.FOLDER, NodeType.SUBMODULE):
+            os.mkdir(name, dir_fd=folder)
+            if entry.type is NodeType.FOLDER:
+                self._open.append((entry.path, os.open(name, _FOLDER, dir_fd=folder)))
+            return
+        self._files += 1
+        self._bytes += entry.size
+        if entry.type is NodeType.LINK:
+            target = b"".join(self._stream.text()) if entry.size <= MAX_LINK else b"\0"
+            if b"\0" in target:
+                raise CommandError(f"{self._place(entry.path)}: a link that no system can have; nothing was written")
+            os.symlink(target, name, dir_fd=folder)
+            return
+        mode = 0o777 if entry.type is NodeType.EXECUTABLE else 0o666
+        descriptor = os.open(name, _CREATE, mode, dir_fd=folder)
+        try:
+            for part in self._stream.text():
+                while part:
+                    part = part[os.write(descriptor, part) :]
+        finally:
+            os.close(descriptor)
+
+    def _place(self, path: bytes) -> str:
+        return plain(f"{self._called}/{path.decode('utf-8', 'backslashreplace')}")
+
+    def _progress(self, end: str = "") -> None:
+        self._next, self._said = time.monotonic() + OFTEN, True
+        click.echo(f"\rexport: {self._files:,} files, {self._bytes / 1e6:.1f} MB{end}", err=True, nl=False)
+
+
+def _why(wrong: OSError) -> str:
+    if wrong.errno == errno.EEXIST:
+        return "it came twice, or differs from another only in what this file system takes for the same"
+    return wrong.strerror or str(wrong)

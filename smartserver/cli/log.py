@@ -1,0 +1,109 @@
+"""`smartserver log`: the history of a repository."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+
+import click
+import msgspec
+
+from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
+from smartserver.client.plain import plain
+from smartserver.records.browse import LogEntry, LogSelector
+
+
+@click.command(short_help="Show the history of a repository.")
+@revision_argument
+@click.option("-v", "--verbose", is_flag=True, help="The paths that each revision changed, too (A added, D deleted).")
+@click.option("-q", "--quiet", is_flag=True, help="A line each: id, date and author.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="So many of the newest.")
+@click.option("-r", "--range", "span", metavar="A..B", help="What B has and A has not; either may be left out.")
+@click.option("--path", default="", help="Revisions that changed what is there.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object on each line.")
+@click.pass_obj
+def command(
+    flags: frozenset[str],
+    place: str,
+    verbose: bool,
+    quiet: bool,
+    limit: int | None,
+    span: str | None,
+    path: str,
+    as_json: bool,
+) -> None:
+    """Show the revisions that a revision of the repository at URL reaches, the newest first.
+
+    URL is that of a server (hpss://), or of a store, or a folder with a repository; where it goes on into the tree,
+    revisions that changed what is there are shown. REV is a branch, a tag, or an id or the begin of one; without it,
+    what a clone would check out.
+
+    \b
+    smartserver log hpss://example.org/project
+    smartserver log -v -n 5 hpss://example.org/project@v1.2
+    smartserver log -q -r v1.1..v1.2 --path doc ~/repositories/project
+    """
+    place, revision = split_revision(place)
+    oldest, newest = _ends(span, revision)
+    selector = LogSelector(newest, oldest, name_of(path), limit or 0, messages=not quiet, changes=verbose)
+    write = sys.stdout.write
+    shown = msgspec.json.encode if as_json else None
+    with browsing(place, flags, selector) as stream:
+        for entry in stream.log():
+            if shown is not None:
+                write(shown(_fields(entry)).decode() + "\n")
+            else:
+                write(_line(entry) if quiet else _whole(entry))
+            for action, changed in () if as_json else entry.changes or ():
+                write(f"    {plain(action)} {plain(changed.decode('utf-8', 'backslashreplace'))}\n")
+
+
+def _ends(span: str | None, revision: str) -> tuple[str, str]:
+    """The oldest and the newest revision that were named."""
+    if span is None:
+        return "", revision
+    oldest, dots, newest = span.partition("..")
+    if not dots:
+        raise click.UsageError(f"-r takes two revisions with .. between, got {span!r}; one alone is {_example(span)}")
+    if newest and revision:
+        raise click.UsageError(f"two newest revisions were given: @{revision} and ..{newest}")
+    return oldest, newest or revision
+
+
+def _example(span: str) -> str:
+    return f"URL@{span} -n 1"
+
+
+def date_of(entry: LogEntry) -> str:
+    """When it was made, where its author was: 2026-11-26 12:00:00 +0100."""
+    try:
+        zone = timezone(timedelta(minutes=entry.zone))
+        return (datetime.fromtimestamp(entry.seconds, UTC).astimezone(zone)).strftime("%Y-%m-%d %H:%M:%S %z")
+    except (ValueError, OverflowError, OSError):
+        return f"{entry.seconds} seconds after 1970"  # Year 20,000, or a zone of two days: somebody's joke.
+
+
+def _line(entry: LogEntry) -> str:
+    return f"{plain(entry.id)}  {date_of(entry)}  {plain(entry.author)}\n"
+
+
+def _whole(entry: LogEntry) -> str:
+    message = "\n".join(f"    {plain(line)}" for line in entry.message.rstrip("\n").split("\n"))
+    parents = f"parents: {' '.join(map(plain, entry.parents))}\n" if len(entry.parents) > 1 else ""
+    head = f"revision: {plain(entry.id)}\n{parents}author: {plain(entry.author)}\ndate: {date_of(entry)}\n"
+    return f"{head}\n{message}\n\n"
+
+
+def _fields(entry: LogEntry) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "id": entry.id,
+        "author": entry.author,
+        "date": date_of(entry),
+        "parents": entry.parents,
+        "message": entry.message,
+    }
+    if entry.changes is not None:
+        fields["changes"] = [
+            {"action": action, "path": path.decode("utf-8", "backslashreplace")} for action, path in entry.changes
+        ]
+    return fields

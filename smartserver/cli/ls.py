@@ -1,0 +1,63 @@
+"""`smartserver ls`: what is in a folder of a repository."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
+from smartserver.client.plain import plain
+from smartserver.records.browse import Entry, NodeType, TreeSelector
+
+LETTERS = {
+    NodeType.FOLDER: "d",
+    NodeType.FILE: "-",
+    NodeType.EXECUTABLE: "x",
+    NodeType.LINK: "l",
+    NodeType.SUBMODULE: "s",
+}
+"""The types in a long listing."""
+
+ENDS = {NodeType.FOLDER: "/"}
+"""What a name ends with, besides."""
+
+
+@click.command(short_help="List a folder of a repository.")
+@revision_argument
+@click.argument("path", required=False, default="")
+@click.option("-R", "--recursive", "deep", is_flag=True, help="All below it, too.")
+@click.option("-l", "--long", is_flag=True, help="Types and sizes, too: d folder, x executable, l link, s submodule.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object on each line: path, type, size.")
+@click.pass_obj
+def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool, as_json: bool) -> None:
+    """List what is at PATH, by default the root, in a revision of the repository at URL.
+
+    URL is that of a server (hpss://), or of a store, or a folder with a repository; it may go on into the tree. REV is
+    a branch, a tag, or an id or the begin of one; without it, what a clone would check out.
+
+    \b
+    smartserver ls hpss://example.org/project
+    smartserver ls -R -l hpss://example.org/project@v1.2 doc
+    smartserver ls --json ~/repositories/project
+    """
+    place, revision = split_revision(place)
+    selector = TreeSelector(revision, name_of(path), deep=deep, sizes=long or as_json)
+    with browsing(place, flags, selector) as stream:
+        for entry in stream.entries(texts=False):
+            if entry.path or entry.type is not NodeType.FOLDER:
+                sys.stdout.write(_as_json(entry) if as_json else _line(entry, path, long=long))
+
+
+def _line(entry: Entry, path: str, *, long: bool) -> str:
+    name = plain(entry.path.decode("utf-8", "backslashreplace") or path) + ENDS.get(entry.type, "")
+    size = "" if entry.size < 0 else f"{entry.size:,}"
+    return f"{LETTERS[entry.type]} {size:>13} {name}\n" if long else f"{name}\n"
+
+
+def _as_json(entry: Entry) -> str:
+    said = {"path": entry.path.decode("utf-8", "backslashreplace"), "type": entry.type.name.lower()}
+    if entry.size >= 0:
+        return msgspec.json.encode(said | {"size": entry.size}).decode() + "\n"
+    return msgspec.json.encode(said).decode() + "\n"

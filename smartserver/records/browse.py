@@ -1,0 +1,307 @@
+"""What a user looks at without the tool of the system: a tree, a file, a log. Every system that has trees answers these
+selectors of `Repository.read`; the answer's body is a content body, described in `doc/spec/wire.md`.
+
+A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
+(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array; the text of an `Entry`
+follows where texts were asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from smartserver.errors import Unsupported
+from smartserver.records.bulk import read_bulk
+from smartserver.records.model import Key, RevisionId
+from smartserver.records.varint import Malformed
+
+MARK: Final = b"\xc1"
+"""Begins a selector of this module: msgpack has no such byte, and no system's own selector begins so."""
+
+PLAIN: Final = b"\0"
+COMPRESSED: Final = b"\1"
+"""The first byte of a content body."""
+
+MAX_ITEM: Final = 32 << 20
+"""Bytes of an item without its text: a revision may name 100,000 paths."""
+
+NO_TEXT: Final = -1
+"""The size of an entry whose text does not follow and whose size was not asked for."""
+
+Name = Annotated[str, msgspec.Meta(max_length=4096)]
+"""Of a revision, as the system's tools take it; empty: what a clone checks out."""
+
+Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
+"""Inside a tree, without a slash at either end; empty: the root."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class NodeType(enum.IntEnum):
+    """What a node of a tree is."""
+
+    FOLDER = 0
+    FILE = 1
+    EXECUTABLE = 2
+    LINK = 3
+    SUBMODULE = 4
+    """Another repository's revision, whose id is the text."""
+
+
+class Node(NamedTuple):
+    """A node of a tree; `place`: the kind and key of the record with its text, None where it has none."""
+
+    path: bytes
+    type: NodeType
+    place: tuple[int, Key] | None
+
+
+class Header(NamedTuple):
+    """What a revision says of itself. `seconds`: since 1970; `zone`: minutes east of UTC."""
+
+    id: str
+    parents: list[str]
+    author: str
+    seconds: int
+    zone: int
+    message: str
+
+
+class Change(NamedTuple):
+    """A path that differs between a revision's tree and its first parent's; `action`: `A`, `M` or `D`."""
+
+    action: str
+    path: bytes
+
+
+class Contents(Protocol):
+    """The trees and headers of one repository, as its system reads them.
+
+    Any method raises ValueError where a record cannot be read, and what `RepositoryView` raises.
+    """
+
+    def find(self, name: str) -> RevisionId:
+        """The revision of a name.
+
+        Raises:
+            NoSuchPart: there is none.
+        """
+
+    def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
+        """The node at a path, then, of a folder, those in it, with `deep` all below; sorted, a folder before its
+        content.
+
+        Raises:
+            NoSuchPart: there is nothing at the path.
+        """
+
+    def text(self, node: Node) -> bytes:
+        """The text of a file, the target of a link, the id of a submodule's revision in hex."""
+
+    def header(self, revision: RevisionId) -> Header | None:
+        """What a revision says; None where it is none that a log shows, as a tag."""
+
+    def state(self, revision: RevisionId, path: bytes) -> object:
+        """Something that is equal for two revisions where what is at a path is equal in both; None: nothing is."""
+
+    def changes(self, revision: RevisionId) -> Iterator[Change]:
+        """How its tree differs from that of its first parent, sorted by path."""
+
+
+# -- selectors
+
+
+class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
+    """The node at a path and, of a folder, those in it; `deep`: all below. `texts`: with their texts; else, with
+    `sizes`, with the sizes of them.
+    """
+
+    revision: Name = ""
+    path: Path = b""
+    deep: bool = False
+    texts: bool = False
+    sizes: bool = False
+
+
+class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """The newest `limit` (0: all) of the revisions that `newest` reaches and `oldest` does not (empty: nothing is left
+    out), newest first; `path`: only those whose tree differs there from that of each parent. `messages`: what else than
+    id, author and date they say; `changes`: the paths that differ from the first parent.
+    """
+
+    newest: Name = ""
+    oldest: Name = ""
+    path: Path = b""
+    limit: Count = 0
+    messages: bool = True
+    changes: bool = False
+
+
+Selector = TreeSelector | LogSelector
+_selectors: Final[msgspec.msgpack.Decoder[Selector]] = msgspec.msgpack.Decoder(Selector)
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def encode_selector(selector: Selector) -> bytes:
+    """A selector as `Repository.read` takes it."""
+    return MARK + _encode(selector)
+
+
+def decode_selector(selector: bytes) -> Selector | None:
+    """What a client asks; None: it is a selector of the repository's system.
+
+    Raises:
+        Unsupported: it is none of this release's.
+    """
+    if not selector.startswith(MARK):
+        return None
+    try:
+        return _selectors.decode(selector[len(MARK) :])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
+        raise Unsupported("this selector", str(wrong)) from None
+
+
+# -- items
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """A node of a tree, its path below that of the selector. `size`: of the text, whether it follows or not."""
+
+    path: bytes
+    type: NodeType
+    size: int = NO_TEXT
+
+
+class LogEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A revision of a log: as `Header`, and the changes, each an action and a path, where they were asked for."""
+
+    id: str
+    author: str
+    seconds: int
+    zone: int
+    parents: list[str] = []
+    message: str = ""
+    changes: list[tuple[str, bytes]] | None = None
+
+
+Item = TypeVar("Item", Entry, LogEntry)
+
+
+def encode_item(item: Entry | LogEntry) -> bytes:
+    """An item of a content body, without its text."""
+    encoded = _encode(item)
+    return len(encoded).to_bytes(4, "big") + encoded
+
+
+class ContentStream:
+    """Reads a content body as it comes, and holds no more of it than an item and a chunk."""
+
+    def __init__(self, body: Iterable[bytes]) -> None:
+        self._chunks = _items(iter(body))
+        self._buffer = b""
+        self._at = 0
+        self._before = 0
+        """Bytes of the items in front of the buffer."""
+        self._text = 0
+        """Bytes of the last entry's text that were not read yet."""
+
+    def entries(self, *, texts: bool) -> Iterator[Entry]:
+        """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over.
+
+        Raises:
+            Malformed: the body is cut off, or holds something else.
+            CodedError, MediumError, ProtocolError: as the body.
+        """
+        for entry in self._decoded(_entries):
+            self._text = max(entry.size, 0) if texts else 0
+            yield entry
+            for _ in self.text():
+                pass
+
+    def text(self) -> Iterator[memoryview]:
+        """The text of the last entry, in parts.
+
+        Raises:
+            Malformed, CodedError, MediumError, ProtocolError: as `entries`.
+        """
+        while self._text:
+            if self._at == len(self._buffer):
+                self._fill(1)
+            part = memoryview(self._buffer)[self._at : self._at + self._text]
+            self._at += len(part)
+            self._text -= len(part)
+            yield part
+
+    def log(self) -> Iterator[LogEntry]:
+        """The revisions of a log.
+
+        Raises:
+            Malformed, CodedError, MediumError, ProtocolError: as `entries`.
+        """
+        return self._decoded(_log_entries)
+
+    def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
+        while self._at < len(self._buffer) or self._more():
+            length = int.from_bytes(self._take(4), "big")
+            if length > MAX_ITEM:
+                raise Malformed(self._offset, f"an item of {length} bytes, expected no more than {MAX_ITEM}")
+            encoded = self._take(length)
+            try:
+                item = decoder.decode(encoded)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
+                raise Malformed(self._offset - length, f"an item cannot be read: {wrong}") from None
+            yield item
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._buffer):
+            self._fill(size)
+            end = size
+        taken = self._buffer[self._at : end]
+        self._at = end
+        return taken
+
+    def _fill(self, size: int) -> None:
+        """Have this many bytes in the buffer, from its begin."""
+        parts = [self._buffer[self._at :]]
+        self._before += self._at
+        length = len(parts[0])
+        while length < size:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                raise Malformed(self._before + length, f"it ends {size - length} bytes before the end of an item")
+            parts.append(chunk)
+            length += len(chunk)
+        self._buffer, self._at = b"".join(parts), 0
+
+    def _more(self) -> bool:
+        """Whether another item follows."""
+        chunk = next(self._chunks, b"")
+        self._before += len(self._buffer)
+        self._buffer, self._at = chunk, 0
+        return bool(chunk)
+
+    @property
+    def _offset(self) -> int:
+        return self._before + self._at
+
+
+_entries: Final = msgspec.msgpack.Decoder(Entry)
+_log_entries: Final = msgspec.msgpack.Decoder(LogEntry)
+
+
+def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The bytes of the items of a content body; none where no body came."""
+    first = next(chunks, b"")
+    form, rest = first[:1], itertools.chain((first[1:],), chunks)
+    if form == COMPRESSED:
+        yield from read_bulk(rest)
+    elif form == PLAIN:
+        yield from filter(None, rest)
+    elif form:
+        raise Malformed(0, f"a content body of the form {form[0]}")

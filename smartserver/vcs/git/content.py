@@ -1,0 +1,217 @@
+"""`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+
+A name is, in git's order, a ref, whole or without what a short name lacks, or an id in hex, whole or the begin of one
+that no other has. What a tag names stands for it. No name is a path through history, as `main~2` is for git.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from smartserver.errors import MissingRevision, NoSuchPart, shown
+from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.content import RepositoryView
+from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.git.format import (
+    BLOB,
+    COMMIT,
+    FOLDER,
+    LINK,
+    TAG,
+    TREE,
+    Format,
+    TreeEntry,
+    canonical_mode,
+    entry_type,
+)
+from smartserver.vcs.git.names import HEAD, SHORT_FOR
+from smartserver.vcs.id_prefix import find_by_prefix
+
+OBJECT: Final = 0
+"""The kind of all records."""
+
+_HEX: Final = re.compile("[0-9a-f]{4,64}")
+_PERSON: Final = re.compile(rb"\A(.*?) (-?\d+) ([+-])(\d\d)(\d\d)\Z", re.DOTALL)
+
+_TYPES: Final = {FOLDER: NodeType.FOLDER, 0o100644: NodeType.FILE, 0o100755: NodeType.EXECUTABLE, LINK: NodeType.LINK}
+
+
+class GitContents:
+    """A `Contents`."""
+
+    def __init__(self, stored: RepositoryView, form: Format) -> None:
+        self._stored = stored
+        self._format = form
+
+    def find(self, name: str) -> RevisionId:
+        """The revision of a name, peeled only where its tree is read."""
+        refs = self._stored.refs()
+        raw = name.encode("utf-8", "surrogateescape") or self._stored.setting(HEAD) or b""
+        for prefix in SHORT_FOR:
+            value = refs.get(prefix + raw)
+            if value is not None:
+                return value[0].id
+        if not name:
+            raise NoSuchPart(f"no branch {shown(raw)}, which HEAD names: name a revision, as in URL@main")
+        if _HEX.fullmatch(name):
+            found = find_by_prefix(self._stored, name)
+            if found is not None:
+                return found
+        raise NoSuchPart(f"unknown revision {name!r}")
+
+    def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
+        """The node at a path, and those in it."""
+        node = self._at(revision, path)
+        if node is None:
+            raise NoSuchPart(f"nothing at {shown(path)} in {revision.hex()}")
+        yield node
+        if node.type is NodeType.FOLDER:
+            yield from self._below(node, deep=deep)
+
+    def text(self, node: Node) -> bytes:
+        """The text of a blob; of a submodule the id."""
+        assert node.place is not None
+        if node.type is NodeType.SUBMODULE:
+            return node.place[1].hex().encode()
+        return self._object(node.place[1], BLOB).text
+
+    def header(self, revision: RevisionId) -> Header | None:
+        """What a commit says; None of a tag."""
+        record = self._stored.record(OBJECT, revision)
+        if record is None:
+            raise MissingRevision(revision)
+        if record.meta != COMMIT:
+            return None
+        head, _, message = record.text.partition(b"\n\n")
+        lines = head.split(b"\n")
+        author = next((line[7:] for line in lines if line.startswith(b"author ")), b"")
+        coding = next((line[9:].decode("ascii", "replace") for line in lines if line.startswith(b"encoding ")), "utf-8")
+        _, parents = self._format.commit(revision, record.text)
+        person = _PERSON.match(author)
+        who, seconds, zone = author, 0, 0
+        if person is not None:
+            who, seconds = person[1], int(person[2])
+            zone = (int(person[4]) * 60 + int(person[5])) * (-1 if person[3] == b"-" else 1)
+        return Header(
+            revision.hex(), [parent.hex() for parent in parents], _text(who, coding), seconds, zone,
+            _text(message, coding),
+        )  # fmt: skip
+
+    def state(self, revision: RevisionId, path: bytes) -> object:
+        """The mode and object at a path."""
+        node = self._at(revision, path)
+        return None if node is None else (node.type, node.place)
+
+    def changes(self, revision: RevisionId) -> Iterator[Change]:
+        """How its tree differs from that of its first parent."""
+        record = self._object(revision, COMMIT)
+        tree, parents = self._format.commit(revision, record.text)
+        before = self._format.commit(parents[0], self._object(parents[0], COMMIT).text)[0] if parents else None
+        return self._differing(tree, before)
+
+    # -- trees
+
+    def _at(self, revision: RevisionId, path: bytes) -> Node | None:
+        """The node at a path; None where there is none."""
+        node = Node(b"", NodeType.FOLDER, (OBJECT, self._root(revision)))
+        for name in path.split(b"/") if path else ():
+            if node.type is not NodeType.FOLDER:
+                return None
+            assert node.place is not None
+            found = next((entry for entry in self._entries(node.place[1]) if entry[1] == name), None)
+            if found is None:
+                return None
+            node = _node(node.path, found)
+        return node
+
+    def _root(self, revision: RevisionId) -> Key:
+        """The tree of a commit, of what a tag names, or itself."""
+        key = revision
+        while True:
+            record = self._object(key)
+            if record.meta == TREE:
+                return key
+            if record.meta == COMMIT:
+                return self._format.commit(key, record.text)[0]
+            if record.meta != TAG:
+                raise NoSuchPart(f"{revision.hex()} is a file, not a tree")
+            key, _ = self._format.tag(key, record.text)
+
+    def _below(self, folder: Node, *, deep: bool) -> Iterator[Node]:
+        assert folder.place is not None
+        levels = [iter(self._entries(folder.place[1]))]
+        paths = [folder.path]
+        while levels:
+            for entry in levels[-1]:
+                node = _node(paths[-1], entry)
+                yield node
+                if deep and node.type is NodeType.FOLDER:
+                    levels.append(iter(self._entries(entry[2])))
+                    paths.append(node.path)
+                    break
+            else:
+                levels.pop()
+                paths.pop()
+
+    def _differing(self, mine: Key, theirs: Key | None) -> Iterator[Change]:
+        """How the tree `mine` differs from `theirs`; None: there is none."""
+        todo: list[Change | _Pair] = [(b"", mine, theirs)]
+        while todo:
+            each = todo.pop()
+            if isinstance(each, Change):
+                yield each
+                continue
+            folder, new, old = each
+            ours, others = self._by_name(new), self._by_name(old)
+            found: list[Change | _Pair] = []
+            for name in sorted(ours.keys() | others.keys()):
+                found += _difference(folder + name, ours.get(name), others.get(name))
+            todo += reversed(found)
+
+    def _by_name(self, tree: Key | None) -> dict[bytes, TreeEntry]:
+        return {} if tree is None else {entry[1]: entry for entry in self._entries(tree)}
+
+    def _entries(self, tree: Key) -> list[TreeEntry]:
+        return self._format.tree(tree, self._object(tree, TREE).text)
+
+    def _object(self, key: Key, meta: bytes | None = None) -> Record:
+        record = self._stored.record(OBJECT, key)
+        if record is None or (meta is not None and record.meta != meta):
+            raise ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
+        return record
+
+
+def _node(folder: bytes, entry: TreeEntry) -> Node:
+    mode, name, key = entry
+    path = folder + b"/" + name if folder else name
+    return Node(path, _TYPES.get(canonical_mode(mode), NodeType.SUBMODULE), (OBJECT, key))
+
+
+_Pair = tuple[bytes, Key | None, Key | None]
+"""The path of a folder, with a slash at its end, and the two trees to be compared."""
+
+
+def _difference(path: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[Change | _Pair]:
+    """What there is to say of a path at which two trees have these entries."""
+    if new == old:
+        return
+    new_tree, old_tree = _folder(new), _folder(old)
+    is_new, was_old = new is not None and new_tree is None, old is not None and old_tree is None
+    if is_new or was_old:
+        yield Change("M" if is_new and was_old else "A" if is_new else "D", path)
+    if new_tree is not None or old_tree is not None:
+        yield path + b"/", new_tree, old_tree
+
+
+def _folder(entry: TreeEntry | None) -> Key | None:
+    """The tree of an entry that is a folder."""
+    return entry[2] if entry is not None and entry_type(entry[0]) == FOLDER else None
+
+
+def _text(raw: bytes, coding: str) -> str:
+    try:
+        return raw.decode(coding)
+    except (LookupError, UnicodeDecodeError):
+        return raw.decode("utf-8", "replace")

@@ -1,0 +1,14 @@
+"""The names of git's refs that mean something."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEAD: Final = "HEAD"
+"""The setting of a repository that names the branch a clone checks out."""
+
+HEADS: Final = b"refs/heads/"
+TAGS: Final = b"refs/tags/"
+
+SHORT_FOR: Final = (b"", b"refs/", TAGS, HEADS, b"refs/remotes/")
+"""What a short name may lack in front, in git's order."""

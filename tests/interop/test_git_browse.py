@@ -1,0 +1,146 @@
+"""`smartserver export`, `cat`, `ls` and `log` of a repository that real git has pushed, beside what git says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from git_sides import Side, fine
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+Begin = Callable[[str], Side]
+
+ODD = r"""
+a mkdir -p doc/deep/er src
+printf 'guide\n' > a/doc/guide.md; printf 'x' > a/doc/deep/er/x; : > a/empty
+printf '#!/bin/sh\n' > a/src/run; chmod +x a/src/run
+ln -s ../doc/guide.md a/src/link; ln -s nowhere a/dangling
+printf 'umlaut\n' > "a/$(printf 'gr\303\274n')"; printf 'raw\n' > "a/$(printf 'latin\344')"
+printf 'a\n' > 'a/with space'
+a git add -A; GIT_AUTHOR_NAME='Someone Else' GIT_AUTHOR_DATE='1600000000 +0530' a git commit -qm 'Odd names
+
+With a body.'
+a git mv doc/guide.md doc/manual.md; a git rm -q empty; a git commit -qm 'Move and remove'
+a git merge -q -m 'Merge the topic' topic
+a git push -q origin main v1
+"""
+
+
+@pytest.fixture
+def odd(ours: Begin) -> Side:
+    """All there may be in a tree, a rename, a merge."""
+    side = ours("shared")
+    side.prepare(ODD)
+    return side
+
+
+def tree_of(folder: Path) -> Mapping[str, object]:
+    """What is in a folder: text and whether it is executable, the target of a link, None of a folder."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = path.readlink()
+        else:
+            found[name] = (path.read_bytes(), bool(path.stat().st_mode & 0o100)) if path.is_file() else None
+    return found
+
+
+@pytest.mark.parametrize("revision", ["", "@main", "@v1", "@topic", "@refs/heads/topic", "@ID"])
+def test_an_export_is_what_git_checks_out(odd: Side, revision: str) -> None:
+    older = odd.git("a", "rev-parse", "main~")
+    named = older if revision == "@ID" else revision[1:] or "main"
+    asked = revision.replace("ID", older[:12])
+    fine(odd.run(f'mkdir tree; git -C a archive {named} | tar -xC tree; as c smartserver export "$URL{asked}" out'))
+    assert tree_of(odd.folder / "out") == tree_of(odd.folder / "tree") != {}
+
+
+def test_a_part_of_a_tree(odd: Side) -> None:
+    fine(odd.run('as c smartserver export "$URL" out --path doc'))
+    fine(odd.run('as c smartserver export "$URL/doc@main" again'))
+    fine(odd.run('as c smartserver export "$URL/doc/manual.md" file'))
+    assert tree_of(odd.folder / "out") == tree_of(odd.folder / "again") == tree_of(odd.folder / "a/doc")
+    assert tree_of(odd.folder / "file") == {"manual.md": (b"guide\n", False)}
+
+
+def test_a_file(odd: Side) -> None:
+    assert fine(odd.run('as c smartserver cat "$URL" doc/manual.md')).said == "guide\n"
+    assert fine(odd.run('as c smartserver cat "$URL/src/link"')).said == "../doc/guide.md"
+    done = odd.run('as c smartserver cat "$URL" doc')
+    assert (done.status, "doc is a folder" in done.said) == (1, True)
+
+
+def test_a_listing(odd: Side) -> None:
+    listed = fine(odd.run('as c smartserver ls -R --json "$URL"')).said.splitlines()
+    found = {each["path"]: each for each in map(json.loads, listed)}
+    files = odd.git("a", "-c", "core.quotePath=false", "ls-tree", "-r", "-l", "-z", "main").split("\0")[:-1]
+    expected = {}
+    for line in files:
+        fields, _, path = line.partition("\t")
+        mode, _, _, size = fields.split()
+        kind = {"100755": "executable", "120000": "link"}.get(mode, "file")
+        expected[path] = (kind, int(size))
+    assert {path: (each["type"], each["size"]) for path, each in found.items() if "size" in each} == expected
+    assert {path for path in found if "size" not in found[path]} == {"doc", "doc/deep", "doc/deep/er", "src"}
+
+
+def test_a_log(odd: Side) -> None:
+    logged = fine(odd.run('as c smartserver log -v --json "$URL"')).said.splitlines()
+    found = {each["id"]: each for each in map(json.loads, logged)}
+    form = "%x1e%H%x1f%an <%ae>%x1f%ad%x1f%P%x1f%B%x1f"
+    git = odd.git(
+        "a", "-c", "core.quotePath=false", "log", "--diff-merges=first-parent", "--no-renames", "--name-status",
+        f"--format={form}", "--date=format:%Y-%m-%d %H:%M:%S %z", "main",
+    )  # fmt: skip
+    order = list(found)
+    assert all(order.index(parent) > order.index(child) for child in order for parent in found[child]["parents"])
+    for each in git.split("\x1e")[1:]:
+        key, author, date, parents, message, changes = each.split("\x1f")
+        said = found.pop(key)
+        assert (said["author"], said["date"], said["parents"]) == (author, date, parents.split())
+        assert said["message"].rstrip("\n") == message.rstrip("\n")
+        told = [f"{change['action']}\t{change['path']}" for change in said["changes"]]
+        assert told == [line for line in changes.splitlines() if line]
+    assert found == {}
+
+
+@pytest.mark.parametrize("span", ["v1..main", "main~2..", "topic..main"])
+def test_a_range_and_a_path(odd: Side, span: str) -> None:
+    oldest, _, newest = span.partition("..")
+    oldest = odd.git("a", "rev-parse", f"{oldest}^{{commit}}")
+    done = fine(odd.run(f'as c smartserver log -q -r {oldest}..{newest} "$URL"'))
+    ids = [line.split()[0] for line in done.said.splitlines()]
+    assert sorted(ids) == sorted(odd.git("a", "rev-list", f"{oldest}..{newest or 'main'}").split()) != []
+    done = fine(odd.run(f'as c smartserver log -q -r {oldest}..{newest} --path doc "$URL"'))
+    ids = [line.split()[0] for line in done.said.splitlines()]
+    assert sorted(ids) == sorted(odd.git("a", "rev-list", f"{oldest}..{newest or 'main'}", "--", "doc").split())
+
+
+def test_without_a_server(odd: Side) -> None:
+    assert odd.served is not None
+    folder = odd.served.root / odd.url.rpartition("/")[2]
+    asked = fine(odd.run('as c smartserver log "$URL"')).said
+    assert fine(odd.run(f'as c smartserver log "{folder}"'), rounds=0).said == asked
+    fine(odd.run(f'as c smartserver export "{folder}@main" out'), rounds=0)
+    assert tree_of(odd.folder / "out")["doc/manual.md"] == (b"guide\n", False)
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("ls $URL@nowhere", "URL: unknown revision 'nowhere'"),
+        ("ls $URL nowhere", "nothing at nowhere in "),
+        ("log -r main $URL", "-r takes two revisions with .. between"),
+        ("log -r a..b $URL@c", "two newest revisions were given"),
+        ("export $URL /dev/null/out", "/dev/null is not there"),
+        ("cat ./nowhere x", "nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(odd: Side, command: str, why: str) -> None:
+    done = odd.run(f"as c smartserver {command}")
+    assert done.status in (1, 2)
+    assert why in done.said
+    assert "Traceback" not in done.said

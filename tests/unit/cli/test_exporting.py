@@ -1,0 +1,162 @@
+"""cli.exporting: trees as files, and nothing outside their folder, whatever comes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from smartserver.cli import exporting
+from smartserver.cli.errors import CommandError
+from smartserver.cli.exporting import write_tree
+from smartserver.records.browse import PLAIN, ContentStream, Entry, NodeType, encode_item
+from smartserver.records.varint import Malformed
+
+FOLDER, FILE, RUN, LINK, SUBMODULE = NodeType
+
+Item = tuple[bytes, NodeType, bytes]
+
+TREE: Sequence[Item] = [
+    (b"", FOLDER, b""),
+    (b"a", FOLDER, b""),
+    (b"a/b", FOLDER, b""),
+    (b"a/b/file", FILE, b"deep\n"),
+    (b"a/c", LINK, b"b/file"),
+    (b"empty", FOLDER, b""),
+    (b"run", RUN, b"#!\n"),
+    (b"sub", SUBMODULE, b"11" * 20),
+    (b"\xe4 b", FILE, bytes(300_000)),
+]
+
+
+def stream(items: Sequence[Item], size: int = 1000) -> ContentStream:
+    body = PLAIN
+    for path, kind, text in items:
+        body += encode_item(Entry(path, kind, -1 if kind is FOLDER else len(text))) + text
+    return ContentStream(body[at : at + size] for at in range(0, len(body), size))
+
+
+def there(folder: Path) -> dict[bytes, object]:
+    """What is in a folder: text and whether it is executable, the target of a link, None of a folder."""
+    found: dict[bytes, object] = {}
+    for above, folders, files in os.walk(os.fsencode(folder)):
+        for name in folders + files:
+            path = os.path.join(above, name)
+            if os.path.islink(path):
+                found[os.path.relpath(path, os.fsencode(folder))] = os.readlink(path)
+            elif os.path.isdir(path):
+                found[os.path.relpath(path, os.fsencode(folder))] = None
+            else:
+                text = Path(os.fsdecode(path)).read_bytes()
+                found[os.path.relpath(path, os.fsencode(folder))] = text, os.access(path, os.X_OK)
+    return found
+
+
+def test_a_tree(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    write_tree(stream(TREE), str(target), b"")
+    assert there(target) == {
+        b"a": None,
+        b"a/b": None,
+        b"a/b/file": (b"deep\n", False),
+        b"a/c": b"b/file",
+        b"empty": None,
+        b"run": (b"#!\n", True),
+        b"sub": None,
+        b"\xe4 b": (bytes(300_000), False),
+    }
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_modes_are_what_the_user_creates(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_tree(stream(TREE), str(tmp_path / "out"), b"")
+    finally:
+        os.umask(before)
+    modes = {name: os.stat(tmp_path / "out" / name).st_mode & 0o777 for name in (".", "a", "run", "a/b/file")}
+    assert modes == {".": 0o750, "a": 0o750, "run": 0o750, "a/b/file": 0o640}
+
+
+def test_an_empty_folder_is_filled_and_a_single_file_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    write_tree(stream([(b"", FILE, b"text")]), str(tmp_path / "out"), b"guide.md")
+    assert there(tmp_path / "out") == {b"guide.md": (b"text", False)}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_there_is_left_alone(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "out"
+    if kind == "file":
+        target.write_bytes(b"mine")
+    elif kind == "folder":
+        target.mkdir()
+        (target / "mine").write_bytes(b"mine")
+    else:
+        (tmp_path / "elsewhere").mkdir()
+        target.symlink_to(tmp_path / "elsewhere")
+    before = there(tmp_path)
+    with pytest.raises(CommandError, match="out is there already: name a new folder, or an empty one"):
+        write_tree(stream(TREE), str(target), b"")
+    assert there(tmp_path) == before
+
+
+def test_a_folder_that_is_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="nowhere is not there: make it first"):
+        write_tree(stream(TREE), str(tmp_path / "nowhere/out"), b"")
+
+
+HOSTILE: dict[str, tuple[Sequence[Item], str]] = {
+    "up": ([(b"..", FILE, b"x")], r"out/\.\.: a name that leads elsewhere"),
+    "up below": ([(b"a", FOLDER, b""), (b"a/..", FILE, b"x")], r"out/a/\.\.: a name that leads elsewhere"),
+    "out by a path": ([(b"../x", FILE, b"x")], r"out/\.\./x: it came before its folder"),
+    "absolute": ([(b"/etc/x", FILE, b"x")], "out//etc/x: it came before its folder"),
+    "folder of dots": ([(b".", FOLDER, b""), (b"./..", FOLDER, b"")], r"out/\.: a name that leads elsewhere"),
+    "through a link": ([(b"a", LINK, b"/tmp"), (b"a/x", FILE, b"x")], "out/a/x: it came before its folder"),
+    "over a link": ([(b"a", LINK, b"/tmp/x"), (b"a", FILE, b"x")], "out/a: it came twice"),
+    "a folder over a link": ([(b"a", LINK, b"/tmp"), (b"a", FOLDER, b"")], "out/a: it came twice"),
+    "twice": ([(b"a", FILE, b"x"), (b"a", FILE, b"y")], "out/a: it came twice"),
+    "NUL": ([(b"a\0b", FILE, b"x")], "out/a b: a name that no file can have"),
+    "too long": ([(b"x" * 300, FILE, b"x")], "out/x+: File name too long"),
+    "a link with a NUL": ([(b"a", LINK, b"x\0y")], "out/a: a link that no system can have"),
+    "a link of a megabyte": ([(b"a", LINK, b"x" * (1 << 20))], "out/a: a link that no system can have"),
+    "an empty link": ([(b"a", LINK, b"")], "out/a: No such file"),
+    "a file as a folder": ([(b"a", FILE, b""), (b"a/b", FILE, b"x")], "out/a/b: it came before its folder"),
+    "an empty name": ([(b"a", FOLDER, b""), (b"a/", FILE, b"x")], "out/a/: a name that leads elsewhere"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_nothing_is_written_outside_and_nothing_stays(tmp_path: Path, case: str) -> None:
+    items, why = HOSTILE[case]
+    (tmp_path / "work").mkdir()
+    with pytest.raises(CommandError, match=why):
+        write_tree(stream([(b"", FOLDER, b""), (b"first", FILE, b"1"), *items]), str(tmp_path / "work/out"), b"")
+    assert there(tmp_path) == {b"work": None}
+
+
+def test_a_tree_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
+    cut = ContentStream([PLAIN + encode_item(Entry(b"a", FILE, 10)) + b"short"])
+    with pytest.raises(Malformed, match="before the end of an item"):
+        write_tree(cut, str(tmp_path / "out"), b"")
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    write_tree(stream(TREE), str(tmp_path / "out"), b"")
+    with pytest.raises(CommandError):
+        write_tree(stream([*TREE, (b"a/b/..", FILE, b"x")]), str(tmp_path / "out2"), b"")
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_progress_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exporting, "QUIET", -1.0)
+    monkeypatch.setattr(exporting, "OFTEN", -1.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    write_tree(stream(TREE), str(tmp_path / "out"), b"")
+    assert capsys.readouterr().err.endswith("\rexport: 4 files, 0.3 MB\n")

@@ -1,0 +1,138 @@
+"""records.browse: selectors, and content bodies cut anywhere, cut off and damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smartserver.errors import Unsupported
+from smartserver.records import browse
+from smartserver.records.browse import (
+    COMPRESSED,
+    MARK,
+    PLAIN,
+    ContentStream,
+    Entry,
+    LogEntry,
+    LogSelector,
+    NodeType,
+    Selector,
+    TreeSelector,
+    decode_selector,
+    encode_item,
+    encode_selector,
+)
+from smartserver.records.bulk import BulkWriter
+from smartserver.records.varint import Malformed
+
+TEXTS = {b"a": b"", b"b/c": b"some text\n", b"b/d": bytes(range(256)) * 10}
+ENTRIES = [Entry(b"", NodeType.FOLDER), *(Entry(path, NodeType.FILE, len(text)) for path, text in TEXTS.items())]
+ITEMS = b"".join(encode_item(entry) + TEXTS.get(entry.path, b"") for entry in ENTRIES)
+LOG = [
+    LogEntry("ab12", "A <a@example.org>", 1_800_000_000, 60, ["cd34"], "first\n", [("A", b"b/c"), ("D", b"\xff")]),
+    LogEntry("cd34", "", -1, -90),
+]
+
+
+def compressed(items: bytes) -> bytes:
+    bulk = BulkWriter(3)
+    return COMPRESSED + bulk.add(items) + bulk.finish()
+
+
+def cut(body: bytes, size: int) -> Iterator[bytes]:
+    return (body[at : at + size] for at in range(0, len(body), size))
+
+
+def read(chunks: Iterator[bytes]) -> tuple[list[Entry], dict[bytes, bytes]]:
+    stream = ContentStream(chunks)
+    entries: list[Entry] = []
+    texts: dict[bytes, bytes] = {}
+    for entry in stream.entries(texts=True):
+        entries.append(entry)
+        if entry.type is NodeType.FILE:
+            texts[entry.path] = b"".join(stream.text())
+    return entries, texts
+
+
+@pytest.mark.parametrize("body", [PLAIN + ITEMS, compressed(ITEMS)], ids=["plain", "compressed"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100, 10_000])
+def test_a_tree_is_read_however_it_is_cut(body: bytes, size: int) -> None:
+    assert read(cut(body, size)) == (ENTRIES, TEXTS)
+
+
+def test_a_text_that_is_not_read_is_passed_over() -> None:
+    assert list(ContentStream(cut(PLAIN + ITEMS, 5)).entries(texts=True)) == ENTRIES
+
+
+def test_sizes_without_texts() -> None:
+    body = PLAIN + b"".join(map(encode_item, ENTRIES))
+    assert list(ContentStream(cut(body, 4)).entries(texts=False)) == ENTRIES
+
+
+@given(st.lists(st.integers(1, 60), min_size=1))
+def test_a_log_is_read_however_it_is_cut(sizes: Sequence[int]) -> None:
+    body = PLAIN + b"".join(map(encode_item, LOG))
+
+    def chunks() -> Iterator[bytes]:
+        at = 0
+        while at < len(body):
+            for size in sizes:
+                yield body[at : at + size]
+                at += size
+
+    assert list(ContentStream(filter(None, chunks())).log()) == LOG
+
+
+@pytest.mark.parametrize("body", [PLAIN + ITEMS, compressed(ITEMS)], ids=["plain", "compressed"])
+def test_a_body_that_ends_early_is_never_a_shorter_tree(body: bytes) -> None:
+    ends = {1} if body[:1] == PLAIN else set()
+    at = 1
+    for entry in ENTRIES:
+        at += len(encode_item(entry)) + len(TEXTS.get(entry.path, b""))
+        ends.add(at)
+    for length in range(1, len(body)):
+        if body[:1] == PLAIN and length in ends:
+            continue  # The protocol says how long a body is: `END` would lack.
+        with pytest.raises(Malformed, match="byte"):
+            read(cut(body[:length], 50))
+
+
+def test_no_body_has_no_items() -> None:
+    assert list(ContentStream([]).log()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"\x02", "at byte 0: a content body of the form 2"),
+        (PLAIN + b"\xff\xff\xff\xff", f"an item of 4294967295 bytes, expected no more than {browse.MAX_ITEM}"),
+        (PLAIN + b"\0\0\0\1\xc1", "at byte 4: an item cannot be read"),
+        (PLAIN + b"\0\0\0\3\x92\1\1", "an item cannot be read: Expected `bytes`"),
+        (PLAIN + encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc", "it ends 1 bytes before the end of an item"),
+    ],
+)
+def test_what_is_no_content_body_is_said_with_its_offset(body: bytes, why: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        read(iter([body]))
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [TreeSelector(), TreeSelector("v1", b"a/b", True, True), LogSelector("main", "v1", b"\xff", 7, False, True)],
+)
+def test_a_selector_there_and_back(selector: Selector) -> None:
+    assert decode_selector(encode_selector(selector)) == selector
+
+
+def test_a_selector_of_a_system_is_left_to_it() -> None:
+    assert decode_selector(b"\x92\0\xc0") is None
+
+
+@pytest.mark.parametrize("rest", [b"", b"\x91\7", b"\x91\0\0", b"\x96\0\xa0\xc4\0\xc2\xc2\5"])
+def test_a_selector_of_another_release_is_refused(rest: bytes) -> None:
+    with pytest.raises(Unsupported, match="this selector"):
+        decode_selector(MARK + rest)

@@ -1,0 +1,233 @@
+"""store.browse: trees and logs of a stored repository, as content bodies; here of git."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from builders import KINDS, MAIN, SILENT, History, push
+from counting import Counting
+
+from smartserver.errors import CorruptRecord, NoSuchPart, Unsupported
+from smartserver.meters import HEADER_CACHE, READS
+from smartserver.records.browse import (
+    COMPRESSED,
+    PLAIN,
+    ContentStream,
+    Entry,
+    LogEntry,
+    LogSelector,
+    NodeType,
+    Selector,
+    TreeSelector,
+    encode_selector,
+)
+from smartserver.records.model import HERE
+from smartserver.store import browse, caches
+from smartserver.store.browse import ContentBody
+from smartserver.store.caches import Block, SharedCache
+from smartserver.store.model import ContentPlan
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
+from smartserver.vcs.git.content import GitContents
+from transports.memory import MemoryTransport
+
+TAG = b"refs/tags/v1"
+
+
+@pytest.fixture(autouse=True)
+def headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of headers of its own for each test, in blocks of four."""
+    monkeypatch.setattr(browse, "HEADERS", SharedCache[Block](1 << 20, caches.cost_of_block, HEADER_CACHE))
+    monkeypatch.setattr(browse, "_BITS", 2)
+    monkeypatch.setattr(browse, "BLOCK", 4)
+
+
+class Stored:
+    """A line of ten in two packs, a branch off its fourth that is merged, and a tag on the sixth."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.repository = PackRepository(MemoryTransport(), "project")
+        self.line = self.history.line(10)
+        self.side = self.history.commit({**self.history.files(self.line[3]), "doc/new": b"beside\n"}, [self.line[3]])
+        files = {**self.history.files(self.line[9]), "doc/new": b"beside\n"}
+        self.merge = self.history.commit(files, [self.line[9], self.side], "merge")
+        self.tag = self.history.tag(self.line[5])
+        push(self.repository, self.history, self.line[:5], {MAIN: self.line[4]})
+        rest = [*self.line[5:], self.side, self.merge, self.tag]
+        push(self.repository, self.history, rest, {MAIN: self.merge, TAG: self.tag})
+
+    def body(self, selector: Selector, ref: bytes = HERE, inner: str = "", level: int = 0) -> list[bytes]:
+        transaction = self.repository.begin(b"", "user")
+        plan, said = transaction.plan_read(encode_selector(selector), (), ref=ref, inner=inner)
+        assert said == b""
+        assert isinstance(plan, ContentPlan)
+        assert plan
+        reader = transaction.open_body(plan, level)
+        assert isinstance(reader, ContentBody)
+        chunks: list[bytes] = []
+        while chunk := reader.read(100):
+            assert len(chunk) <= 100
+            chunks.append(chunk)
+        assert reader.size == sum(map(len, chunks))
+        return chunks
+
+    def log(self, selector: LogSelector, ref: bytes = HERE) -> list[LogEntry]:
+        return list(ContentStream(self.body(selector, ref)).log())
+
+    def ids(self, selector: LogSelector, ref: bytes = HERE) -> list[bytes]:
+        return [bytes.fromhex(entry.id) for entry in self.log(selector, ref)]
+
+    def entries(self, selector: TreeSelector, ref: bytes = HERE) -> list[Entry]:
+        return list(ContentStream(self.body(selector, ref)).entries(texts=selector.texts))
+
+
+@pytest.fixture
+def stored() -> Stored:
+    return Stored()
+
+
+def texts(chunks: Sequence[bytes]) -> dict[str, bytes]:
+    stream = ContentStream(chunks)
+    return {
+        entry.path.decode(): b"".join(stream.text())
+        for entry in stream.entries(texts=True)
+        if entry.type is not NodeType.FOLDER
+    }
+
+
+def test_a_whole_tree(stored: Stored) -> None:
+    assert texts(stored.body(TreeSelector(deep=True, texts=True))) == stored.history.files(stored.merge)
+
+
+def test_a_tree_of_an_older_revision_at_a_path(stored: Stored) -> None:
+    selector = TreeSelector(stored.line[1].hex(), b"src", deep=True, texts=True)
+    found = stored.history.files(stored.line[1])
+    assert texts(stored.body(selector)) == {"file.txt": found["src/file.txt"]}
+
+
+def test_a_compressed_tree_is_the_same(stored: Stored) -> None:
+    chunks = stored.body(TreeSelector(deep=True, texts=True), level=3)
+    assert chunks[0][:1] == COMPRESSED
+    assert texts(chunks) == stored.history.files(stored.merge)
+    assert sum(map(len, chunks)) < sum(map(len, stored.body(TreeSelector(deep=True, texts=True))))
+
+
+def test_a_folder_alone_and_sizes(stored: Stored) -> None:
+    size = len(stored.history.files(stored.merge)["README"])
+    assert stored.entries(TreeSelector()) == [
+        Entry(b"", NodeType.FOLDER),
+        Entry(b"README", NodeType.FILE),
+        Entry(b"doc", NodeType.FOLDER),
+        Entry(b"src", NodeType.FOLDER),
+    ]
+    assert stored.entries(TreeSelector(sizes=True))[1] == Entry(b"README", NodeType.FILE, size)
+    assert stored.entries(TreeSelector(path=b"README", sizes=True)) == [Entry(b"", NodeType.FILE, size)]
+
+
+def test_the_path_of_the_request_leads_into_the_tree(stored: Stored) -> None:
+    assert stored.entries(TreeSelector(), b"doc") == [Entry(b"", NodeType.FOLDER), Entry(b"new", NodeType.FILE)]
+    assert stored.entries(TreeSelector(path=b"new"), b"doc") == [Entry(b"", NodeType.FILE)]
+
+
+def test_a_log_is_newest_first_and_shows_no_tags(stored: Stored) -> None:
+    line = [*reversed(stored.line)]
+    found = stored.log(LogSelector())
+    ids = [bytes.fromhex(entry.id) for entry in found]
+    assert ids[0] == stored.merge
+    assert sorted(ids) == sorted([stored.merge, stored.side, *line])
+    assert [each for each in ids if each in line] == line
+    assert (found[0].author, found[0].seconds, found[0].zone) == ("A <a@example.org>", 1_800_000_000, 0)
+    assert (found[0].message, found[0].parents) == ("merge\n", [stored.line[9].hex(), stored.side.hex()])
+    assert stored.ids(LogSelector("v1")) == [*reversed(stored.line[:6])]
+
+
+def test_a_quiet_log(stored: Stored) -> None:
+    whole, quiet = stored.log(LogSelector()), stored.log(LogSelector(messages=False))
+    assert [(each.id, each.author, each.seconds) for each in quiet] == [
+        (each.id, each.author, each.seconds) for each in whole
+    ]
+    assert {(each.message, *each.parents) for each in quiet} == {("",)}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 9, 100])
+def test_the_newest_of_a_log(stored: Stored, limit: int) -> None:
+    assert stored.ids(LogSelector(limit=limit)) == stored.ids(LogSelector())[:limit]
+
+
+def test_a_range(stored: Stored) -> None:
+    assert stored.ids(LogSelector(stored.line[7].hex(), stored.line[4].hex())) == stored.line[7:4:-1]
+    assert set(stored.ids(LogSelector(oldest=stored.line[8].hex()))) == {stored.merge, stored.line[9], stored.side}
+    assert stored.log(LogSelector(stored.line[4].hex(), stored.line[4].hex())) == []
+
+
+def test_what_changed_a_path(stored: Stored) -> None:
+    assert stored.ids(LogSelector(path=b"doc")) == [stored.side]  # The merge has it of a parent.
+    assert stored.ids(LogSelector(path=b"README")) == [stored.line[0]]
+    assert stored.ids(LogSelector(path=b"src/file.txt", limit=2)) == stored.line[9:7:-1]
+    assert stored.ids(LogSelector(), b"doc/new") == [stored.side]
+    assert stored.log(LogSelector(path=b"nowhere")) == []
+
+
+def test_changes_of_each_revision(stored: Stored) -> None:
+    found = {bytes.fromhex(entry.id): entry.changes for entry in stored.log(LogSelector(changes=True))}
+    assert found[stored.line[0]] == [("A", b"README"), ("A", b"src/file.txt")]
+    assert found[stored.line[5]] == [("M", b"src/file.txt")]
+    assert found[stored.side] == found[stored.merge] == [("A", b"doc/new")]
+
+
+def test_what_was_shown_is_not_read_again(stored: Stored) -> None:
+    first = stored.log(LogSelector())
+    counting = Counting()
+    assert stored.log(LogSelector()) == first
+    assert counting[HEADER_CACHE.misses] == 0
+    assert counting[HEADER_CACHE.hits] == 4  # Of five revisions in the first pack, and seven in the second.
+    assert counting[READS] == 0
+
+
+def test_the_headers_of_a_short_log_are_not_kept(stored: Stored) -> None:
+    stored.log(LogSelector(limit=3))
+    counting = Counting()
+    assert len(stored.log(LogSelector(limit=3))) == 3
+    assert counting[HEADER_CACHE.hits] == 0
+
+
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        (TreeSelector("nowhere"), "unknown revision 'nowhere'"),
+        (TreeSelector(path=b"nowhere"), "nothing at nowhere in "),
+        (TreeSelector(path=b"README/x"), "nothing at README/x in "),
+        (LogSelector("ffffffffff"), "unknown revision 'ffffffffff'"),
+        (LogSelector(oldest="nowhere"), "unknown revision 'nowhere'"),
+    ],
+)
+def test_what_is_named_and_not_there_is_refused(stored: Stored, selector: Selector, why: str) -> None:
+    with pytest.raises(NoSuchPart) as caught:
+        stored.body(selector)
+    assert why in str(caught.value)
+
+
+def test_a_system_without_trees_is_refused() -> None:
+    history, repository = History(), PackRepository(MemoryTransport(), "project")
+
+    def create(transaction: Transaction) -> None:
+        transaction.create(SILENT, KINDS, {})
+
+    push(repository, history, history.line(1), first=create)
+    with pytest.raises(Unsupported, match="reading files of a repository of another 1"):
+        repository.begin(b"", "user").plan_read(encode_selector(TreeSelector()), ())
+
+
+def test_a_tree_that_cannot_be_read_is_damage(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("it has no end")
+
+    monkeypatch.setattr(GitContents, "_entries", broken)
+    with pytest.raises(CorruptRecord, match="cannot be read: it has no end"):
+        stored.body(TreeSelector())
+
+
+def test_a_plain_body_begins_so(stored: Stored) -> None:
+    assert stored.body(TreeSelector())[0][:1] == PLAIN

@@ -1,0 +1,200 @@
+"""vcs.git.content, vcs.git.names: names of revisions, trees with all there may be in them, headers of odd commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from git_samples import StoredObjects
+
+from smartserver.errors import MissingRevision, NoSuchPart
+from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.vcs.git.content import GitContents
+from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
+
+E = b"A <a@example.org> 5 +0130"
+
+
+class Sample:
+    """Objects, refs and settings, and what reads them."""
+
+    def __init__(self) -> None:
+        self.stored = StoredObjects()
+        self.contents = GitContents(self.stored, FORMATS["sha1"])
+
+    def tree(self, *entries: tuple[bytes, bytes, bytes]) -> bytes:
+        return self.stored.add(TREE, b"".join(b"%b %b\0%b" % entry for entry in entries))
+
+    def blob(self, text: bytes) -> bytes:
+        return self.stored.add(BLOB, text)
+
+    def commit(
+        self, tree: bytes, parents: Iterable[bytes] = (), author: bytes = E, rest: bytes = b"\n\nwhat\n"
+    ) -> bytes:
+        lines = b"".join(b"parent %b\n" % parent.hex().encode() for parent in parents)
+        text = b"tree %b\n%bauthor %b\ncommitter C <c@example.org> 9 -0800%b"
+        return self.stored.revision_of(COMMIT, text % (tree.hex().encode(), lines, author, rest))
+
+    def tag(self, target: bytes, kind: bytes = b"commit") -> bytes:
+        text = b"object %b\ntype %b\ntag v1\ntagger A <a@example.org> 1 +0000\n\nA tag.\n"
+        return self.stored.revision_of(TAG, text % (target.hex().encode(), kind))
+
+
+@pytest.fixture
+def sample() -> Sample:
+    return Sample()
+
+
+@pytest.fixture
+def whole(sample: Sample) -> bytes:
+    """A commit with a node of each type."""
+    inner = sample.tree((b"100644", b"file", sample.blob(b"inner\n")))
+    tree = sample.tree(
+        (b"100755", b"run", sample.blob(b"#!\n")),
+        (b"120000", b"link", sample.blob(b"a/file")),
+        (b"100664", b"old", sample.blob(b"")),
+        (b"40000", b"a", inner),
+        (b"160000", b"sub", b"\x11" * 20),
+    )
+    return sample.commit(tree)
+
+
+def names(nodes: Iterable[Node]) -> Mapping[bytes, NodeType]:
+    return {node.path: node.type for node in nodes}
+
+
+def test_each_type_of_node(sample: Sample, whole: bytes) -> None:
+    nodes = list(sample.contents.nodes(whole, b"", deep=True))
+    assert names(nodes) == {
+        b"": NodeType.FOLDER,
+        b"run": NodeType.EXECUTABLE,
+        b"link": NodeType.LINK,
+        b"old": NodeType.FILE,
+        b"a": NodeType.FOLDER,
+        b"a/file": NodeType.FILE,
+        b"sub": NodeType.SUBMODULE,
+    }
+    texts = {node.path: sample.contents.text(node) for node in nodes if node.type is not NodeType.FOLDER}
+    assert texts == {b"run": b"#!\n", b"link": b"a/file", b"old": b"", b"a/file": b"inner\n", b"sub": b"11" * 20}
+
+
+def test_a_folder_comes_before_its_content(sample: Sample, whole: bytes) -> None:
+    paths = [node.path for node in sample.contents.nodes(whole, b"", deep=True)]
+    assert paths.index(b"a") + 1 == paths.index(b"a/file")
+
+
+def test_a_part_of_a_tree(sample: Sample, whole: bytes) -> None:
+    assert b"a/file" not in names(sample.contents.nodes(whole, b"", deep=False))
+    assert list(names(sample.contents.nodes(whole, b"a", deep=False))) == [b"a", b"a/file"]
+    assert list(names(sample.contents.nodes(whole, b"a/file", deep=True))) == [b"a/file"]
+    for path in (b"b", b"run/x", b"a/file/x", b"sub/x", b"a//file"):
+        with pytest.raises(NoSuchPart, match="nothing at "):
+            list(sample.contents.nodes(whole, path, deep=False))
+
+
+def test_the_tree_of_a_tag_and_of_a_tree(sample: Sample, whole: bytes) -> None:
+    tag = sample.tag(sample.tag(whole), b"tag")
+    assert names(sample.contents.nodes(tag, b"", deep=True)) == names(sample.contents.nodes(whole, b"", deep=True))
+    tree = sample.tree((b"100644", b"x", sample.blob(b"")))
+    assert list(names(sample.contents.nodes(sample.tag(tree, b"tree"), b"", deep=True))) == [b"", b"x"]
+    with pytest.raises(NoSuchPart, match="is a file, not a tree"):
+        list(sample.contents.nodes(sample.tag(sample.blob(b"x"), b"blob"), b"", deep=True))
+
+
+def test_what_is_missing_is_damage(sample: Sample) -> None:
+    commit = sample.commit(sample.tree((b"40000", b"gone", b"\x22" * 20)))
+    with pytest.raises(ValueError, match="22222222 is missing"):
+        list(sample.contents.nodes(commit, b"", deep=True))
+    with pytest.raises(MissingRevision):
+        sample.contents.header(b"\x33" * 20)
+
+
+def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
+    other, tagged = sample.commit(sample.tree()), sample.tag(whole)
+    sample.stored.refs_ = {b"refs/heads/main": whole, b"refs/heads/both": whole, b"refs/tags/both": tagged}
+    sample.stored.settings["HEAD"] = b"refs/heads/main"
+    find = sample.contents.find
+    assert find("") == find("main") == find("refs/heads/main") == find("heads/main") == whole
+    assert find("both") == tagged
+    assert find(other.hex()) == find(other.hex()[:9]) == other
+    for name in ("nowhere", "beef" * 10, other.hex()[:3], "main~1"):
+        with pytest.raises(NoSuchPart, match=f"unknown revision '{name}'"):
+            find(name)
+
+
+def test_a_head_that_is_not_there(sample: Sample) -> None:
+    sample.stored.settings["HEAD"] = b"refs/heads/gone"
+    with pytest.raises(NoSuchPart, match="no branch refs/heads/gone, which HEAD names"):
+        sample.contents.find("")
+
+
+@pytest.mark.parametrize(
+    ("author", "rest", "expected"),
+    [
+        (E, b"\n\nwhat\n", ("A <a@example.org>", 5, 90, "what\n")),
+        (b"A <> -7 -0001", b"\n\n\xc3\xa4", ("A <>", -7, -1, "\u00e4")),
+        (b"\xe4 <a> 1 +0000", b"\nencoding iso-8859-1\n\n\xe4", ("\u00e4 <a>", 1, 0, "\u00e4")),
+        (b"\xe4 <a> 1 +0000", b"\n\n\xe4", ("\ufffd <a>", 1, 0, "\ufffd")),
+        (b"A <a> 1 +0000", b"\nencoding nonsense\n\nx", ("A <a>", 1, 0, "x")),
+        (b"nobody", b"\n\nx", ("nobody", 0, 0, "x")),
+        (E, b"", ("A <a@example.org>", 5, 90, "")),
+    ],
+)
+def test_what_commits_say(sample: Sample, author: bytes, rest: bytes, expected: tuple[str, int, int, str]) -> None:
+    first = sample.commit(sample.tree())
+    commit = sample.commit(sample.tree(), [first], author, rest)
+    who, seconds, zone, message = expected
+    assert sample.contents.header(commit) == Header(commit.hex(), [first.hex()], who, seconds, zone, message)
+
+
+def test_a_tag_is_not_in_a_log(sample: Sample, whole: bytes) -> None:
+    assert sample.contents.header(sample.tag(whole)) is None
+
+
+def test_how_trees_differ(sample: Sample) -> None:
+    file, other = sample.blob(b"1"), sample.blob(b"2")
+    inner = sample.tree((b"100644", b"x", file), (b"100644", b"y", file))
+    changed = sample.tree((b"100644", b"x", other), (b"100644", b"z", file))
+    before = sample.tree(
+        (b"100644", b"becomes", file),
+        (b"40000", b"folder", inner),
+        (b"40000", b"gone", inner),
+        (b"100644", b"mode", file),
+        (b"100644", b"same", file),
+        (b"40000", b"was", inner),
+    )
+    after = sample.tree(
+        (b"40000", b"becomes", inner),
+        (b"40000", b"folder", changed),
+        (b"100755", b"mode", file),
+        (b"100644", b"same", file),
+        (b"160000", b"sub", b"\x44" * 20),
+        (b"100644", b"was", file),
+    )
+    first = sample.commit(before)
+    second = sample.commit(after, [first])
+    assert list(sample.contents.changes(second)) == [
+        Change("D", b"becomes"),
+        Change("A", b"becomes/x"),
+        Change("A", b"becomes/y"),
+        Change("M", b"folder/x"),
+        Change("D", b"folder/y"),
+        Change("A", b"folder/z"),
+        Change("D", b"gone/x"),
+        Change("D", b"gone/y"),
+        Change("M", b"mode"),
+        Change("A", b"sub"),
+        Change("A", b"was"),
+        Change("D", b"was/x"),
+        Change("D", b"was/y"),
+    ]
+    assert [change.action for change in sample.contents.changes(first)] == ["A"] * 9
+    assert list(sample.contents.changes(sample.commit(after, [second]))) == []
+
+
+def test_the_state_of_a_path(sample: Sample, whole: bytes) -> None:
+    same = sample.commit(sample.tree((b"100755", b"run", sample.blob(b"#!\n"))))
+    plain = sample.commit(sample.tree((b"100644", b"run", sample.blob(b"#!\n"))))
+    state = sample.contents.state
+    assert state(whole, b"run") == state(same, b"run") != state(plain, b"run")
+    assert state(whole, b"nowhere") is None
