@@ -31,8 +31,9 @@ class Cache(Generic[K, V]):
             self._values.move_to_end(key)
         return found
 
-    def put(self, key: K, value: V) -> int:
-        """Keep a value in the place of the one before, which goes even where this one is over the limit.
+    def put(self, key: K, value: V, *, spare: bool = False) -> int:
+        """Keep a value in the place of the one before, which goes even where this one is over the limit. `spare`: it
+        is the next to be dropped, unless it is used before (midpoint insertion).
 
         Returns: how many values of other keys were dropped.
         """
@@ -43,6 +44,8 @@ class Cache(Generic[K, V]):
         if cost > self._limit:
             return 0
         values[key] = value
+        if spare:
+            values.move_to_end(key, last=False)
         self.size += cost
         dropped = 0
         while self.size > self._limit:

@@ -154,7 +154,7 @@ class _Rows:
         self._view = view
         self._contents = contents
         self._selector = selector
-        self._keeps = not selector.changes and not 0 < selector.limit < BLOCK
+        self._keeps = not 0 < selector.limit < BLOCK
         self._first = self._stop = 0
         """The ordinals of the block."""
         self._block: Block = ()
@@ -173,9 +173,8 @@ class _Rows:
         block = ordinal - part.first >> _BITS
         self._first = part.first + (block << _BITS)
         self._stop = min(self._first + BLOCK, part.first + part.count)
-        if self._selector.changes:
-            return
-        key = b"%c%b%d" % (self._selector.messages, snapshot.packs[number].entry.name, block)
+        form = 2 * self._selector.changes + self._selector.messages
+        key = b"%c%b%d" % (form, snapshot.packs[number].entry.name, block)
         kept = HEADERS.get(key)
         if kept is None and self._keeps:
             kept = tuple(map(self._make, range(self._first, self._stop)))

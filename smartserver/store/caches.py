@@ -41,12 +41,13 @@ class SharedCache(Generic[V]):
         tally[self._meters.found] += self._cost(found)
         return found
 
-    def put(self, key: bytes, value: V) -> None:
-        """Keep a value; one larger than half the limit is not kept, it would push out all others."""
+    def put(self, key: bytes, value: V, *, spare: bool = False) -> None:
+        """Keep a value; one larger than half the limit is not kept, it would push out all others. `spare`: as of
+        `Cache.put`."""
         if self._cost(value) > self._limit // 2:
             return
         with self._lock:
-            self._values.put(key, value)
+            self._values.put(key, value, spare=spare)
 
     def __len__(self) -> int:
         return len(self._values)

@@ -431,7 +431,8 @@ class Snapshot:
             except Malformed as wrong:
                 raise _damaged(self.packs[number], frame_at, entry, str(wrong)) from wrong
             if steps:
-                self.texts.put(key, CachedText(text, False, entry.meta))
+                # Of a chain of forty, that is read for its end, the others would push out what was read before.
+                self.texts.put(key, CachedText(text, False, entry.meta), spare=True)
         return text
 
 

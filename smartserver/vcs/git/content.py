@@ -21,6 +21,7 @@ from smartserver.vcs.git.format import (
     LINK,
     TAG,
     TREE,
+    ChangedEntry,
     Format,
     TreeEntry,
     canonical_mode,
@@ -164,11 +165,21 @@ class GitContents:
                 yield each
                 continue
             folder, new, old = each
-            ours, others = self._by_name(new), self._by_name(old)
             found: list[Change | _Pair] = []
-            for name in sorted(ours.keys() | others.keys()):
-                found += _difference(folder + name, ours.get(name), others.get(name))
+            same_names = None if new is None or old is None else self._changed(new, old)
+            if same_names is not None:
+                for mode, name, one, other in same_names:
+                    is_folder = entry_type(mode) == FOLDER
+                    found.append((folder + name + b"/", one, other) if is_folder else Change("M", folder + name))
+            else:
+                ours, others = self._by_name(new), self._by_name(old)
+                for name in sorted(ours.keys() | others.keys()):
+                    found += _difference(folder + name, ours.get(name), others.get(name))
             todo += reversed(found)
+
+    def _changed(self, new: Key, old: Key) -> list[ChangedEntry] | None:
+        """The entries with other objects, of trees with the same names and modes; None of others."""
+        return self._format.changed(self._object(new, TREE).text, self._object(old, TREE).text)
 
     def _by_name(self, tree: Key | None) -> dict[bytes, TreeEntry]:
         return {} if tree is None else {entry[1]: entry for entry in self._entries(tree)}

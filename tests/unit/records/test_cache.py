@@ -35,3 +35,15 @@ def test_a_cost_of_ones_own() -> None:
     cache.put("a", b"1")
     cache.put("b", b"1")
     assert (cache.get("a"), cache.get("b")) == (None, b"1")
+
+
+def test_a_spare_value_goes_first_unless_it_is_used() -> None:
+    cache = Cache[str, bytes](10, len)
+    cache.put("a", b"12345")
+    assert cache.put("b", b"12345", spare=True) == 0
+    assert cache.put("c", b"1") == 1
+    assert [cache.get(key) for key in "abc"] == [b"12345", None, b"1"]
+    cache.put("d", b"1234", spare=True)
+    assert cache.get("d") == b"1234"
+    assert cache.put("e", b"1") == 1
+    assert [cache.get(key) for key in "acde"] == [None, b"1", b"1234", b"1"]
