@@ -9,25 +9,35 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
-from click.core import ParameterSource
 
 from smartserver.cli.access import open_access, open_tokens
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
-from smartserver.cli.logs import AS_JSON, is_journal, log_requests_to, log_to
+from smartserver.cli.logs import is_journal, log_requests_to, log_to
 from smartserver.cli.place import is_store_url, near, open_store
+from smartserver.cli.serve_options import (
+    banned_by,
+    check_access_options,
+    check_root,
+    encryption_of,
+    level_of,
+    metrics_place_of,
+    parse_listen,
+    peer_of,
+    policy_of,
+    raise_descriptors,
+    refuse_with_stdio,
+    share_memory,
+    use_one_heap,
+)
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT
-from smartserver.errors import Banned
-from smartserver.records.faults import Level, Policy
+from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
-from smartserver.server.rules import is_user_name
-from smartserver.verbs.declare import Calls
 from smartserver.wire.limits import STALL_TIMEOUT
 
 if TYPE_CHECKING:
@@ -38,50 +48,13 @@ if TYPE_CHECKING:
     from smartserver.server.connections import Connections
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor
-    from smartserver.server.tcp import Encryption, ListeningPort
+    from smartserver.server.tcp import ListeningPort
 
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
 
 EVERYWHERE = ("0.0.0.0", "::")
 """Where a server that listens is met at every address."""
-
-DESCRIPTORS = 65_536
-"""Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
-
-FOR_TCP = (
-    "listen",
-    "tls",
-    "tls_key",
-    "require_tls",
-    "max_connections",
-    "max_per_address",
-    "fast_open",
-    "metrics",
-    "metrics_public",
-)
-"""Options of `serve` that mean nothing where nobody connects (--stdio)."""
-
-_ARENA_MAX = -8
-"""mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
-_MMAP_THRESHOLD = -3
-"""mallopt: from how many bytes on a block of memory lies apart, and goes back to the system when it is freed."""
-LARGE_BLOCK = 2 << 20
-"""Bytes of a block that lies apart. The columns of a large push grow past that, and leave holes in the heap: with it
-a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) stay below: to map each costs four
-times the CPU."""
-
-
-def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:
-    """HOST:PORT, :PORT or [IPV6]:PORT; with a `default` port also HOST."""
-    host, colon, port = text.rpartition(":")
-    if not colon and text.isascii() and text.isdigit():
-        raise CommandError(f"{option} {text!r}: expected HOST:PORT; for that port alone write :{text}")
-    if not colon or (text.startswith("[") and text.endswith("]")):
-        host, port = text, str(default)
-    if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise CommandError(f"{option} {text!r}: expected HOST:PORT with a port of 0 to 65535")
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 @click.command(short_help="Serve the repositories below a folder over hpss://.")
@@ -206,6 +179,22 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
 )
 @click.option("--metrics-public", is_flag=True, help="Let --metrics have any address: who reaches it may read it.")
 @click.option(
+    "--memory-cache-size",
+    type=click.IntRange(0),
+    default=128,
+    show_default=True,
+    metavar="MB",
+    help="Memory for caches: texts of files, blocks of indexes, headers of revisions.",
+)
+@click.option(
+    "--compression",
+    default="auto",
+    show_default=True,
+    metavar="0..19|auto",
+    help="How hard trees and logs are compressed (zstd's level; 0: not). auto: 3, but for clients on this machine. "
+    "History is compressed already, and sent as it is stored.",
+)
+@click.option(
     "--slow",
     type=click.IntRange(min=0),
     metavar="MILLISECONDS",
@@ -239,6 +228,8 @@ def command(
     access_log: str | None,
     metrics: str | None,
     metrics_public: bool,
+    memory_cache_size: int,
+    compression: str,
     slow: int | None,
     verbose: bool,
 ) -> None:
@@ -265,8 +256,8 @@ def command(
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
     if stdio:
-        _refuse_with_stdio(ctx)
-    _check_access_options(ctx)
+        refuse_with_stdio(ctx)
+    check_access_options(ctx)
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
     if access_log is not None:
         log_requests_to(access_log)
@@ -281,12 +272,13 @@ def command(
             _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
         # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.
         may_write = anonymous == "write" or (stdio and anonymous is None and Path(root).resolve().parent.name != "")
-        _check(Path(root), makes=may_write and not no_create)
+        check_root(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
-    metrics_place = _metrics_place(metrics, public=metrics_public)
-    encryption = _encryption(tls, tls_key, required=require_tls)
-    banned = _banned(rules)
-    policy = _policy(fsck, ignored)
+    metrics_place = metrics_place_of(metrics, public=metrics_public)
+    encryption = encryption_of(tls, tls_key, required=require_tls)
+    banned = banned_by(rules)
+    policy = policy_of(fsck, ignored)
+    level = level_of(compression)
 
     if encryption is None:
         # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
@@ -307,8 +299,8 @@ def command(
     from smartserver.server.threads import ThreadExecutor
     from smartserver.store.format import Discipline
 
-    _use_one_heap()
-    descriptors = _raise_descriptors()
+    use_one_heap()
+    descriptors = raise_descriptors()
     reactor = cast("Reactor", untyped)
     transport = open_store(root, ctx.obj or frozenset())
     discipline = Discipline.FOLDER if folder_locks else None
@@ -319,8 +311,10 @@ def command(
         allows_vfs=allow_vfs,
         banned=banned,
         policy=policy,
+        compression=level,
         slow=None if slow is None else slow / 1000,
     )
+    share_memory(site, memory_cache_size)
     site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
         site.name, site.tidies = root, False
@@ -367,7 +361,7 @@ def command(
         who = name or user()
         policy_of_streams = Anonymous(anonymous) if anonymous else None
         admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file, key or "")
-        session = stdio_shell.serve(connections, admission, _peer(who, os.environ.get("SSH_CONNECTION", "")))
+        session = stdio_shell.serve(connections, admission, peer_of(who, os.environ.get("SSH_CONNECTION", "")))
         session.when_lost = tidied
     else:
         permitted = Anonymous(anonymous or "read")
@@ -406,54 +400,6 @@ def command(
     reactor.run(installSignalHandlers=False)
 
 
-def _refuse_with_stdio(ctx: click.Context) -> None:
-    """Refuse options that `--stdio` cannot obey."""
-    given = {
-        parameter.name: parameter.opts[0]
-        for parameter in ctx.command.params
-        if parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-    }
-    for name in FOR_TCP:
-        if name in given:
-            raise UsageConflict(f"{given[name]} is for TCP and has no effect with --stdio: leave it out")
-    if (ctx.params["access_log"] or "").removeprefix(AS_JSON) == "-":
-        raise UsageConflict("--access-log - is standard output, which is the connection with --stdio: name a file")
-    if "allow_vfs" in given and "anonymous" in given:
-        why = "anonymous users have file-level (VFS) verbs from this machine only, and a pipe says nothing of that"
-        raise UsageConflict(f"--allow-vfs has no effect with --stdio and --anonymous: {why}")
-
-
-def _check_access_options(ctx: click.Context) -> None:
-    """Refuse options that mean nothing with `--access`, or without it."""
-    options = ctx.params
-    if options["key"] is not None and options["name"] is None:
-        raise UsageConflict("--key says what the user was known by: give --user NAME too")
-    if options["access"] is None:
-        if options["name"] is not None:
-            raise UsageConflict("--user names a user of an access file: give --access FILE too")
-        return
-    if options["anonymous"] is not None:
-        raise UsageConflict('--anonymous has no effect with --access: give the user "anonymous" a rule there')
-    if options["allow_vfs"]:
-        raise UsageConflict("--allow-vfs has no effect with --access: file-level (VFS) verbs know no refs")
-    if options["name"] is not None and not options["stdio"]:
-        raise UsageConflict("--user is for --stdio: over TCP a token says who the user is")
-    name = options["name"] or user()
-    if options["stdio"] and not is_user_name(name):
-        raise UsageConflict(f"--user {name!r}: letters, digits and _.@+- make a name")
-
-
-def _peer(user: str, connection: str) -> str:
-    """Who is at the other end of standard input. `connection`: SSH_CONNECTION, as sshd sets it (ssh(1)): addresses and
-    ports of client and server."""
-    words = connection.split()
-    if len(words) != 4 or not words[1].isdigit():
-        return f"{user} on standard input"
-    from smartserver.server.tcp import shown
-
-    return shown(words[0], int(words[1]))
-
-
 def _check_asked(root: str, original: str) -> None:
     """Check that this server is the one that its client asked sshd for. `original`: SSH_ORIGINAL_COMMAND, the client's
     command in place of which sshd ran the forced one.
@@ -475,56 +421,6 @@ def _check_asked(root: str, original: str) -> None:
     )
 
 
-def _check(root: Path, *, makes: bool) -> None:
-    """Accept a folder of this machine, with a line where little can be done there. `makes`: whether clients may make
-    repositories there."""
-    from smartserver.store.format import recognise
-
-    if not root.is_dir():
-        raise CommandError(f"{root} is not a folder: make it first, or name another")
-    if not os.access(root, os.R_OK | os.X_OK):
-        raise CommandError(f"{root} cannot be read by user {user()}")
-    if makes and not os.access(root, os.W_OK):
-        click.echo(f"{root} cannot be written to by user {user()}: no repository can be made in it", err=True)
-    other = recognise(open_store(str(root)))
-    if other is not None:
-        wanted = "ROOT is the folder that holds the repositories to serve"
-        click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
-
-
-def _encryption(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
-    """What the options of TLS say; None: no TLS."""
-    if certificate is None:
-        if required or key is not None:
-            raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
-        return None
-    from smartserver.server.tcp import Encryption  # Loaded late: they cost 100 ms.
-    from smartserver.server.tls import BadKeyPair, KeyPair, make_key_pair
-
-    if (certificate == "auto") != (key is None):
-        raise UsageConflict("--tls CERTIFICATE needs --tls-key FILE, and --tls auto makes its own")
-    try:
-        files = make_key_pair(_state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
-        return Encryption(KeyPair(*files), required)
-    except BadKeyPair as wrong:
-        raise CommandError(f"--tls: {wrong}") from None
-
-
-def _metrics_place(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """Where to listen for Prometheus; None: nowhere."""
-    if text is None:
-        if public:
-            raise UsageConflict("--metrics-public needs --metrics HOST:PORT")
-        return None
-    from smartserver.server.tcp import is_loopback
-
-    host, port = parse_listen(text, "--metrics", None)
-    if not (public or host == "localhost" or is_loopback(host)):
-        why = "other machines reach that address, and nobody is asked who he is"
-        raise UsageConflict(f"--metrics {text}: {why}: name one of the loopback, or add --metrics-public")
-    return host, port
-
-
 def _serve_metrics(reactor: Reactor, host: str, port: int, site: Site, connections: Connections) -> ListeningPort:
     """Count requests by verb, and serve them with all other counters."""
     try:
@@ -540,67 +436,5 @@ def _serve_metrics(reactor: Reactor, host: str, port: int, site: Site, connectio
     return listen_for_metrics(reactor, host, port, ServerCollector(requests, lambda: len(connections.open)))
 
 
-def _state_folder(environment: Mapping[str, str]) -> Path:
-    """Where a server keeps what it made for itself: as systemd says, else as XDG does."""
-    state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
-    home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return Path(state or os.path.join(home, "smartserver"))
-
-
-def _banned(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
-    """Says which calls are refused."""
-    if not rules:
-        return lambda path, calls: None
-    from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
-    from smartserver.trace.bans.rule import BadRule
-
-    try:
-        bans = of_calls(rules)
-    except BadRule as wrong:
-        raise CommandError(f"--ban: {wrong}") from None
-
-    def banned(path: str, calls: Calls) -> Banned | None:
-        return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
-
-    return banned
-
-
-def _policy(level: str, ignored: tuple[str, ...]) -> Policy:
-    """What is done about faults."""
-    if not ignored:
-        return Policy(Level(level))
-    from smartserver.records.system import every_system
-
-    known = sorted({fault for system in every_system().values() for fault in system.faults.severities})
-    for fault in ignored:
-        if fault not in known:
-            raise CommandError(f"--fsck-ignore {fault!r}: no such fault; there are {', '.join(known)}")
-    return Policy(Level(level), frozenset(ignored))
-
-
 def _connections(count: int) -> str:
     return "1 connection has" if count == 1 else f"{count} connections have"
-
-
-def _raise_descriptors() -> int:
-    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. The number
-    that it grants."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
-    if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
-
-
-def _use_one_heap() -> None:
-    """Let no thread keep a heap of its own: after two pushes of a large history that saves a quarter of all memory."""
-    import ctypes
-
-    with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_ARENA_MAX, 1)
-        mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)

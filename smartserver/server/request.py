@@ -70,6 +70,7 @@ class RequestOwner(Protocol):
     client: Client
     peer: str
     open_files: OpenFiles
+    is_near: bool
     link: Callable[[], Mapping[str, int]]
 
     @property
@@ -190,7 +191,8 @@ class ServedRequest:
             self._work.spans = RequestSpans(site.clock, tells=header.wants_spans)
             self._work.is_repacking = lambda: context.is_repacking
             self._link = self._session.link()
-        self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context)
+        level = site.level_for(is_near=self._session.is_near)
+        self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context, level)
         self._progress.names_phases = header.long
         if not body:
             self._do(Step(_lane_of(header), "answer", lambda steps: steps.answer()))

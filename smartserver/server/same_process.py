@@ -31,6 +31,7 @@ class SameProcess:
         """Bytes of them."""
         self._closed = False
         self._session = Session(site, admission, self, InlineExecutor(), "this process")
+        self._session.is_near = True
 
     # -- the client's medium
 

@@ -71,6 +71,8 @@ class Session:
         self.executor = executor
         self.client = Client(address)
         self.peer = peer or "a client"
+        self.is_near = False
+        """Whether the client is on this machine."""
         self.link: Callable[[], Mapping[str, int]] = dict
         """What the kernel knows of the connection, by the names in `tcp_state`."""
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)

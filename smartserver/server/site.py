@@ -39,6 +39,9 @@ MAX_OPEN = 256
 Python keeps one for a mapping), and one for each table file: some 11,000, and `serve` asks for 65,536."""
 
 
+FAR_LEVEL = 3
+"""Of zstd: 250 MB of text a second, as much as a link of 1 Gbit/s takes of what comes out."""
+
 MAX_FOLDERS = 100_000
 """Folders one listing looks into: about a second's work."""
 
@@ -145,6 +148,8 @@ class Site:
     """What is done about faults of new records."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
+    compression: int | None = None
+    """The level of zstd for content bodies, 0 for none; None: `FAR_LEVEL` for clients on other machines."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
     """Those that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
@@ -164,6 +169,10 @@ class Site:
     def __post_init__(self) -> None:
         self._counted = CountedTransport(self.root)
         self._whole, self._at = self.root.whole()
+
+    def level_for(self, *, is_near: bool) -> int:
+        """The level for a client. `is_near`: it is on this machine."""
+        return self.compression if self.compression is not None else 0 if is_near else FAR_LEVEL
 
     @property
     def facts(self) -> ServerFacts:

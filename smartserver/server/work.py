@@ -214,9 +214,11 @@ class Work:
 class RequestWork:
     """The steps of a request; implements `RequestSteps`. `refusal` makes an answer of what goes wrong in them."""
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext, level: int) -> None:
+        """`level`: of the compression of content bodies."""
         self._header = context.header
         self._context = context
+        self._level = level
         self._body = RequestBody(context)
         self.take = self._body.take
 
@@ -257,7 +259,7 @@ class RequestWork:
         if not plan or not any(verb.body is Body.DOWN for verb, _ in header.calls):
             return ServedAnswer(reply)
         lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
-        return ServedAnswer(reply, transaction.open_body(plan), lane)
+        return ServedAnswer(reply, transaction.open_body(plan, self._level), lane)
 
     def _check(self, graph: Sequence[GraphNode]) -> ServedAnswer:
         context = self._context

@@ -13,7 +13,7 @@ TEXT_BYTES = 64 << 20
 """Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
 
 HEADER_BYTES = 32 << 20
-"""Bytes of what a log says of revisions: of some 200,000."""
+"""Bytes of what a log says of revisions, of some 150,000."""
 
 V = TypeVar("V")
 
@@ -22,8 +22,9 @@ class SharedCache(Generic[V]):
     """Values by key, the least recently used dropped first; one may serve several repositories."""
 
     def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters) -> None:
-        """`limit`: of the costs of its values together; 0 keeps nothing. `meters`: under which it is counted."""
-        self._limit = limit
+        """`limit`: 0 keeps nothing. `meters`: under which it is counted."""
+        self.limit = limit
+        """Of the costs of its values together."""
         self._cost = cost
         self._meters = meters
         self._values = Cache[bytes, V](limit, cost)
@@ -44,10 +45,16 @@ class SharedCache(Generic[V]):
     def put(self, key: bytes, value: V, *, spare: bool = False) -> None:
         """Keep a value; one larger than half the limit is not kept, it would push out all others. `spare`: as of
         `Cache.put`."""
-        if self._cost(value) > self._limit // 2:
+        if self._cost(value) > self.limit // 2:
             return
         with self._lock:
             self._values.put(key, value, spare=spare)
+
+    def resize(self, limit: int) -> None:
+        """Give it another limit, and nothing in it."""
+        with self._lock:
+            self.limit = limit
+            self._values = Cache[bytes, V](limit, self._cost)
 
     def __len__(self) -> int:
         return len(self._values)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from git_sides import Side, fine
+from git_sides import Served, Side, fine
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -144,3 +144,20 @@ def test_mistakes_are_one_line(odd: Side, command: str, why: str) -> None:
     assert done.status in (1, 2)
     assert why in done.said
     assert "Traceback" not in done.said
+
+
+def test_compression_is_the_choice_of_the_server(tmp_path: Path) -> None:
+    """`auto` compresses nothing for this machine, where the link of these tests ends."""
+    sizes = []
+    for level in ("auto", "3"):
+        folder = tmp_path / level
+        folder.mkdir()
+        server = Served(folder, "--anonymous", "write", "--compression", level)
+        side = Side(folder / "side", server.url("project"), server)
+        side.prepare(
+            "git init -q a; seq 20000 > a/numbers; git -C a add -A; a git commit -qm x; a git push -q $URL main"
+        )
+        sizes.append(fine(side.run('as c smartserver export "$URL" out')).counts.bytes_down)
+        assert (side.folder / "out/numbers").read_bytes() == (side.folder / "a/numbers").read_bytes()
+        assert server.close() == ""
+    assert sizes[0] > 100_000 > 2 * sizes[1]

@@ -1,4 +1,4 @@
-"""smartserver.cli.serve: where to listen, what is refused before anything starts, and that it ends when told to."""
+"""cli.serve, cli.serve_options: where to listen, what is refused before anything starts, how it ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import pytest
 from click.testing import CliRunner
 from twisted.internet import task
 
-from smartserver.cli import serve
+from smartserver.cli import serve, serve_options
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.main import group
 from smartserver.cli.place import open_store
-from smartserver.cli.serve import parse_listen
+from smartserver.cli.serve_options import parse_listen
 from smartserver.cli.user import user
 from smartserver.client.call import Client
 from smartserver.client.media.pipe import PipeMedium
@@ -34,11 +34,13 @@ from smartserver.server.executor import InlineExecutor
 from smartserver.server.rules import PublicKey
 from smartserver.server.site import Site
 from smartserver.server.startup import Reactor
+from smartserver.store import blocks, caches
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.verbs.vfs import PathRequest, has
+from transports.memory import MemoryTransport
 
 PATIENCE = 60
 """Seconds after which something hangs; nothing waits for it otherwise."""
@@ -96,6 +98,29 @@ def test_where_metrics_are_not_served(tmp_path: Path, options: list[str], why: s
     assert str(result.exception).startswith(why)
 
 
+@pytest.mark.parametrize("text", ["20", "-1", "best", "", "\uff13"])
+def test_a_level_that_is_none(tmp_path: Path, text: str) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--compression", text])
+    assert str(result.exception) == f"--compression {text!r}: expected auto, or a level of 0 to 19"
+
+
+def test_what_is_compressed_for_whom() -> None:
+    for text, near, far in [("auto", 0, 3), ("0", 0, 0), ("19", 19, 19)]:
+        site = Site(MemoryTransport(), compression=serve_options.level_of(text))
+        assert (site.level_for(is_near=True), site.level_for(is_near=False)) == (near, far)
+
+
+def test_memory_is_divided_between_the_caches() -> None:
+    site = Site(MemoryTransport())
+    before = caches.HEADERS.limit, blocks.CACHED.limit
+    try:
+        serve_options.share_memory(site, 8)
+        assert (site.texts.limit, blocks.CACHED.limit, caches.HEADERS.limit) == (4 << 20, 2 << 20, 2 << 20)
+    finally:
+        caches.HEADERS.resize(before[0])
+        blocks.CACHED.resize(before[1])
+
+
 @pytest.mark.parametrize(
     ("text", "public", "where"),
     [
@@ -107,7 +132,7 @@ def test_where_metrics_are_not_served(tmp_path: Path, options: list[str], why: s
     ],
 )
 def test_where_metrics_are_served(text: str | None, public: bool, where: tuple[str, int] | None) -> None:
-    assert serve._metrics_place(text, public=public) == where
+    assert serve_options.metrics_place_of(text, public=public) == where
 
 
 def test_metrics_without_their_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +266,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
     def refuse(*_: object) -> None:
         raise CommandError("enough")
 
-    monkeypatch.setattr(serve, "_use_one_heap", refuse)
+    monkeypatch.setattr(serve, "use_one_heap", refuse)
     said = f"{tmp_path} cannot be written to by user {user()}: no repository can be made in it\n"
     for options, expected in (
         (["--anonymous", "write"], said),
@@ -313,13 +338,13 @@ def test_a_ban_that_is_none_is_refused_before_anything_starts(tmp_path: Path, ru
 
 
 def test_what_is_banned(tmp_path: Path) -> None:
-    banned = serve._banned(("rpc:Server.*:team/*", "vfs:*"))
+    banned = serve_options.banned_by(("rpc:Server.*:team/*", "vfs:*"))
     calls = [(server_ping, PingRequest())]
     refused = banned("team/project", calls)
     assert refused is not None
     assert str(refused) == "Server.ping is banned by the rule rpc:Server.*:team/*"
     assert banned("other", calls) is None
-    assert serve._banned(())("team/project", calls) is None
+    assert serve_options.banned_by(())("team/project", calls) is None
 
 
 def on_streams(root: Path, *options: str, environment: Mapping[str, str] | None = None) -> Client:
@@ -441,7 +466,8 @@ def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
     obeyed = {"root", "stdio", "anonymous", "no_create", "folder_locks", "allow_vfs", "idle_timeout", "rules"}
     obeyed |= {"fsck", "ignored", "access", "name", "key", "log_place", "access_log", "slow"}
-    assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve.FOR_TCP)
+    obeyed |= {"memory_cache_size", "compression"}
+    assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve_options.FOR_TCP)
 
 
 @pytest.mark.sockets
