@@ -43,10 +43,11 @@ class Tracing:
         Raises:
             BadFlag: a rule is none, or the file for the trace cannot be opened.
         """
+        notes = []
         if flags.file:
-            from smartserver.trace.bans.every import (
-                noter,  # Loaded before the trace begins, so that it is a part of the start.
-            )
+            from smartserver.trace.bans.every import noter
+
+            notes = [noter(self._noted)]  # Before the trace begins, so that to load all rules is a part of the start.
         self.observers: list[Observer] = []
         self.recorder: Recorder | None = None
         self._say = say
@@ -65,8 +66,7 @@ class Tracing:
             places = "hpssvfs" in flags.words
             self.recorder = Recorder(finished=self._finished, spanned=self._spanned, linked=linked, places=places)
             self.observers.append(self.recorder)
-        if self._file is not None:
-            self.observers.append(noter(self._noted))
+        self.observers += notes
         if "hpssbytes" in flags.words:
             from smartserver.trace.frames import FrameLog  # Loaded where frames are shown.
 

@@ -55,13 +55,15 @@ def push(
         return lines + [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
     if not updates:
         return lines
-    new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
+    with span(Part.LOCAL, "look up refs"):
+        new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
     try:
         request = PushRequest(updates, _Source(local), new, atomic=options.atomic, check_only=options.dry_run)
         done = repository.push(request).refs
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
-    return lines + [line for updated in done for line in _report(location, repository.knowledge, local, updated)]
+    with span(Part.LOCAL, "tell git what moved"):
+        return lines + [line for updated in done for line in _report(location, repository.knowledge, local, updated)]
 
 
 def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
