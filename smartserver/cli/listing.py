@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from smartserver.cli.as_json import json_line, json_option, text_of
 from smartserver.cli.errors import one_line
 from smartserver.cli.place import above, check_folder, count, is_store_url, is_url, store_at
 from smartserver.cli.session import client_for
@@ -18,8 +19,9 @@ from smartserver.verbs.repository_list import RepositoryField
 @click.command(short_help="List the repositories at and below a folder or URL.")
 @click.argument("path")
 @click.option("--refs", is_flag=True, help="The names of each repository's branches and tags, too.")
+@json_option
 @click.pass_obj
-def command(flags: frozenset[str], path: str, refs: bool) -> None:
+def command(flags: frozenset[str], path: str, refs: bool, as_json: bool) -> None:
     """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store
     (sftp://, vfs://).
 
@@ -28,15 +30,21 @@ def command(flags: frozenset[str], path: str, refs: bool) -> None:
     \b
     smartserver list ~/repositories
     smartserver list --refs hpss://example.org/team
+    smartserver list --json hpss://example.org
     smartserver list sftp://me@example.org/srv/code
     """
     is_whole = True
     for each in _asked(path, flags, refs=refs) if is_url(path) else _in_folder(path, flags, refs=refs):
+        is_whole = is_whole and not each.problem
+        if as_json:
+            names = {"names": list(map(text_of, each.refs))} if refs else {}
+            line = json_line({"path": each.path, "vcs": each.vcs, "refs": each.count, "problem": each.problem, **names})
+            sys.stdout.write(line)
+            continue
         what = each.problem or f"{each.vcs}, {count(each.count, 'ref')}"
         click.echo(plain(f"{each.path or '.'}: {what}"))
         for name in each.refs:
-            click.echo(plain(f"    {name.decode('utf-8', 'backslashreplace')}"))
-        is_whole = is_whole and not each.problem
+            click.echo(plain(f"    {text_of(name)}"))
     if not is_whole:
         sys.exit(1)
 

@@ -6,8 +6,8 @@ import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import click
-import msgspec
 
+from smartserver.cli.as_json import json_line, json_option, text_of
 from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
 from smartserver.client.plain import plain
 from smartserver.records.browse import LogEntry, LogSelector
@@ -20,7 +20,7 @@ from smartserver.records.browse import LogEntry, LogSelector
 @click.option("-n", "--limit", type=click.IntRange(1), help="So many of the newest.")
 @click.option("-r", "--range", "span", metavar="A..B", help="What B has and A has not; either may be left out.")
 @click.option("--path", default="", help="Revisions that changed what is there.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object on each line.")
+@json_option
 @click.pass_obj
 def command(
     flags: frozenset[str],
@@ -47,15 +47,14 @@ def command(
     oldest, newest = _ends(span, revision)
     selector = LogSelector(newest, oldest, name_of(path), limit or 0, messages=not quiet, changes=verbose)
     write = sys.stdout.write
-    shown = msgspec.json.encode if as_json else None
     with browsing(place, flags, selector) as stream:
         for entry in stream.log():
-            if shown is not None:
-                write(shown(_fields(entry)).decode() + "\n")
+            if as_json:
+                write(json_line(_fields(entry)))
             else:
                 write(_line(entry) if quiet else _whole(entry))
             for action, changed in () if as_json else entry.changes or ():
-                write(f"    {plain(action)} {plain(changed.decode('utf-8', 'backslashreplace'))}\n")
+                write(f"    {plain(action)} {plain(text_of(changed))}\n")
 
 
 def _ends(span: str | None, revision: str) -> tuple[str, str]:
@@ -64,14 +63,10 @@ def _ends(span: str | None, revision: str) -> tuple[str, str]:
         return "", revision
     oldest, dots, newest = span.partition("..")
     if not dots:
-        raise click.UsageError(f"-r takes two revisions with .. between, got {span!r}; one alone is {_example(span)}")
+        raise click.UsageError(f"-r takes two revisions with .. between, got {span!r}; for one: URL@{span} -n 1")
     if newest and revision:
         raise click.UsageError(f"two newest revisions were given: @{revision} and ..{newest}")
     return oldest, newest or revision
-
-
-def _example(span: str) -> str:
-    return f"URL@{span} -n 1"
 
 
 def date_of(entry: LogEntry) -> str:
@@ -103,7 +98,5 @@ def _fields(entry: LogEntry) -> dict[str, object]:
         "message": entry.message,
     }
     if entry.changes is not None:
-        fields["changes"] = [
-            {"action": action, "path": path.decode("utf-8", "backslashreplace")} for action, path in entry.changes
-        ]
+        fields["changes"] = [{"action": action, "path": text_of(path)} for action, path in entry.changes]
     return fields

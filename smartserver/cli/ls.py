@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import click
-import msgspec
 
+from smartserver.cli.as_json import json_line, json_option, text_of
 from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
 from smartserver.client.plain import plain
 from smartserver.records.browse import Entry, NodeType, TreeSelector
@@ -29,7 +29,7 @@ ENDS = {NodeType.FOLDER: "/"}
 @click.argument("path", required=False, default="")
 @click.option("-R", "--recursive", "deep", is_flag=True, help="All below it, too.")
 @click.option("-l", "--long", is_flag=True, help="Types and sizes, too: d folder, x executable, l link, s submodule.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object on each line: path, type, size.")
+@json_option
 @click.pass_obj
 def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool, as_json: bool) -> None:
     """List what is at PATH, by default the root, in a revision of the repository at URL.
@@ -47,17 +47,15 @@ def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool
     with browsing(place, flags, selector) as stream:
         for entry in stream.entries(texts=False):
             if entry.path or entry.type is not NodeType.FOLDER:
-                sys.stdout.write(_as_json(entry) if as_json else _line(entry, path, long=long))
+                sys.stdout.write(json_line(_fields(entry)) if as_json else _line(entry, path, long=long))
 
 
 def _line(entry: Entry, path: str, *, long: bool) -> str:
-    name = plain(entry.path.decode("utf-8", "backslashreplace") or path) + ENDS.get(entry.type, "")
+    name = plain(text_of(entry.path) or path) + ENDS.get(entry.type, "")
     size = "" if entry.size < 0 else f"{entry.size:,}"
     return f"{LETTERS[entry.type]} {size:>13} {name}\n" if long else f"{name}\n"
 
 
-def _as_json(entry: Entry) -> str:
-    said = {"path": entry.path.decode("utf-8", "backslashreplace"), "type": entry.type.name.lower()}
-    if entry.size >= 0:
-        return msgspec.json.encode(said | {"size": entry.size}).decode() + "\n"
-    return msgspec.json.encode(said).decode() + "\n"
+def _fields(entry: Entry) -> dict[str, object]:
+    fields: dict[str, object] = {"path": text_of(entry.path), "type": entry.type.name.lower()}
+    return fields | {"size": entry.size} if entry.size >= 0 else fields

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
+from smartserver.cli.as_json import json_line, json_option
 from smartserver.cli.place import call, count, is_url, repository_in
 from smartserver.client.plain import plain
 from smartserver.store.model import RepositoryStats
 from smartserver.trace.text import size
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 
+FIELDS = ("vcs", "format", "features", "revisions", "records", "packs", "size", "largest", "refs", "entries", "version")
+"""Of both kinds of answer, in the order in which they are shown; sizes in bytes."""
+
 
 @click.command()
 @click.argument("path")
+@json_option
 @click.pass_obj
-def command(flags: frozenset[str], path: str) -> None:
+def command(flags: frozenset[str], path: str, as_json: bool) -> None:
     """Say how large the repository at PATH is, and what it is made of. PATH is a folder, or the URL of a server
     (hpss://) or of a store (sftp://, vfs://).
 
     \b
     smartserver stats ~/repositories/project
-    smartserver stats hpss://example.org/project
+    smartserver stats --json hpss://example.org/project
     smartserver stats sftp://me@example.org/srv/code/project
     """
     found: RepositoryStats | StatsResult
@@ -29,6 +36,9 @@ def command(flags: frozenset[str], path: str) -> None:
     else:
         with repository_in(path, flags) as repository:
             found = repository.begin(b"", "").stats()
+    if as_json:
+        sys.stdout.write(json_line({name: getattr(found, name) for name in FIELDS}))
+        return
     features = "".join(f", {feature}" for feature in found.features)
     click.echo(plain(f"{found.vcs}, {found.format}{features}"))
     click.echo(f"{count(found.revisions, 'revision')}, {count(found.records, 'record')}")

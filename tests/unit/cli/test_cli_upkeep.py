@@ -1,8 +1,8 @@
-"""smartserver.cli.listing, smartserver.cli.stats, smartserver.cli.pack, smartserver.cli.delete, smartserver.cli.place:
-on a folder and on a URL."""
+"""cli.as_json, cli.listing, cli.stats, cli.pack, cli.delete, cli.place: on a folder and on a URL."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -62,6 +62,17 @@ def test_a_listing(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
         "y: git sha1, 1 ref",
         f"    {MAIN.decode()}",
     ]
+
+
+def test_json(places: Places) -> None:
+    folder, named = places
+    stored(folder / "a", 2)
+    (listed,) = map(json.loads, run("list", "--json", "--refs", named("a")).output.splitlines())
+    assert (listed["vcs"], listed["refs"], listed["names"], listed["problem"]) == ("git sha1", 1, [MAIN.decode()], "")
+    assert "names" not in json.loads(run("list", "--json", named("a")).output)
+    stats = json.loads(run("stats", "--json", named("a")).output)
+    assert (stats["vcs"], stats["revisions"], stats["packs"], stats["refs"]) == ("git sha1", 2, 1, 1)
+    assert stats["size"] > stats["largest"] > 100
 
 
 def test_a_damaged_one_in_a_listing(places: Places) -> None:
