@@ -118,7 +118,7 @@ class Contents(Protocol):
 
 class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
     """The node at a path and, of a folder, those in it; `deep`: all below. `texts`: with their texts; else, with
-    `sizes`, with the sizes of them.
+    `sizes`, with the sizes of them. `keys`: with the keys of their records.
     """
 
     revision: Name = ""
@@ -126,6 +126,7 @@ class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     deep: bool = False
     texts: bool = False
     sizes: bool = False
+    keys: bool = False
 
 
 class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -170,11 +171,13 @@ def decode_selector(selector: bytes) -> Selector | None:
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """A node of a tree, its path below that of the selector. `size`: of the text, whether it follows or not."""
+    """A node of a tree, its path below that of the selector. `size`: of the text, whether it follows or not; `key`: of
+    its record, where keys were asked for and it has one."""
 
     path: bytes
     type: NodeType
     size: int = NO_TEXT
+    key: bytes = b""
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):

@@ -97,11 +97,12 @@ def _tree(contents: Contents, selector: TreeSelector, path: bytes) -> Iterator[b
     with _reading(revision):
         for node in contents.nodes(revision, path, deep=selector.deep):
             below = node.path[len(path) :].lstrip(b"/")
+            key = node.place[1] if selector.keys and node.place is not None else b""
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
-                yield encode_item(Entry(below, node.type, NO_TEXT))
+                yield encode_item(Entry(below, node.type, NO_TEXT, key))
                 continue
             text = contents.text(node)
-            yield encode_item(Entry(below, node.type, len(text)))
+            yield encode_item(Entry(below, node.type, len(text), key))
             if selector.texts:
                 yield text
 
