@@ -71,6 +71,29 @@ class ProgressLine:
             click.echo(f"\r{self._what}: {share}", err=True, nl=ends)
 
 
+class ReadLine:
+    """How much was read, said on a terminal once it takes a while: nobody knows of how much."""
+
+    def __init__(self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._terminal = terminal
+        self._clock = clock
+        self._next = clock() + QUIET
+        self._said = False
+
+    def __call__(self, size: int, files: int | None = None) -> None:
+        """So many bytes were read, of so many files."""
+        if self._terminal and self._clock() >= self._next:
+            self._next, self._said = self._clock() + OFTEN, True
+            which = "" if files is None else f"{files:,} files, "
+            click.echo(f"\r{self._what}: {which}{size / 1e6:.1f} MB read", err=True, nl=False)
+
+    def end(self) -> None:
+        """It was all read."""
+        if self._said:
+            click.echo(err=True)
+
+
 @contextmanager
 def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
     """The repository at a place, or where one may be made, as a server would show it.

@@ -33,6 +33,7 @@ COMMANDS = {
     "ls": "smartserver.cli.ls",
     "cat": "smartserver.cli.cat",
     "log": "smartserver.cli.log",
+    "import": "smartserver.cli.import_folder",
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from mercurial import obsolete
 from stored import pack_of, stored
 
-from smartserver.cli.copying import OFTEN, QUIET, ProgressLine, _parts, between, report, repository_at
+from smartserver.cli.copying import OFTEN, QUIET, ProgressLine, ReadLine, _parts, between, report, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server, Workspace
@@ -521,6 +521,19 @@ def test_how_far_it_is_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixtu
         each(1, 1, 2)
         each(2, 2, 2)
     assert capsys.readouterr().err == ""
+
+
+def test_how_much_was_read_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    shown, hidden = ReadLine("import", True, lambda: now[0]), ReadLine("import", False, lambda: now[0])
+    for each in (shown, hidden):
+        each.end()
+        for seconds, files in ((0.0, 1), (QUIET, 2000), (QUIET + OFTEN / 2, 3000), (QUIET + OFTEN, None)):
+            now[0] = seconds
+            each(int(seconds * 10_000_000), files)
+        each.end()
+    said = "\rimport: 2,000 files, 10.0 MB read\rimport: 12.0 MB read\n"
+    assert capsys.readouterr().err == said
 
 
 def test_tags_and_maps_come_along(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:

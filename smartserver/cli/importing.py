@@ -1,0 +1,267 @@
+"""What `smartserver import` does: a folder becomes one commit, on top of a branch.
+
+The keys of the branch's files and trees are asked for in one request, and the commit is pushed in another. After a push
+they are remembered, beside what else is known of the repository: as long as nobody moves the branch the next import
+asks nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping, Set
+from datetime import datetime
+
+import click
+import msgspec
+
+from smartserver.cli.copying import ReadLine, on_terminal, repository_at
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.place import count
+from smartserver.cli.user import user
+from smartserver.client.push import PushRequest
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.errors import (
+    DivergedBranches,
+    MissingParents,
+    MissingReference,
+    MissingRevision,
+    NoSuchPart,
+    NoSuchRepository,
+    shown,
+)
+from smartserver.records.browse import ContentStream, TreeSelector, encode_selector
+from smartserver.records.keys import KeyTable
+from smartserver.records.model import Key, RevisionId
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.git.folder import FolderCommit, FolderTree, commit_text
+from smartserver.vcs.git.names import HEAD, HEADS
+from smartserver.vcs.git.system import GIT
+from transports.errors import CodedError
+
+NEW_BRANCH = HEADS + b"main"
+NEW_VCS = "git sha1"
+
+STALE = (DivergedBranches, MissingParents, MissingReference, MissingRevision, NoSuchRepository)
+"""What a push is refused with where what was remembered is so no longer."""
+
+_AUTHOR = re.compile(r"\s*([^<>\n\0]*?)\s*<([^<>\n\0]*)>\s*")
+_NOT_IN_NAMES = re.compile(r"[<>\n\0]")
+
+
+class Base(msgspec.Struct, array_like=True):
+    """The tip of a branch and the keys of all that its tree holds; `tip` is empty where there is no such branch."""
+
+    branch: bytes
+    tip: RevisionId = b""
+    root: Key = b""
+    keys: bytes = b""
+    """One after the other."""
+    is_remembered: bool = False
+
+    def table(self) -> KeyTable:
+        """The keys, to be looked up."""
+        found = KeyTable()
+        width = len(self.root) or 1
+        for at in range(0, len(self.keys), width):
+            found.number(self.keys[at : at + width])
+        return found
+
+
+_bases = msgspec.msgpack.Decoder(Base)
+
+
+def import_folder(
+    folder: str, place: str, branch: str, message: str | None, author: str | None, flags: Set[str]
+) -> None:
+    """Do it, and say what was done.
+
+    Raises:
+        CommandError: it cannot be done; nothing was changed.
+    """
+    text = (message if message is not None else f"Import {os.path.basename(os.path.abspath(folder))}").strip()
+    if not text or "\0" in text:
+        raise click.UsageError("a message without text" if not text else "a message with a NUL byte")
+    identity = _identity(author, os.environ)
+    with one_line(place), repository_at(place, flags) as remote:
+        remote.sent = on_terminal("import")
+        job = FolderImport(folder, place, branch, remote)
+        try:
+            job.run(os.fsencode(text), identity)
+        except VcsError as wrong:
+            raise CommandError(str(wrong)) from wrong
+
+
+class FolderImport:
+    """One import into one repository."""
+
+    def __init__(self, folder: str, place: str, branch: str, remote: RemoteRepository) -> None:
+        self._folder = folder
+        self._place = place
+        self._remote = remote
+        name = os.fsencode(branch)
+        self._named = name if not name or name.startswith(HEADS) else HEADS + name
+        """The branch that the user named."""
+        problem = GIT[NEW_VCS].ref_problem(self._named) if name else ""
+        if problem:
+            raise CommandError(f"{shown(name)} cannot be a branch: {problem}")
+        self._tree: FolderTree | None = None
+
+    def run(self, message: bytes, identity: bytes) -> None:
+        """Push the commit, on what is remembered first."""
+        base = self._remembered()
+        while True:
+            asked = base is None
+            base = base or self._ask()
+            tree = self._read()
+            if tree.root == base.root and (asked or self._is_still(base)):
+                click.echo("nothing new")
+                return
+            if tree.root != base.root:
+                if not tree.files:
+                    raise CommandError(f"{self._folder} has no files")
+                parents = [base.tip] if base.tip else []
+                who = identity + _date()
+                commit = FolderCommit(tree, parents, commit_text(tree.root, parents, who, who, message), base.table())
+                if self._push(base, commit, asked=asked):
+                    return
+            base = None  # Something else is there than what was remembered.
+
+    def _read(self) -> FolderTree:
+        vcs = self._remote.knowledge.vcs or NEW_VCS
+        if self._tree is None or self._tree.vcs != vcs:
+            line = ReadLine("import", sys.stderr.isatty())
+            self._tree = FolderTree(self._folder, vcs, line)
+            line.end()
+        return self._tree
+
+    def _push(self, base: Base, commit: FolderCommit, *, asked: bool) -> bool:
+        """Push it and say so; whether it is done. It is not where what was remembered may be the reason."""
+        assert self._tree is not None
+        new = None
+        if not self._remote.knowledge.met:
+            new = NewRepository(NEW_VCS, GIT[NEW_VCS].kinds, {HEAD: base.branch})
+        try:
+            done = self._remote.push(PushRequest([RefUpdate(base.branch, commit.id)], commit, new))
+            wrong = done.error()
+            if wrong is not None:
+                raise wrong
+        except STALE as wrong:
+            if not asked:
+                return False
+            if isinstance(wrong, DivergedBranches):
+                why = f"{shown(base.branch)} was moved meanwhile; nothing was changed: try again"
+                raise CommandError(why) from wrong
+            raise
+        files, sent = len(self._tree.files), len(commit.files)
+        made = " (a new repository)" if done.created else ""
+        click.echo(f"{commit.id.hex()} on {shown(base.branch)}: {count(files, 'file')}, {sent:,} sent{made}")
+        self._remember(Base(base.branch, commit.id, self._tree.root, _joined(self._tree.keys), is_remembered=True))
+        return True
+
+    # -- what is there
+
+    def _ask(self) -> Base:
+        """Ask for the keys of the branch's tree."""
+        known = self._remote.knowledge
+        selector = TreeSelector(os.fsdecode(self._named), deep=True, keys=True)
+        try:
+            content = self._remote.read(encode_selector(selector), refs=[])
+            self._check_vcs()
+            keys = [entry.key for entry in ContentStream(content.body).entries(texts=False)]
+        except NoSuchRepository:
+            known.forget()
+            return Base(self._named or NEW_BRANCH)
+        except Malformed as wrong:
+            raise CommandError(f"{self._place}: the answer is damaged: {wrong}") from None
+        except NoSuchPart:
+            self._check_vcs()
+            branch = self._named or known.settings.get(HEAD, NEW_BRANCH)
+            if known.ref(branch) is not None:
+                raise
+            return Base(branch)
+        except CodedError:
+            self._check_vcs()
+            raise
+        branch = self._named or known.settings.get(HEAD, NEW_BRANCH)
+        value = known.ref(branch)
+        if value is None or not keys:
+            raise CommandError(f"{self._place}: the answer is damaged: it has no tree of {shown(branch)}")
+        return Base(branch, value[0].id, keys[0], b"".join(keys))
+
+    def _check_vcs(self) -> None:
+        vcs = self._remote.knowledge.vcs
+        if vcs and vcs not in GIT:
+            raise CommandError(f"{self._place} is a repository of {vcs}: commits can be made of git alone")
+
+    def _is_still(self, base: Base) -> bool:
+        """Ask whether a branch is where it is remembered to be."""
+        with contextlib.suppress(NoSuchRepository):
+            self._remote.learn_refs()
+        value = self._remote.knowledge.ref(base.branch)
+        return value is not None and value[0].id == base.tip
+
+    # -- what is remembered
+
+    def _remembered(self) -> Base | None:
+        known = self._remote.knowledge
+        path = self._path
+        if path is None or not known.met or known.vcs not in GIT:
+            return None
+        with contextlib.suppress(OSError, msgspec.DecodeError), open(path, "rb") as file:
+            base = _bases.decode(file.read())
+            value = known.ref(base.branch)
+            if (
+                value is not None
+                and value[0].id == base.tip
+                and base.branch == (self._named or known.settings.get(HEAD))
+            ):
+                return base
+        return None
+
+    def _remember(self, base: Base) -> None:
+        path = self._path
+        if path is None:
+            return
+        temporary = f"{path}.{os.getpid()}"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(msgspec.msgpack.encode(base))
+            os.replace(temporary, path)
+        except OSError:  # A full disk must not fail the command that is done.
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+    @property
+    def _path(self) -> str | None:
+        known = self._remote.knowledge.path
+        return None if known is None else known + ".tree"
+
+
+def _joined(keys: KeyTable) -> bytes:
+    return b"".join([keys.key(number) for number in range(len(keys))])
+
+
+def _identity(author: str | None, environment: Mapping[str, str]) -> bytes:
+    """`NAME <EMAIL>` as a commit has it."""
+    if author is not None:
+        found = _AUTHOR.fullmatch(author)
+        if found is None:
+            raise click.UsageError(f"--author is 'NAME <EMAIL>', got {author!r}")
+        name, email = found[1], found[2]
+    else:
+        name = environment.get("GIT_AUTHOR_NAME") or user()
+        email = environment.get("GIT_AUTHOR_EMAIL") or f"{user()}@{socket.gethostname()}"
+    name, email = (_NOT_IN_NAMES.sub("", each).strip() for each in (name, email))
+    return os.fsencode(f"{name or email} <{email}> ")
+
+
+def _date() -> bytes:
+    """Now, here."""
+    now = datetime.now().astimezone()
+    return b"%d %s" % (int(now.timestamp()), now.strftime("%z")[:5].encode())

@@ -1,0 +1,232 @@
+"""Git objects of a folder, made without git: its blobs and trees, a commit of them, and what a push of that sends.
+
+The folder is read twice: once for the ids of all its objects, and again for the texts of those that are sent. So only
+one text at a time is in memory, while it is compressed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Self
+
+from smartserver.errors import LimitExceeded
+from smartserver.records import limits
+from smartserver.records.delta import compress
+from smartserver.records.keys import KeyTable
+from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Parent, RevisionId
+from smartserver.records.segment import encode_segment
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TREE
+from smartserver.vcs.git.pack import hash_of
+from smartserver.vcs.git.system import GIT, git_key
+
+OF_SYSTEMS: Final = (".git", ".hg", ".bzr")
+"""At the top of a folder: what version-control systems keep there."""
+
+_DOTGIT: Final = b".git"
+
+_MODES: Final = {False: b"100644", True: b"100755"}
+_BLOCK: Final = 1 << 20
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BadFolder(VcsError):
+    """A folder cannot become a commit; the message says why in a line."""
+
+
+class File(NamedTuple):
+    """A file or link of a folder."""
+
+    path: bytes
+    key: Key
+
+
+class _OpenFolder:
+    """A folder that is being read: what is left of its content, and the entries of its tree so far."""
+
+    def __init__(self, path: bytes, content: Iterable[os.DirEntry[bytes]]) -> None:
+        self.path = path
+        self.content = iter(content)
+        self.rows: list[tuple[bytes, bytes, Key]] = []
+        """What entries are sorted by, mode and name as they are written, and object."""
+
+
+class FolderTree:
+    """The ids of all that is in a folder. Folders that are empty are left out, as git does it."""
+
+    def __init__(self, folder: str, vcs: str, seen: Callable[[int, int], object] = lambda size, files: None) -> None:
+        """Read it. `vcs`: `git sha1` or `git sha256`; `seen` is called with the bytes and files read so far.
+
+        Raises:
+            BadFolder: something in it has no place in a commit.
+            OSError: something cannot be read.
+        """
+        self.vcs = vcs
+        self._check = GIT[vcs].kinds[0].check
+        self._hash = hash_of(FORMATS[vcs.partition(" ")[2]].id_bytes)
+        self._place = os.fsencode(folder)
+        self._seen = seen
+        self._size = 0
+        self.files: list[File] = []
+        self.trees: dict[Key, bytes] = {}
+        self.keys = KeyTable()
+        """Of all files and trees."""
+        self.root = self._read()
+
+    def text(self, file: File) -> bytes:
+        """The text of the blob of a file or link.
+
+        Raises:
+            BadFolder: it is another than before.
+        """
+        place = self._at(file.path)
+        text = os.readlink(place) if os.path.islink(place) else self._content(place)
+        if git_key(self._check, BLOB, text) != file.key:
+            raise BadFolder(f"{_named(place)} was changed while it was read; try again")
+        return text
+
+    def _read(self) -> Key:
+        levels = [_OpenFolder(b"", self._list(b""))]
+        while True:
+            folder = levels[-1]
+            entry = next(folder.content, None)
+            if entry is None:
+                levels.pop()
+                key = self._add_tree(folder)
+                if not levels:
+                    return key
+                if folder.rows:
+                    name = folder.path.rpartition(b"/")[2]
+                    levels[-1].rows.append((name + b"/", b"40000 " + name, key))
+                continue
+            path = folder.path + b"/" + entry.name if folder.path else entry.name
+            if entry.name.lower() == _DOTGIT:
+                raise BadFolder(f"{_named(entry.path)}: git keeps nothing of this name but at the top; move it away")
+            if entry.is_dir(follow_symlinks=False):
+                levels.append(_OpenFolder(path, self._list(path)))
+            else:
+                mode, key = self._blob(entry)
+                self.files.append(File(path, key))
+                self.keys.number(key)
+                folder.rows.append((entry.name, mode + b" " + entry.name, key))
+                self._seen(self._size, len(self.files))
+
+    def _list(self, path: bytes) -> list[os.DirEntry[bytes]]:
+        with os.scandir(self._at(path)) as found:
+            left_out = () if path else tuple(map(os.fsencode, OF_SYSTEMS))
+            return sorted((entry for entry in found if entry.name not in left_out), key=lambda entry: entry.name)
+
+    def _add_tree(self, folder: _OpenFolder) -> Key:
+        text = b"".join([written + b"\0" + key for _, written, key in sorted(folder.rows)])
+        key = git_key(self._check, TREE, text)
+        if folder.rows or not folder.path:
+            self.trees[key] = text
+            self.keys.number(key)
+        return key
+
+    def _blob(self, entry: os.DirEntry[bytes]) -> tuple[bytes, Key]:
+        found = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return b"120000", git_key(self._check, BLOB, os.readlink(entry.path))
+        if not stat.S_ISREG(found.st_mode):
+            raise BadFolder(f"{_named(entry.path)} is neither a file nor a link nor a folder")
+        if found.st_size > limits.MAX_RECORD:
+            raise BadFolder(
+                f"{_named(entry.path)} has {found.st_size} bytes, expected no more than {limits.MAX_RECORD} in a file"
+            )
+        return _MODES[bool(found.st_mode & 0o100)], self._hash_file(entry.path)
+
+    def _hash_file(self, place: bytes) -> Key:
+        with open(place, "rb", 0, opener=lambda name, flags: os.open(name, flags | _OPEN)) as file:
+            size = os.fstat(file.fileno()).st_size
+            digest = self._hash(b"blob %d\0" % size)
+            read = 0
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                read += len(block)
+        if read != size:
+            raise BadFolder(f"{_named(place)} was changed while it was read; try again")
+        self._size += size
+        return digest.digest()
+
+    def _content(self, place: bytes) -> bytes:
+        with open(place, "rb", 0, opener=lambda name, flags: os.open(name, flags | _OPEN)) as file:
+            return file.read()
+
+    def _at(self, path: bytes) -> bytes:
+        return os.path.join(self._place, path) if path else self._place
+
+
+class FolderCommit:
+    """A commit of a folder, as the source of a push and as its plan."""
+
+    def __init__(self, tree: FolderTree, parents: Sequence[RevisionId], text: bytes, held: KeyTable) -> None:
+        """`text`: the commit's own; `held`: keys of files and trees that the other side has."""
+        self._tree = tree
+        self._parents = tuple(map(Parent, parents))
+        self._text = text
+        self._kinds = GIT[tree.vcs].kinds
+        self.id: RevisionId = git_key(self._kinds[0].check, COMMIT, text)
+        self.trees = {key: text for key, text in tree.trees.items() if key not in held}
+        """What of the folder's trees is sent."""
+        self.files = {file.key: file for file in tree.files if file.key not in held}
+        """The same of the files, one for each text."""
+
+    def plan(self, tips: object, haves: Iterable[RevisionId]) -> Self:
+        """Itself, whatever the remote holds: the commit is new."""
+        del tips, haves
+        return self
+
+    @property
+    def graph(self) -> Sequence[GraphNode]:
+        """The commit alone."""
+        return [GraphNode(self.id, self._parents)]
+
+    def without_bases(self, keys: Collection[Key]) -> Self:
+        """The same plan: it has no bases."""
+        del keys
+        return self
+
+    def segments(self) -> Iterator[bytes]:
+        """The one segment. It is in memory twice while it is put together.
+
+        Raises:
+            BadFolder: a file is another than before, or it is all more than a server takes in one commit.
+        """
+        entries: list[Entry] = []
+        frames: list[bytes] = []
+        size = 0
+        for key, meta, text in self._objects():
+            encoding, frame = compress(text)
+            size += len(frame)
+            if size > limits.MAX_TAKEN:
+                raise BadFolder(
+                    f"the new files have more than {limits.MAX_TAKEN} bytes (compressed), which is the most in one "
+                    "commit: import a part of them first"
+                )
+            frames.append(frame)
+            entries.append(Entry(0, encoding, key, meta, BaseTag.NONE, b"", len(text), len(frame), b""))
+        try:
+            yield encode_segment(self.id, self._parents, entries, frames, self._kinds)
+        except LimitExceeded as wrong:
+            raise BadFolder(f"it cannot be one commit: {wrong}") from wrong
+
+    def _objects(self) -> Iterator[tuple[Key, bytes, bytes]]:
+        yield self.id, COMMIT, self._text
+        for key, text in self.trees.items():
+            yield key, TREE, text
+        for key, file in self.files.items():
+            yield key, BLOB, self._tree.text(file)
+
+
+def commit_text(tree: Key, parents: Iterable[RevisionId], author: bytes, committer: bytes, message: bytes) -> bytes:
+    """The text of a commit; author and committer with their dates."""
+    lines = [b"tree " + tree.hex().encode(), *[b"parent " + parent.hex().encode() for parent in parents]]
+    lines += [b"author " + author, b"committer " + committer, b"", message.rstrip() + b"\n"]
+    return b"\n".join(lines)
+
+
+def _named(place: bytes) -> str:
+    return os.fsdecode(place)
