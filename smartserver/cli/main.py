@@ -34,6 +34,8 @@ COMMANDS = {
     "cat": "smartserver.cli.cat",
     "log": "smartserver.cli.log",
     "import": "smartserver.cli.import_folder",
+    "fast-export": "smartserver.cli.fast_export",
+    "fast-import": "smartserver.cli.fast_import",
     "verify": "smartserver.cli.verify",
     "list": "smartserver.cli.listing",
     "stats": "smartserver.cli.stats",

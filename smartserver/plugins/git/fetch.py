@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Collection, Iterator, Sequence
 
+from smartserver.client.body import OnSent
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, WrongVcs, place
@@ -82,7 +84,7 @@ class Fetch:
         vcs = self._repository.knowledge.vcs
         if vcs != local.vcs:
             raise WrongVcs(self._path, vcs, local.vcs)
-        segments = self._segments(pulled, local.kinds)
+        segments = segments_of(pulled, local.kinds, functools.partial(self._terminal.moved, "Receiving objects"))
         try:
             with span(Part.LOCAL, "store"):
                 from smartserver.vcs.git.insert import Inserter
@@ -94,22 +96,29 @@ class Fetch:
             raise CannotGoOn(f"{why} {ADVICE}") from wrong
         return inserter.inserted
 
-    def _segments(self, pulled: PullAnswer, kinds: Sequence[Kind]) -> Iterator[bytes]:
-        """The whole segments of a body as they come, its progress shown."""
-        stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
-        count = size = 0
-        for chunk in pulled.body:
-            stream.feed(chunk)
-            size += len(chunk)
-            for segment in stream.segments():
-                yield segment
-                count += 1
-            if count < pulled.result.segments:
-                self._terminal.moved("Receiving objects", size, count, pulled.result.segments)
-        stream.finish()
-        if count != pulled.result.segments:
-            raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
-        self._terminal.moved("Receiving objects", size, count, count)
+
+def segments_of(pulled: PullAnswer, kinds: Sequence[Kind], moved: OnSent) -> Iterator[bytes]:
+    """The whole segments of a body as they come. `moved` is called with the bytes and segments so far, and the segments
+    in all.
+
+    Raises:
+        Malformed: they cannot be read.
+        CannotGoOn: there are not as many as were announced.
+    """
+    stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
+    count = size = 0
+    for chunk in pulled.body:
+        stream.feed(chunk)
+        size += len(chunk)
+        for segment in stream.segments():
+            yield segment
+            count += 1
+        if count < pulled.result.segments:
+            moved(size, count, pulled.result.segments)
+    stream.finish()
+    if count != pulled.result.segments:
+        raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
+    moved(size, count, count)
 
 
 def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:

@@ -56,9 +56,9 @@ def push(
     if not updates:
         return lines
     with span(Part.LOCAL, "look up refs"):
-        new = NewRepository(local.vcs, local.kinds, {HEAD: _new_head(local, updates)})
+        new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
     try:
-        request = PushRequest(updates, _Source(local), new, atomic=options.atomic, check_only=options.dry_run)
+        request = PushRequest(updates, LocalSource(local), new, atomic=options.atomic, check_only=options.dry_run)
         done = repository.push(request).refs
     except VcsError as wrong:
         raise CannotGoOn(str(wrong)) from wrong
@@ -81,10 +81,10 @@ def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate
         rule = Rule.FORCE
     else:
         rule = Rule.NEW if ref.startswith(TAGS) else Rule.FF
-    return RefUpdate(ref, found.key, rule, expected=lease, attributes=_peeled(local, found))
+    return RefUpdate(ref, found.key, rule, expected=lease, attributes=peeled(local, found))
 
 
-def _peeled(local: GitRepository, found: GitObject) -> bytes:
+def peeled(local: GitRepository, found: GitObject) -> bytes:
     """The id of the object that an annotated tag peels to, for the `^{}` lines of `git ls-remote`; else empty."""
     target = local.find(found.key.hex().encode() + b"^{}") if found.type == TAG else None
     return target.key if target is not None else b""
@@ -108,7 +108,7 @@ def _objection(local: GitRepository, update: RefUpdate) -> bytes:
     return b"" if found is not None and found.type == COMMIT else NOT_A_COMMIT
 
 
-def _new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
+def new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     """What HEAD of a repository made by this push names."""
     pushed = [update.ref for update in updates if update.tip and update.ref.startswith(HEADS)]
     head = local.head() or HEADS + b"main"
@@ -158,12 +158,13 @@ def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes
             return " ".join(plain(in_words(error, location)).split()).encode()
 
 
-class _Source(msgspec.Struct, frozen=True):
+class LocalSource(msgspec.Struct, frozen=True):
     """The local repository as a push reads it."""
 
     local: GitRepository
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        """What the remote lacks."""
         from smartserver.vcs.git.read import plan
 
         return plan(self.local, tips, haves)

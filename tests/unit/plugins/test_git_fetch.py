@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,7 +18,7 @@ from git_local import key
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision
-from smartserver.plugins.git.fetch import Fetch
+from smartserver.plugins.git.fetch import Fetch, segments_of
 from smartserver.plugins.git.hint import Hint, parse
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import wants
@@ -113,8 +114,8 @@ def test_one_large_commit_is_shown_by_its_bytes() -> None:
     said: list[str] = []
     terminal = Terminal(said.append)
     terminal.shows_progress = True
-    fetched = Fetch("x", cast("RemoteRepository", FakeRemote()), terminal)
-    assert b"".join(fetched._segments(PullAnswer(PullResult(1, len(body)), chunks), KINDS)) == body
+    moved = partial(terminal.moved, "Receiving objects")
+    assert b"".join(segments_of(PullAnswer(PullResult(1, len(body)), chunks), KINDS, moved)) == body
     assert said == [
         "Receiving objects:   0% (0/1 revisions), 0.03 MB\r",
         "Receiving objects: 100% (1/1 revisions), 0.04 MB\n",

@@ -1,0 +1,59 @@
+"""`smartserver fast-export`: the history of a git repository as a stream for git fast-import."""
+
+from __future__ import annotations
+
+import click
+
+SIGNED_TAGS = ("abort", "verbatim", "warn", "warn-strip", "strip")
+
+KEEP = click.option(
+    "--keep", metavar="DIR", help="A bare git repository that stays: what it has already is not received again."
+)
+
+
+@click.command("fast-export", short_help="Write a git history as a stream for git fast-import.")
+@click.argument("place", metavar="URL")
+@click.argument("refs", nargs=-1, metavar="[REF]...")
+@click.option("--import-marks", metavar="FILE", help="Leave out what has a mark in FILE: the stream is an increment.")
+@click.option("--export-marks", metavar="FILE", help="Write the marks of all that was ever written to FILE.")
+@click.option(
+    "--signed-tags", type=click.Choice(SIGNED_TAGS), default="warn", show_default=True,
+    help="What becomes of signed tags, as of git fast-export.",
+)  # fmt: skip
+@click.option(
+    "--reencode", type=click.Choice(("yes", "no", "abort")), default="no", show_default=True,
+    help="Whether messages become UTF-8, as of git fast-export: brz reads no others.",
+)  # fmt: skip
+@KEEP
+@click.pass_obj
+def command(
+    flags: frozenset[str],
+    place: str,
+    refs: tuple[str, ...],
+    import_marks: str | None,
+    export_marks: str | None,
+    signed_tags: str,
+    reencode: str,
+    keep: str | None,
+) -> None:
+    """Write the history of the git repository at URL to standard output, in the format of git fast-import: of all its
+    refs, or of those named, parents first. Other tools read it, too, as `brz fast-import` and `hg fastimport` do.
+
+    The repository comes in one round trip, into a folder for temporary files that takes as much as a clone, and git
+    writes the stream. Marks are those of git. An increment receives the whole history again, but with --keep.
+
+    A stream has all of a history but signatures of commits and other headers that git adds, tags of something else than
+    a commit, and the name inside a tag where it is not that of the ref. Standard error tells how many there are: what
+    is read from the stream has another id.
+
+    URL is that of a server (hpss://), or of a store, or a folder with a repository.
+
+    \b
+    smartserver fast-export hpss://example.org/project | git -C new fast-import
+    smartserver fast-export --export-marks m --keep cache hpss://example.org/project main > all
+    smartserver fast-export --import-marks m --export-marks m --keep cache hpss://example.org/project main > more
+    """
+    from smartserver.cli.git_streams import Export  # Loaded late, as in `push`.
+
+    options = [f"--signed-tags={signed_tags}", f"--reencode={reencode}"]
+    Export(place, refs, options, import_marks, export_marks, keep, flags).run()

@@ -1,0 +1,49 @@
+"""`smartserver fast-import`: a stream for git fast-import into a git repository on a server."""
+
+from __future__ import annotations
+
+import click
+
+from smartserver.cli.fast_export import KEEP
+
+
+@click.command("fast-import", short_help="Read a stream for git fast-import into a git repository.")
+@click.argument("place", metavar="URL")
+@click.argument("stream", metavar="[FILE]", default="-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--force", is_flag=True, help="Move branches to where they have lost commits, and tags.")
+@click.option("--import-marks", metavar="FILE", help="Know the marks in FILE, which an earlier run wrote.")
+@click.option("--export-marks", metavar="FILE", help="Write all marks to FILE, once the repository is changed.")
+@click.option(
+    "--object-format", type=click.Choice(["sha1", "sha256"]), default="sha1", help="Of a repository that is made."
+)
+@KEEP
+@click.pass_obj
+def command(
+    flags: frozenset[str],
+    place: str,
+    stream: str,
+    force: bool,
+    import_marks: str | None,
+    export_marks: str | None,
+    object_format: str,
+    keep: str | None,
+) -> None:
+    """Read a stream in the format of git fast-import from FILE, or standard input, and bring what it says to the git
+    repository at URL, which is made where there is none. All refs change at once, at the end, or none does.
+
+    `git fast-export`, `brz fast-export`, hg-fast-export and tools for Subversion write such streams. Git reads it, in a
+    folder for temporary files that takes as much as a clone: no command of a stream is left out, and what git finds
+    wrong with it is one line with the number of the stream's line.
+
+    Two round trips: the repository comes first, for a stream may go on from any of its commits; with --keep only what
+    is new of it comes. Then all that is new goes.
+
+    URL is that of a server (hpss://), or of a store, or a folder with a repository.
+
+    \b
+    git fast-export --all | smartserver fast-import hpss://example.org/project
+    hg-fast-export.sh ... | smartserver fast-import --export-marks marks hpss://example.org/project
+    """
+    from smartserver.cli.git_streams import Import  # Loaded late, as in `push`.
+
+    Import(place, stream, import_marks, export_marks, object_format, keep, flags, force=force).run()

@@ -1,0 +1,289 @@
+"""Git's fast-export and fast-import, run in a repository here, and what goes wrong with a stream in one line.
+
+Git says what is wrong with a stream but not where. It leaves a report with the last commands that it read. The stream
+goes through this process, which counts its lines; the pipe says how much of it git has not read. In the last of what it
+has read these commands are looked for, which gives the line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import os
+import re
+import signal
+import struct
+import subprocess
+import termios
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Final, NamedTuple
+
+from smartserver.vcs.base import ToolFailed, VcsError
+from smartserver.vcs.git.names import TAGS
+from smartserver.vcs.git.objects import COMMIT, TAG, end, scratch, stream
+from smartserver.vcs.git.repository import GitRepository, failure
+
+_BLOCK: Final = 1 << 16
+_WINDOW: Final = 3 << 16
+"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) and git reads ahead of what it works on."""
+
+_AHEAD: Final = 4096
+"""Bytes that git reads ahead: the buffer of C's library for a pipe."""
+
+_KNOWN: Final = re.compile(
+    rb"tree [^\n]*\n(?:parent [^\n]*\n)*author [^\n]*\ncommitter [^\n]*\n(?:encoding [^\n]*\n)?(?:\n|\Z)"
+)
+"""The head of a commit of which a stream has all."""
+
+
+_TAG: Final = re.compile(rb"object [^\n]*\ntype ([a-z]+)\ntag ([^\n]*)\n")
+
+_OF_HEAD: Final = (b"feature ", b"option ", b"#")
+"""Lines after which git still takes options."""
+
+_WRITES: Final = b"option git export-pack-edges="
+"""An option by which a stream names a file that git writes, the one that git does not refuse by itself."""
+
+_MAX_HEAD: Final = 1 << 20
+
+
+class BadStream(VcsError):
+    """A stream cannot be imported; the message says why in a line, and at which line of the stream."""
+
+
+class Omissions(NamedTuple):
+    """What a stream cannot say as it is."""
+
+    commits: int
+    """Commits with a signature, another header that a stream has not, or a NUL byte."""
+    tags: int
+    """Tags of something else than a commit, and those with another name inside than that of their ref."""
+    has_nested_tags: bool
+    """Whether there is a tag of a tag: git writes such tags with marks, which few readers know."""
+
+
+def find_omissions(repository: GitRepository) -> Omissions:
+    """Look through all commits and tags of a repository."""
+    commits = [bytes.fromhex(line.decode()) for line in repository.run("rev-list", "--all").split()]
+    found = stream(repository.start, commits)
+    odd = sum(b"\0" in commit.text or _KNOWN.match(commit.text) is None for commit in found)
+    refs = repository.refs()
+    others = nested = 0
+    for name, tip in zip(refs, stream(repository.start, list(refs.values())), strict=True):
+        if tip.type == TAG:
+            head = _TAG.match(tip.text)
+            others += head is None or (head[1], head[2]) != (b"commit", name.removeprefix(TAGS))
+            nested += head is not None and head[1] == b"tag"
+        elif tip.type != COMMIT:
+            others += 1
+    return Omissions(odd, others, nested > 0)
+
+
+def export_stream(
+    repository: GitRepository,
+    refs: Sequence[str],
+    options: Sequence[str],
+    output: IO[bytes],
+    say: Callable[[str], object] = lambda line: None,
+) -> None:
+    """Write the stream of these refs (none: of all), parents first. `say` is told git's warnings, a line each.
+
+    Raises:
+        BrokenPipeError: nobody reads it to its end.
+        ToolFailed: git failed.
+    """
+    words = ("fast-export", "--use-done-feature", *options, *(refs or ("--all",)))
+    with scratch() as said:
+        process = repository.start(*words, stdout=output, stderr=said)
+        try:
+            status = process.wait()
+        finally:
+            end(process)
+        said.seek(0)
+        text = said.read()
+    if status in (-signal.SIGPIPE, 128 + signal.SIGPIPE):
+        raise BrokenPipeError
+    if status:
+        raise failure("fast-export", status, text)
+    for line in text.decode("utf-8", "replace").splitlines():
+        say(line)
+
+
+class _Feed:
+    """The stream on its way to git: what git has read last, and the line at which that is."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[bytes] = deque()
+        self._kept = 0
+        self._lines = 0
+        """Lines before the blocks that are kept."""
+        self.size = 0
+
+    def add(self, block: bytes) -> None:
+        """The next bytes."""
+        self.size += len(block)
+        self._kept += len(block)
+        self._blocks.append(block)
+        while self._kept - len(self._blocks[0]) >= _WINDOW:
+            dropped = self._blocks.popleft()
+            self._kept -= len(dropped)
+            self._lines += dropped.count(b"\n")
+
+    def line(self, commands: Sequence[bytes], unread: int) -> int:
+        """The line of the last of these commands, which git has read last; without one, the last line that it read.
+
+        They are found from the last one that is there once: `mark :7`, mostly.
+        """
+        text = b"\n" + b"".join(self._blocks)
+        stop = max(len(text) - unread, 0)
+        if not commands:
+            return self._lines + max(text.count(b"\n", 0, stop) - text[:stop].endswith(b"\n"), 1)
+        at = max(stop - _AHEAD - len(commands[-1]), 0)
+        rest = commands[-1:]
+        for number in reversed(range(len(commands))):
+            words = b"\n%b\n" % commands[number]
+            found = text.find(words, 0, stop)
+            if found >= 0 and text.find(words, found + 1, stop) < 0:
+                at, rest = found, commands[number:]
+                break
+        for command in rest:
+            words = b"\n%b\n" % command
+            found = text.find(words, at, stop)
+            if found < 0:
+                break
+            at = found + len(words) - 1
+        return self._lines + text.count(b"\n", 0, at)
+
+
+def import_stream(
+    repository: GitRepository,
+    source: IO[bytes],
+    options: Sequence[str],
+    moved: Callable[[int], object] = lambda size: None,
+) -> None:
+    """Put what a stream says into a repository. `moved` is called with the bytes read so far.
+
+    Raises:
+        BadStream: it is damaged, or moves a branch to where it has lost commits and no `--force` is among the options.
+    """
+    # Of what a stream asks for git refuses what would write another file (`--allow-unsafe-features`).
+    words = ("fast-import", "--quiet", "--date-format=raw-permissive", *options)
+    feed = _Feed()
+    with scratch() as said:
+        read, write = os.pipe()
+        watch = _Watch(read)
+        try:
+            process = repository.start(*words, stdin=read, stderr=said)
+        except BaseException:
+            os.close(read)
+            os.close(write)
+            raise
+        try:
+            watch.begin(process)
+            with os.fdopen(write, "wb", 0) as pipe, contextlib.suppress(BrokenPipeError):
+                for block in _blocks(source):
+                    feed.add(block)
+                    _write_all(pipe, block)
+                    moved(feed.size)
+            watch.finish()
+        finally:
+            end(process)
+            watch.finish()
+        said.seek(0)
+        text = said.read().decode("utf-8", "replace")
+    if not feed.size:
+        raise BadStream("the stream is empty")
+    if process.returncode:
+        raise BadStream(_why(text, process.returncode, feed.line(_last_commands(repository), watch.unread)))
+
+
+class _Watch:
+    """Waits for the end of git, notes what it has left unread in the pipe, and closes that, so that no write to it
+    waits any more."""
+
+    def __init__(self, read: int) -> None:
+        self._read = read
+        self._thread: threading.Thread | None = None
+        self.unread = 0
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the process in a thread."""
+        self._thread = threading.Thread(target=self._wait, args=(process,), daemon=True)
+        self._thread.start()
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        (self.unread,) = struct.unpack("i", fcntl.ioctl(self._read, termios.FIONREAD, bytes(4)))
+        os.close(self._read)
+
+    def finish(self) -> None:
+        """Wait until git has ended and the pipe is closed."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _blocks(source: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a stream, once its head was looked at.
+
+    Raises:
+        BadStream: it would have git write a file of another name.
+    """
+    read: Callable[[int], bytes] = getattr(source, "read1", source.read)
+    head = b""
+    is_head = True
+    while is_head and (block := read(_BLOCK)):
+        head += block
+        is_head = _check_head(head)
+    if head:
+        yield head
+    while block := read(_BLOCK):
+        yield block
+
+
+def _check_head(text: bytes) -> bool:
+    """Look at the lines of the head that are there; whether more of them may come."""
+    lines = text.split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        if line.startswith(_WRITES):
+            raise BadStream(_at(number, f"forbidden: {line.decode('utf-8', 'replace')}"))
+        if line and not line.startswith(_OF_HEAD):
+            return False
+    if len(text) > _MAX_HEAD:
+        raise BadStream(_at(len(lines), f"expected a command other than feature and option within {_MAX_HEAD} bytes"))
+    return True
+
+
+def _write_all(pipe: IO[bytes], block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[pipe.write(rest) :]
+
+
+def _last_commands(repository: GitRepository) -> list[bytes]:
+    """The commands that git read last, as it reports them where it ends on one."""
+    for name in glob.glob(os.path.join(glob.escape(repository.git_dir), "fast_import_crash_*")):
+        with open(name, "rb") as file:
+            report = file.read()
+        os.unlink(name)
+        listed = report.partition(b"\nMost Recent Commands Before Crash\n")[2].partition(b"\n\n")[0]
+        return [line[2:] for line in listed.split(b"\n")[1:] if line[:2] in (b"  ", b"* ")]
+    return []
+
+
+def _why(said: str, status: int, line: int) -> str:
+    """The fault in one line: what git said, and where."""
+    lines = said.splitlines()
+    fatal = next((each.removeprefix("fatal: ") for each in lines if each.startswith("fatal: ")), None)
+    if fatal is not None:
+        return _at(line, fatal)
+    kept = [each.removeprefix("warning: ") for each in lines if each.startswith("warning: Not updating ")]
+    if kept:
+        return f"{kept[0]}; --force moves it"
+    return str(ToolFailed("git fast-import", status, "; ".join(lines[:1])))
+
+
+def _at(line: int, what: str) -> str:
+    return f"line {line} of the stream: {what}"

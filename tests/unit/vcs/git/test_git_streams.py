@@ -1,0 +1,283 @@
+"""vcs.git.streams, vcs.git.bare: git's streams in a repository made for them, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smartserver.vcs.base import ToolFailed, VcsError
+from smartserver.vcs.git.bare import open_bare, set_refs
+from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.git.streams import BadStream, Omissions, _Feed, export_stream, find_omissions, import_stream
+
+MAIN = b"refs/heads/main"
+WHO = b"A <a@example.org> 1700000000 +0000"
+COMMIT = b"commit refs/heads/main\nmark :%d\ncommitter %b\ndata 1\nx\n"
+BLOB = b"blob\ndata 3\nabc\n"
+
+VARIABLES = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[GitRepository]:
+    with open_bare(str(tmp_path / "bare"), "git sha1", {**VARIABLES, "GIT_DIR": str(tmp_path / "other")}) as opened:
+        yield opened
+
+
+def read(repository: GitRepository, stream: bytes, *options: str) -> None:
+    import_stream(repository, io.BytesIO(stream), options)
+
+
+def commit(repository: GitRepository, text: bytes, kind: str = "commit") -> bytes:
+    """An object of that text, whatever git thinks of it."""
+    return bytes.fromhex(repository.run("hash-object", "-t", kind, "-w", "--literally", "--stdin", stdin=text).decode())
+
+
+# -- the repository
+
+
+def test_it_is_made_and_opened_again(tmp_path: Path, repository: GitRepository) -> None:
+    read(repository, COMMIT % (1, WHO))
+    assert not (tmp_path / "other").exists()
+    with open_bare(repository.git_dir, "git sha1", VARIABLES) as again:
+        assert list(again.refs()) == [MAIN]
+    with pytest.raises(VcsError, match="is a repository of git sha1, expected one of git sha256"):
+        open_bare(repository.git_dir, "git sha256", VARIABLES)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    with pytest.raises(VcsError, match="full is not empty, and no bare git repository"):
+        open_bare(str(tmp_path / "full"), "git sha1", VARIABLES)
+    with pytest.raises(ToolFailed):
+        open_bare(str(tmp_path / "full/file"), "git sha1", VARIABLES)
+    with open_bare(str(tmp_path / "large"), "git sha256", VARIABLES) as other:
+        assert other.vcs == "git sha256"
+
+
+def test_its_refs_are_those_that_are_set(repository: GitRepository) -> None:
+    read(repository, COMMIT % (1, WHO))
+    (tip,) = repository.refs().values()
+    set_refs(repository, {b"refs/heads/a/b": tip, b"refs/tags/t": tip}, b"refs/heads/a/b")
+    assert (repository.refs(), repository.head()) == (
+        {b"refs/heads/a/b": tip, b"refs/tags/t": tip},
+        b"refs/heads/a/b",
+    )
+    set_refs(repository, {b"refs/heads/a": tip}, MAIN)
+    assert (repository.refs(), repository.head()) == ({b"refs/heads/a": tip}, MAIN)
+    with pytest.raises(ToolFailed):
+        set_refs(repository, {b"refs/heads/../../escaped": tip}, MAIN)
+    with pytest.raises(ToolFailed, match="HEAD cannot name"):
+        set_refs(repository, {}, b"--delete")
+
+
+# -- streams out
+
+
+def test_a_stream_says_all_of_a_history(repository: GitRepository, tmp_path: Path) -> None:
+    latin = b"author A <a@b> 5 +0130\ncommitter B <b@c> 6 -0900\nencoding latin1\n\n\xe9\n"
+    read(repository, BLOB + COMMIT % (1, WHO) + b"M 100755 inline x\ndata 1\nx\n")
+    (tip,) = repository.refs().values()
+    tree = repository.objects.read(tip).text[5:45]
+    odd = commit(repository, b"tree %b\nparent %b\n%b" % (tree, tip.hex().encode(), latin))
+    set_refs(repository, {MAIN: odd}, MAIN)
+    assert find_omissions(repository) == Omissions(0, 0, has_nested_tags=False)
+    with open(tmp_path / "stream", "w+b") as output:
+        export_stream(repository, (), ("--reencode=no",), output)
+        output.seek(0)
+        assert output.read().endswith(b"\ndone\n")
+        output.seek(0)
+        with open_bare(str(tmp_path / "copy"), "git sha1", VARIABLES) as copy:
+            import_stream(copy, output, ())
+            assert copy.refs() == repository.refs()
+
+
+def test_what_it_does_not_say_is_counted(repository: GitRepository, tmp_path: Path) -> None:
+    read(repository, COMMIT % (1, WHO))
+    (tip,) = repository.refs().values()
+    text = repository.objects.read(tip).text
+    head, _, message = text.partition(b"\n\n")
+    signed = commit(repository, head + b"\ngpgsig -----BEGIN\n -----END\n\n" + message)
+    nul = commit(repository, text + b"\0rest")
+    about = b"type %b\ntag %b\ntagger " + WHO + b"\n\nmessage\n"
+    tag = commit(repository, b"object %b\n" % tip.hex().encode() + about % (b"commit", b"v1"), "tag")
+    nested = commit(repository, b"object %b\n" % tag.hex().encode() + about % (b"tag", b"nested"), "tag")
+    blob = commit(repository, b"text", "blob")
+    refs = {
+        b"refs/heads/main": tip,
+        b"refs/heads/nul": nul,
+        b"refs/heads/signed": signed,
+        b"refs/tags/v1": tag,
+    }
+    set_refs(repository, refs, MAIN)
+    assert find_omissions(repository) == Omissions(2, 0, has_nested_tags=False)
+    set_refs(repository, {**refs, b"refs/tags/other": tag, b"refs/tags/nested": nested, b"refs/tags/blob": blob}, MAIN)
+    assert find_omissions(repository) == Omissions(2, 3, has_nested_tags=True)
+    said: list[str] = []
+    with open(tmp_path / "stream", "wb") as output:
+        export_stream(repository, ("refs/tags/blob",), (), output, said.append)
+        assert said == ["warning: refs/tags/blob: Unexpected object of type blob, skipping."]
+        with pytest.raises(ToolFailed, match="tags unexported object"):
+            export_stream(repository, (), (), output)
+        export_stream(repository, (), ("--mark-tags",), output)
+
+
+def test_a_stream_that_nobody_reads(repository: GitRepository) -> None:
+    read(repository, b"blob\nmark :1\ndata 1000000\n" + bytes(1_000_000) + COMMIT % (2, WHO) + b"M 644 :1 x\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output, pytest.raises(BrokenPipeError):
+        export_stream(repository, (), (), output)
+
+
+# -- streams in
+
+
+@pytest.mark.parametrize(
+    ("stream", "why"),
+    [
+        (b"", "the stream is empty"),
+        (b"no command\n", "line 1 of the stream: Unsupported command: no command"),
+        (BLOB + b"# remark\nfoo\n", "line 5 of the stream: Unsupported command: foo"),
+        (BLOB * 10_000 + b"foo\n" + BLOB * 1000, "line 30001 of the stream: Unsupported command: foo"),
+        (BLOB * 10_000 + b"foo\n" + BLOB * 100_000, "line 30001 of the stream: Unsupported command: foo"),
+        (b"blob\ndata 10\nabc", r"line 2 of the stream: EOF in data \(7 bytes remaining\)"),
+        (COMMIT % (1, WHO) + b"from :9\n", "line 6 of the stream: mark :9 not declared"),
+        (COMMIT % (1, b"nobody"), "line 3 of the stream: "),
+        (COMMIT % (1, WHO) + b"M 100644 :7 x\n", "line 6 of the stream: mark :7 not declared"),
+        (b"commit refs/heads/../x\n", "line 1 of the stream: .*refs/heads/../x"),
+        (b"feature export-marks=evil\n", "line 1 of the stream: feature 'export-marks=evil' forbidden"),
+        (
+            b"feature done\noption git export-pack-edges=evil\n",
+            "line 2 of the stream: forbidden: option git export-pack",
+        ),
+        (b"feature done\n" + BLOB, "the stream: stream ends early"),
+        (b"feature unknown\n", "line 1 of the stream: This version of fast-import does not support feature unknown"),
+        (b"# " + bytes(2 << 20), "of the stream: expected a command other than feature and option within"),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, bytes) else None,
+)
+def test_a_stream_that_is_wrong(
+    repository: GitRepository, stream: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadStream, match=why):
+        read(repository, stream)
+    assert repository.refs() == {}
+    assert not list(tmp_path.rglob("evil*"))
+
+
+def test_what_a_stream_may_say(repository: GitRepository) -> None:
+    stream = b"""feature date-format=raw-permissive
+option git quiet
+option other --whatever
+# a remark
+blob
+mark :1
+data <<END
+text
+END
+progress half
+commit refs/heads/main
+mark :2
+author A <a@example.org> 1700000000 +0000
+committer A <a@example.org> 1700000000 +0000
+data 5
+first
+M 100644 :1 one
+M 100755 inline two
+data 3
+two
+M 120000 inline link
+data 3
+one
+
+commit refs/heads/main
+mark :3
+committer A <a@example.org> 1700000000 +0530
+data 6
+second
+from :2
+C one three
+R two four
+D link
+N inline :2
+data 4
+note
+
+checkpoint
+reset refs/heads/side
+from :2
+
+commit refs/heads/side
+committer A <a@example.org> 1700000000 +0000
+data 5
+third
+deleteall
+M 100644 :1 alone
+
+commit refs/heads/main
+committer A <a@example.org> 1700000000 +0000
+data 5
+merge
+from :3
+merge refs/heads/side
+
+tag v1
+from refs/heads/main
+tagger A <a@example.org> 1700000000 +0000
+data 3
+tag
+reset refs/tags/light
+from :2
+
+done
+what comes after it is not read
+"""
+    sizes: list[int] = []
+    import_stream(repository, io.BytesIO(stream), (), sizes.append)
+    assert sizes == [len(stream)]
+    assert list(repository.refs()) == [MAIN, b"refs/heads/side", b"refs/tags/light", b"refs/tags/v1"]
+    assert repository.run("ls-tree", "-r", "--name-only", "side") == b"alone\n"
+    named = [name for name in repository.run("ls-tree", "-r", "--name-only", "main").split() if len(name) < 40]
+    assert named == [b"four", b"one", b"three"]
+    assert repository.run("fsck", "--no-progress", "--no-dangling") == b""
+
+
+def test_a_branch_goes_back_by_force_alone(repository: GitRepository) -> None:
+    read(repository, COMMIT % (1, WHO))
+    before = repository.refs()
+    with pytest.raises(BadStream, match=r"Not updating refs/heads/main \(.*\); --force moves it"):
+        read(repository, COMMIT % (1, WHO.replace(b"1700", b"1800")))
+    assert repository.refs() == before
+    read(repository, COMMIT % (1, WHO.replace(b"1700", b"1800")), "--force")
+    assert repository.refs() != before
+
+
+def test_a_git_that_cannot_be_run(repository: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_words: object, **_pipes: object) -> subprocess.Popen[bytes]:
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(repository, "start", missing)
+    with pytest.raises(FileNotFoundError):
+        read(repository, BLOB)
+
+
+def test_the_line_of_a_command() -> None:
+    feed = _Feed()
+    assert feed.line([], 0) == 1
+    feed.add(b"one\ntwo\nthree\ntwo\n")
+    assert feed.line([b"one", b"two"], 0) == 2
+    assert feed.line([b"three", b"two"], 0) == 4
+    assert feed.line([b"gone", b"three"], 0) == 3
+    assert feed.line([b"two"], 0) == 2
+    assert feed.line([], len(b"three\ntwo\n")) == 2
+    for _ in range(100):
+        feed.add(b"more\n" * 5000)
+    feed.add(b"last\n")
+    assert feed.size == 19 + 100 * 25_000 + 4
+    assert feed.line([b"last"], 0) == 4 + 500_000 + 1
+    assert sum(map(len, feed._blocks)) < 300_000
