@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from smartserver.records.hunks import Hunk
 from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.hg.kinds import NULL, Node, file_key
 from smartserver.vcs.patterns import compile_pattern
 
-_LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})[xl]?")
+_LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})([xl]?)")
 _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
 """What no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
 
@@ -34,6 +34,27 @@ _MARK: Final = b"\1\n"
 """What the metadata of a file's version lie between; a text that begins so has some, if only none."""
 
 
+class Changeset(NamedTuple):
+    """What a changeset says, but for its files and extras."""
+
+    manifest: Node
+    """Null where its tree is empty."""
+    user: bytes
+    seconds: int
+    """Since 1970."""
+    offset: int
+    """Seconds that the user's clock is behind UTC."""
+    message: bytes
+
+
+class ManifestLine(NamedTuple):
+    """A file in a manifest; `flag`: `x` of an executable, `l` of a link, else empty."""
+
+    path: bytes
+    node: Node
+    flag: bytes
+
+
 def changeset_manifest(text: bytes) -> Node:
     """The manifest that a changeset names, null where its tree is empty.
 
@@ -49,21 +70,52 @@ def changeset_manifest(text: bytes) -> Node:
     return _node(text[:_HEX])
 
 
+def read_changeset(text: bytes) -> Changeset:
+    """What a changeset says.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    manifest = changeset_manifest(text)
+    head, _, message = text.partition(b"\n\n")
+    _, user, date = head.split(b"\n", 3)[:3]
+    seconds, offset = date.split(b" ", 2)[:2]
+    return Changeset(manifest, user, int(seconds.partition(b".")[0]), int(offset), message)
+
+
+def file_text(text: bytes) -> bytes:
+    """The content of a file's version, without the metadata at its begin.
+
+    Raises:
+        ValueError: the metadata have no end.
+    """
+    end = _end_of_metadata(text)
+    return text[end + len(_MARK) :] if end else text
+
+
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
     """The file and its version that a file's version was copied or renamed from.
 
     Raises:
         ValueError: it cannot be read.
     """
-    if not text.startswith(_MARK):
+    end = _end_of_metadata(text)
+    if not end:
         return None
-    end = text.find(_MARK, len(_MARK))
-    if end < 0:
-        raise ValueError("the metadata at its begin have no end")
     said = dict(_pair(line) for line in text[len(_MARK) : end].split(b"\n") if line)
     if b"copy" not in said:
         return None
     return said[b"copy"], _node(said.get(b"copyrev", b""))
+
+
+def _end_of_metadata(text: bytes) -> int:
+    """Where the mark behind the metadata begins; 0 where there are none."""
+    if not text.startswith(_MARK):
+        return 0
+    end = text.find(_MARK, len(_MARK))
+    if end < 0:
+        raise ValueError("the metadata at its begin have no end")
+    return end
 
 
 def _pair(line: bytes) -> tuple[bytes, bytes]:
@@ -79,6 +131,33 @@ def _node(digits: bytes) -> Node:
     return bytes.fromhex(digits.decode("ascii"))
 
 
+def read_line(line: bytes) -> ManifestLine:
+    """A line of a manifest, without its end.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
+    return ManifestLine(match[1], bytes.fromhex(match[2].decode()), match[3])
+
+
+def lines_starting(manifest: bytes, start: bytes) -> bytes:
+    """The lines of a manifest that begin so. They lie side by side, as the lines are sorted.
+
+    Raises:
+        ValueError: the last line has no end.
+    """
+    if not start or b"\n" in start:
+        return b"" if start else manifest
+    at = 0 if manifest.startswith(start) else manifest.find(b"\n" + start) + 1
+    if not at and not manifest.startswith(start):
+        return b""
+    last = manifest.rfind(b"\n" + start, at) + 1 or at
+    return manifest[at : manifest.index(b"\n", last) + 1]
+
+
 def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
     """The paths and nodes of lines of a manifest.
 
@@ -87,12 +166,10 @@ def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
     """
     found: dict[bytes, Node] = {}
     for line in lines:
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
-        if _OUTSIDE.search(b"/%b/" % match[1]):
+        path, node, _ = read_line(line)
+        if _OUTSIDE.search(b"/%b/" % path):
             raise ValueError("a path in the manifest cannot be checked out")
-        found[match[1]] = bytes.fromhex(match[2].decode())
+        found[path] = node
     return found
 
 

@@ -19,7 +19,7 @@ from smartserver.errors import NoSuchPart, shown
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.model import RefValue
 from smartserver.vcs.hg import markers
-from smartserver.vcs.hg.format import changeset_manifest
+from smartserver.vcs.hg.format import changeset_manifest, lines_starting, read_line
 from smartserver.vcs.hg.kinds import (
     BOOKMARKS,
     CHANGESET,
@@ -98,7 +98,7 @@ def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
     """What each name is, null for a branch; and all the heads they name."""
-    finder = _Finder(stored, names)
+    finder = Finder(stored, names)
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
     for name in dict.fromkeys(names):
@@ -131,10 +131,11 @@ class _Tag(NamedTuple):
     """With how many lines say so."""
 
 
-class _Finder:
+class Finder:
     """Finds changesets by names; what is read for one is kept for the next."""
 
     def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
+        """`names`: all that will be looked for: one walk serves those that may be the begin of an id."""
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
@@ -142,6 +143,11 @@ class _Finder:
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
+        """The changeset of a name; null for `null`, and for `tip` of an empty repository.
+
+        Raises:
+            NoSuchPart: there is none.
+        """
         stored = self._stored
         if name == b"tip":
             return stored.revision(self._count - 1) if self._count else NULL
@@ -227,12 +233,8 @@ class _Finder:
         manifest = None if changeset is None else stored.record(MANIFEST, changeset_manifest(changeset.text))
         if manifest is None:
             return None
-        at = manifest.text.find(b"\n" + TAGS + b"\0") + 1
-        if not at and not manifest.text.startswith(TAGS + b"\0"):
-            return None
-        start = at + len(TAGS) + 1
-        version = bytes.fromhex(manifest.text[start : start + 2 * NODE_BYTES].decode())
-        found = stored.record(FILE, file_key(TAGS, version))
+        line = lines_starting(manifest.text, TAGS + b"\0")
+        found = stored.record(FILE, file_key(TAGS, read_line(line[:-1]).node)) if line else None
         return None if found is None else found.text
 
 

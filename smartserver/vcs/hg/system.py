@@ -39,6 +39,7 @@ from smartserver.vcs.hg.markers import WHOLE, key_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from smartserver.records.browse import Contents
     from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
 
 HG: Final = "hg sha1"
@@ -102,6 +103,12 @@ class HgSystem(System):
         from smartserver.vcs.hg.reading import read  # Not before: a client answers nothing.
 
         return read(stored, selector, question)
+
+    def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
+        """Its changesets and manifests."""
+        from smartserver.vcs.hg.content import HgContents  # Not before: a client answers nothing.
+
+        return HgContents(stored, question.ref)
 
     def ref_problem(self, name: bytes) -> str:
         """What Mercurial says of the names of branches: no colon, no control character, no space around it."""

@@ -10,14 +10,20 @@ from mercurial.changelog import decodeextra
 from smartserver.records.hunks import Hunk
 from smartserver.vcs.hg.delta import hunks
 from smartserver.vcs.hg.format import (
+    Changeset,
+    ManifestLine,
     all_entries,
     changeset_manifest,
     copied_from,
     differing,
     differing_in,
     entries,
+    file_text,
     keys,
     lines_of,
+    lines_starting,
+    read_changeset,
+    read_line,
 )
 from smartserver.vcs.hg.kinds import NULL
 
@@ -40,6 +46,12 @@ def test_a_changeset_names_its_manifest() -> None:
     assert changeset_manifest(bytes(40).replace(b"\0", b"0") + b"\nJo\n0 0\n\n") == NULL
 
 
+def test_what_a_changeset_says() -> None:
+    user, message = b"Jo <jo@example.org>", b"the message\n\nmore"
+    assert read_changeset(CHANGESET) == Changeset(A, user, 12, -3600, message)
+    assert read_changeset(CHANGESET.replace(b"12 -3600", b"-1.75 0"))[2:4] == (-1, 0)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -56,6 +68,8 @@ def test_a_changeset_names_its_manifest() -> None:
 def test_what_is_no_changeset(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"changeset|hexadecimal"):
         changeset_manifest(text)
+    with pytest.raises(ValueError, match=r"changeset|hexadecimal"):
+        read_changeset(text)
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")
@@ -100,6 +114,47 @@ def test_what_a_file_was_copied_from(text: bytes, found: tuple[bytes, bytes] | N
 def test_metadata_that_cannot_be_read(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         copied_from(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"", b""),
+        (b"text", b"text"),
+        (b"\1\n\1\n\1\ntext", b"\1\ntext"),
+        (b"\1\ncopy: a\ncopyrev: b\n\1\n", b""),
+    ],
+)
+def test_the_content_of_a_file(text: bytes, found: bytes) -> None:
+    assert file_text(text) == found
+    with pytest.raises(ValueError, match="have no end"):
+        file_text(b"\1\n" + text.replace(b"\1", b""))
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (b"a\0", line(b"a")),
+        (b"a/", line(b"a/b") + line(b"a/c", B, b"x")),
+        (b"a/c\0", line(b"a/c", B, b"x")),
+        (b"b/", b""),
+        (b"c", line(b"c")),
+        (b"/", b""),
+        (line(b"a")[:-1] + b"\na", b""),
+        (b"\n", b""),
+    ],
+)
+def test_lines_that_start_alike(start: bytes, found: bytes) -> None:
+    whole = manifest(line(b"a"), line(b"a/b"), line(b"a/c", B, b"x"), line(b"b"), line(b"c"))
+    assert lines_starting(whole, start) == found
+    assert lines_starting(whole, b"") == whole
+
+
+def test_a_line() -> None:
+    assert read_line(line(b"a/c", B, b"x")[:-1]) == ManifestLine(b"a/c", B, b"x")
+    assert read_line(line(b"a")[:-1]).flag == b""
+    with pytest.raises(ValueError, match="not found"):
+        lines_starting(line(b"a")[:-1], b"a")
 
 
 def test_a_manifest_names_files() -> None:

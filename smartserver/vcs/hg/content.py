@@ -1,0 +1,179 @@
+"""`HgContents`: the trees and changesets of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+
+Names are those of `vcs.hg.reading`. A manifest names files alone: folders follow from their paths. A subrepository is
+no node: `.hgsub` and `.hgsubstate` are files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from smartserver.errors import MissingRevision, NoSuchPart, shown
+from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.content import RepositoryView
+from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.hg.format import (
+    changeset_manifest,
+    differing,
+    file_text,
+    lines_of,
+    lines_starting,
+    read_changeset,
+    read_line,
+)
+from smartserver.vcs.hg.kinds import BOOKMARKS, CHANGESET, FILE, MANIFEST, NULL, file_key, parents_of
+from smartserver.vcs.hg.reading import Finder, newest_open
+
+AT: Final = b"@"
+"""The bookmark that a clone checks out."""
+
+DEFAULT: Final = b"default"
+"""The branch that it checks out without that."""
+
+MAX_SECONDS: Final = 1 << 53
+"""The farthest from 1970 that a date is shown. Mercurial's own commands take dates of 32 bits alone."""
+
+_TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
+
+
+class HgContents:
+    """A `Contents`."""
+
+    def __init__(self, stored: RepositoryView, branch: bytes) -> None:
+        """`branch`: the one that is meant without a name, if there is one of that name."""
+        self._stored = stored
+        self._branch = branch
+
+    def find(self, name: str) -> RevisionId:
+        """The changeset of a name."""
+        raw = name.encode()
+        finder = Finder(self._stored, [raw])
+        found = finder.find(raw) if raw else self._default(finder)
+        if found == NULL:
+            raise NoSuchPart(f"{name} is no changeset" if name else "there is no changeset yet")
+        return found
+
+    def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
+        """The node at a path, and those in it."""
+        manifest = self._manifest(revision)
+        line = _line_at(manifest, path)
+        if line:
+            yield _node(line)
+            return
+        start = path + b"/" if path else b""
+        lines = lines_of(lines_starting(manifest, start))
+        if path and not lines:
+            raise NoSuchPart(f"nothing at {shown(path)} in {revision.hex()}")
+        yield _folder(path)
+        yield from _all_below(lines, path) if deep else _children(lines, start)
+
+    def text(self, node: Node) -> bytes:
+        """The text of a file, without Mercurial's metadata; the target of a link."""
+        # Mercurial reads the null version, which no tool of its own writes, as empty.
+        return file_text(self._record(*node.place).text) if node.place is not None else b""
+
+    def header(self, revision: RevisionId) -> Header:
+        """What a changeset says."""
+        record = self._changeset(revision)
+        said = read_changeset(record.text)
+        return Header(
+            revision.hex(),
+            [parent.hex() for parent in parents_of(record.meta) if parent != NULL],
+            said.user.decode("utf-8", "replace"),
+            max(-MAX_SECONDS, min(said.seconds, MAX_SECONDS)),
+            _minutes_east(said.offset),
+            said.message.decode("utf-8", "replace"),
+        )
+
+    def state(self, revision: RevisionId, path: bytes) -> object:
+        """The line of a file; a hash of the lines of those in a folder."""
+        manifest = self._manifest(revision)
+        line = _line_at(manifest, path)
+        below = b"" if line else lines_starting(manifest, path + b"/" if path else b"")
+        return line or (hashlib.blake2b(below).digest() if below else None)
+
+    def changes(self, revision: RevisionId) -> Iterator[Change]:
+        """How its manifest differs from that of its first parent."""
+        first, _ = parents_of(self._changeset(revision).meta)
+        before = b"" if first == NULL else self._manifest(first)
+        mine, theirs = differing(self._manifest(revision), before)
+        for path in sorted(mine.keys() | theirs.keys()):
+            yield Change("D" if path not in mine else "M" if path in theirs else "A", path)
+
+    def _default(self, finder: Finder) -> RevisionId:
+        """What `hg clone` checks out, of the whole repository or a branch."""
+        stored, refs = self._stored, self._stored.refs()
+        value = refs.get(self._branch)
+        if value is None:
+            marked = stored.map(BOOKMARKS).get(AT)
+            if marked is not None and stored.ordinal(marked) is not None:
+                return marked
+            value = refs.get(DEFAULT)
+        return finder.find(b"tip") if value is None else newest_open(stored, value)
+
+    def _changeset(self, revision: RevisionId) -> Record:
+        record = self._stored.record(CHANGESET, revision)
+        if record is None:
+            raise MissingRevision(revision)
+        return record
+
+    def _manifest(self, revision: RevisionId) -> bytes:
+        node = changeset_manifest(self._changeset(revision).text)
+        return b"" if node == NULL else self._record(MANIFEST, node).text
+
+    def _record(self, kind: int, key: Key) -> Record:
+        record = self._stored.record(kind, key)
+        if record is None:
+            raise ValueError(f"the record {shown(key)} is missing")
+        return record
+
+
+def _line_at(manifest: bytes, path: bytes) -> bytes:
+    """The line of a file; empty where none is at the path."""
+    return lines_starting(manifest, path + b"\0")[:-1] if path else b""
+
+
+def _node(line: bytes) -> Node:
+    path, node, flag = read_line(line)
+    return Node(path, _TYPES[flag], None if node == NULL else (FILE, file_key(path, node)))
+
+
+def _folder(path: bytes) -> Node:
+    return Node(path, NodeType.FOLDER, None)
+
+
+def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
+    """What is in the folder that the paths of the lines start with."""
+    at = 0
+    while at < len(lines):
+        name, slash, _ = lines[at][len(start) :].partition(b"/")
+        if slash:
+            yield _folder(start + name)
+            at = bisect_left(lines, start + name + b"0", at)  # 0 follows the slash: the first line behind it.
+        else:
+            yield _node(lines[at])
+            at += 1
+
+
+def _all_below(lines: Sequence[bytes], folder: bytes) -> Iterator[Node]:
+    """All that is below a folder."""
+    for line in lines:
+        node = _node(line)
+        around = node.path.rpartition(b"/")[0]
+        if around != folder:
+            parts = around.split(b"/") if around else []
+            for depth in range(1, len(parts) + 1):
+                entered = b"/".join(parts[:depth])
+                if not (folder + b"/").startswith(entered + b"/"):
+                    yield _folder(entered)
+            folder = around
+        yield node
+
+
+def _minutes_east(offset: int) -> int:
+    """The minutes that a clock is ahead of UTC, of the seconds that it is behind, as Mercurial rounds them."""
+    minutes = min(abs(offset) // 60, MAX_SECONDS)
+    return -minutes if offset > 0 else minutes

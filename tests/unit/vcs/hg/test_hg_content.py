@@ -1,0 +1,314 @@
+"""vcs.hg.content: trees, texts and headers of Mercurial's histories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import pytest
+
+from smartserver.errors import MissingRevision, NoSuchPart
+from smartserver.records.browse import Change, Contents, Header, Node, NodeType
+from smartserver.records.content import ReadScope
+from smartserver.records.model import Key, Record, RefValue, Tip
+from smartserver.vcs.hg.content import MAX_SECONDS, HgContents
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key, meta_of, node_of
+from smartserver.vcs.hg.system import HgSystem
+
+FILES = {
+    b"a.txt": (b"beside the folder a\n", b""),
+    b"a/b": (b"in it\n", b""),
+    b"a/deep/er/run": (b"#!/bin/sh\n", b"x"),
+    b"a/link": (b"../z", b"l"),
+    b"a0": (b"behind it\n", b""),
+    b"\xfcber/x": (b"\1\ncopy: a0\ncopyrev: " + b"0" * 40 + b"\n\1\ntext\n", b""),
+    b"z": (b"", b""),
+}
+Files = Mapping[bytes, tuple[bytes, bytes]]
+
+
+class Stored:
+    """A repository that changesets are added to, with the branches and bookmarks that a test says."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[int, Key], Record] = {}
+        self.order: list[bytes] = []
+        self.branches: dict[bytes, RefValue] = {}
+        self.bookmarks: dict[bytes, bytes] = {}
+
+    def commit(
+        self, files: Files, *parents: bytes, date: bytes = b"1000000000 -5400 branch:x", message: bytes = b"message"
+    ) -> bytes:
+        """Add a changeset with these files; its node."""
+        meta = meta_of(*(*parents, NULL, NULL)[:2])
+        lines = [b"%b\0%b%b\n" % (path, self._add(FILE, text, path).hex().encode(), flag)
+                 for path, (text, flag) in sorted(files.items())]  # fmt: skip
+        manifest = self._add(MANIFEST, b"".join(lines)) if lines else NULL
+        text = b"%b\nJos\xc3\xa9 <jo@example.org>\n%b\na/b\n\n%b" % (manifest.hex().encode(), date, message)
+        node = self._add(CHANGESET, text, meta=meta)
+        self.order.append(node)
+        return node
+
+    def _add(self, kind: int, text: bytes, path: bytes = b"", meta: bytes = b"") -> bytes:
+        node = node_of(meta, text)
+        key = file_key(path, node) if path else node
+        self.records[kind, key] = Record(kind, key, meta, text)
+        return node
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        return self.branches
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        return self.bookmarks if name == "bookmarks" else MappingProxyType({})
+
+    def changed(self, name: str, known: tuple[bytes, int, int]) -> None:
+        return None
+
+    def setting(self, name: str) -> None:
+        return None
+
+    def ordinal(self, revision: bytes) -> int | None:
+        return self.order.index(revision) if revision in self.order else None
+
+    def revision(self, ordinal: int) -> bytes:
+        return self.order[ordinal]
+
+    def parents(self, ordinal: int) -> Sequence[int]:
+        return ()
+
+    def first_parent(self, ordinal: int) -> int | None:
+        return None
+
+    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
+        return ()
+
+    def record(self, kind: int, key: Key) -> Record | None:
+        return self.records.get((kind, key))
+
+
+def contents(stored: Stored, branch: bytes = b"") -> Contents:
+    return HgSystem().contents(stored, ReadScope(ref=branch))
+
+
+def listed(files: Files, path: bytes = b"", *, deep: bool = True) -> list[tuple[bytes, NodeType]]:
+    stored = Stored()
+    node = stored.commit(files)
+    return [(each.path, each.type) for each in contents(stored).nodes(node, path, deep=deep)]
+
+
+FOLDER, FILE_, LINK = NodeType.FOLDER, NodeType.FILE, NodeType.LINK
+
+
+def test_a_whole_tree() -> None:
+    assert listed(FILES) == [
+        (b"", FOLDER),
+        (b"a.txt", FILE_),
+        (b"a", FOLDER),
+        (b"a/b", FILE_),
+        (b"a/deep", FOLDER),
+        (b"a/deep/er", FOLDER),
+        (b"a/deep/er/run", NodeType.EXECUTABLE),
+        (b"a/link", LINK),
+        (b"a0", FILE_),
+        (b"z", FILE_),
+        (b"\xfcber", FOLDER),
+        (b"\xfcber/x", FILE_),
+    ]
+
+
+def test_a_folder_after_one_that_lies_deeper() -> None:
+    files = dict.fromkeys([b"a-b/c", b"a/b/c/d", b"a/bb/c", b"aa/b/c"], (b"", b""))
+    folders = [path for path, type_ in listed(files) if type_ is FOLDER]
+    assert folders == [b"", b"a-b", b"a", b"a/b", b"a/b/c", b"a/bb", b"aa", b"aa/b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "shallow", "deep"),
+    [
+        (b"", [b"", b"a.txt", b"a", b"a0", b"z", b"\xfcber"], 12),
+        (b"a", [b"a", b"a/b", b"a/deep", b"a/link"], 6),
+        (b"a/deep", [b"a/deep", b"a/deep/er"], 3),
+        (b"a/b", [b"a/b"], 1),
+        (b"z", [b"z"], 1),
+        (b"\xfcber", [b"\xfcber", b"\xfcber/x"], 2),
+    ],
+)
+def test_a_part_of_a_tree(path: bytes, shallow: list[bytes], deep: int) -> None:
+    assert [each for each, _ in listed(FILES, path, deep=False)] == shallow
+    assert len(listed(FILES, path)) == deep
+
+
+@pytest.mark.parametrize("path", [b"absent", b"a/", b"a/b/c", b"a.tx", b"b", b"a0\0", b"%b\nz" % (b"z\0" + b"0" * 40)])
+def test_nothing_at_a_path(path: bytes) -> None:
+    with pytest.raises(NoSuchPart, match="nothing at"):
+        listed(FILES, path)
+
+
+def test_a_path_that_spells_lines() -> None:
+    """A path is a part of what is looked for, and no more."""
+    stored = Stored()
+    node = stored.commit(FILES)
+    here = contents(stored)
+    manifest = next(record.text for record in stored.records.values() if record.kind == MANIFEST)
+    for path in (manifest[:-1], manifest[: manifest.index(b"\na/link")] + b"\na"):
+        assert here.state(node, path) is None
+        with pytest.raises(NoSuchPart):
+            list(here.nodes(node, path, deep=False))
+
+
+def test_an_empty_tree() -> None:
+    assert listed({}) == [(b"", FOLDER)]
+
+
+def test_texts() -> None:
+    stored = Stored()
+    stored.commit(FILES)
+    here = contents(stored)
+    found = {node.path: here.text(node) for node in here.nodes(stored.order[0], b"", deep=True) if node.place}
+    assert found == {path: text for path, (text, _) in FILES.items()} | {b"\xfcber/x": b"text\n"}
+
+
+def test_a_text_that_looks_like_metadata() -> None:
+    stored = Stored()
+    node = stored.commit({b"f": (b"\1\n\1\n\1\nmine\n\1\n", b""), b"g": (b"\1\nno end", b"")})
+    here = contents(stored)
+    first, second = list(here.nodes(node, b"", deep=True))[1:]
+    assert here.text(first) == b"\1\nmine\n\1\n"
+    with pytest.raises(ValueError, match="have no end"):
+        here.text(second)
+
+
+def test_a_version_that_is_null_is_empty() -> None:
+    stored = Stored()
+    manifest = b"f\0" + b"0" * 40 + b"\n"
+    node = stored.commit(FILES)
+    old = next(record for record in stored.records.values() if record.kind == MANIFEST)
+    stored.records[MANIFEST, old.key] = old._replace(text=manifest)
+    here = contents(stored)
+    (_, found) = here.nodes(node, b"", deep=True)
+    assert (found, here.text(found)) == (Node(b"f", FILE_, None), b"")
+
+
+def test_what_is_damaged() -> None:
+    stored = Stored()
+    node = stored.commit(FILES)
+    here = contents(stored)
+    (found,) = here.nodes(node, b"z", deep=False)
+    del stored.records[FILE, found.place[1] if found.place else b""]
+    with pytest.raises(ValueError, match="is missing"):
+        here.text(found)
+    manifest = next(key for kind, key in stored.records if kind == MANIFEST)
+    for text, why in ((b"z\n", "cannot be read"), (b"z", "has no end"), (b"z\0\na\0\n", "not sorted")):
+        stored.records[MANIFEST, manifest] = Record(MANIFEST, manifest, b"", text)
+        with pytest.raises(ValueError, match=why):
+            list(here.nodes(node, b"", deep=True))
+    del stored.records[MANIFEST, manifest]
+    with pytest.raises(ValueError, match="is missing"):
+        next(here.nodes(node, b"", deep=True))
+    for ask in (lambda: here.header(NULL), lambda: next(here.nodes(NULL, b"", deep=True))):
+        with pytest.raises(MissingRevision):
+            ask()
+
+
+def test_headers() -> None:
+    stored = Stored()
+    first = stored.commit({}, message=b"one\n\ntwo \xff")
+    second = stored.commit({}, date=b"-7.5 12600")
+    merge = stored.commit({}, first, second, date=b"0 0")
+    here = contents(stored)
+    author = "Jos\u00e9 <jo@example.org>"
+    assert here.header(first) == Header(first.hex(), [], author, 1000000000, 90, "one\n\ntwo \ufffd")
+    assert here.header(second) == Header(second.hex(), [], author, -7, -210, "message")
+    assert here.header(merge) == Header(merge.hex(), [first.hex(), second.hex()], author, 0, 0, "message")
+
+
+@pytest.mark.parametrize(
+    ("date", "seconds", "zone"),
+    [
+        (b"0 90", 0, -1),
+        (b"0 -90", 0, 1),
+        (b"0 59", 0, 0),
+        (b"1" + b"0" * 30 + b" -1" + b"0" * 30, MAX_SECONDS, MAX_SECONDS),
+        (b"-1" + b"0" * 30 + b" 0", -MAX_SECONDS, 0),
+    ],
+)
+def test_odd_dates(date: bytes, seconds: int, zone: int) -> None:
+    stored = Stored()
+    header = contents(stored).header(stored.commit({}, date=date))
+    assert header is not None
+    assert (header.seconds, header.zone) == (seconds, zone)
+
+
+def test_a_date_that_cannot_be_read() -> None:
+    stored = Stored()
+    with pytest.raises(ValueError, match="cannot be read as a changeset"):
+        contents(stored).header(stored.commit({}, date=b"now"))
+
+
+def test_states() -> None:
+    stored = Stored()
+    first = stored.commit(FILES)
+    second = stored.commit({**FILES, b"a/deep/er/run": (b"#!/bin/sh\n", b"")}, first)
+    third = stored.commit({**FILES, b"a.txt": (b"new\n", b"")}, first)
+    here = contents(stored)
+    differ = {
+        path
+        for path in (b"", b"a", b"a.txt", b"a/b", b"a/deep", b"a/deep/er/run", b"a0", b"z", b"absent")
+        if here.state(first, path) != here.state(second, path)
+    }
+    assert differ == {b"", b"a", b"a/deep", b"a/deep/er/run"}
+    assert here.state(first, b"a") == here.state(third, b"a") is not None
+    assert here.state(first, b"absent") is None
+
+
+def test_changes() -> None:
+    stored = Stored()
+    first = stored.commit(FILES)
+    without = {path: file for path, file in FILES.items() if path not in (b"a0", b"a/b")}
+    changed: Files = {**without, b"a/link": (b"../z", b""), b"a.txt": (b"new\n", b""), b"a0/x": (b"", b"")}
+    second = stored.commit(changed, first)
+    merge = stored.commit(changed, second, first)
+    nothing = stored.commit({}, merge)
+    here = contents(stored)
+    assert list(here.changes(first)) == [Change("A", path) for path in sorted(FILES)]
+    assert list(here.changes(second)) == [
+        Change("M", b"a.txt"),
+        Change("D", b"a/b"),
+        Change("M", b"a/link"),
+        Change("D", b"a0"),
+        Change("A", b"a0/x"),
+    ]
+    assert list(here.changes(merge)) == []
+    assert list(here.changes(nothing)) == [Change("D", path) for path in sorted(changed)]
+
+
+def test_what_a_clone_checks_out() -> None:
+    stored = Stored()
+    with pytest.raises(NoSuchPart, match="there is no changeset yet"):
+        contents(stored).find("")
+    one, two, three = (stored.commit({}, message=message) for message in (b"1", b"2", b"3"))
+    stored.branches = {b"old": (Tip(two), Tip(three))}
+    assert contents(stored).find("") == three
+    stored.branches |= {b"default": (Tip(two, closed=True), Tip(one))}
+    assert contents(stored).find("") == one
+    assert contents(stored, b"old").find("") == three
+    assert contents(stored, b"doc").find("") == one
+    stored.bookmarks = {b"@": two}
+    assert contents(stored).find("") == two
+    assert contents(stored, b"old").find("") == three
+    stored.bookmarks = {b"@": b"\xee" * 20}
+    assert contents(stored).find("") == one
+
+
+def test_names() -> None:
+    stored = Stored()
+    one, two = stored.commit({}, message=b"1"), stored.commit({}, message=b"2")
+    stored.branches, stored.bookmarks = {b"default": (Tip(two),)}, {"m\u00e4rk".encode(): one}
+    here = HgContents(stored, b"")
+    for name in ("0", one.hex(), one.hex()[:7], "m\u00e4rk"):
+        assert here.find(name) == one
+    for name in ("tip", "default", two.hex()):
+        assert here.find(name) == two
+    for name, why in (("null", "null is no changeset"), ("absent", "unknown revision 'absent'")):
+        with pytest.raises(NoSuchPart, match=why):
+            here.find(name)
