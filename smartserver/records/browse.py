@@ -54,7 +54,9 @@ class NodeType(enum.IntEnum):
 
 
 class Node(NamedTuple):
-    """A node of a tree; `place`: the kind and key of the record with its text, None where it has none."""
+    """A node of a tree; `place`: the kind and key of the record with its text, or by which else its system's
+    `Contents.text` finds it; None where it has none.
+    """
 
     path: bytes
     type: NodeType

@@ -1,197 +1,247 @@
-"""Which records make up a tree of `bzr 2a`, or a part of one, and the earlier texts of a file."""
+"""`BzrContents`: the trees and revisions of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+
+A name belongs to a branch, the one that the request's path names or the only one. It is, in Breezy's order, a number in
+the left-hand history, a tag or a revision id; else another branch. `revno:`, `tag:` and `revid:` before it say which.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from smartserver.errors import shown
-from smartserver.records.model import Key, Record, RevisionId
-from smartserver.vcs.bzr.kinds import CHK, INVENTORY, TEXT
-from smartserver.vcs.bzr.pages import ENTRY_PARTS, Entry, is_node, read_entry, read_leaf, read_node
-from smartserver.vcs.bzr.revision import read_inventory
-from smartserver.vcs.bzr.tree import BzrTree
+from smartserver.errors import MissingRevision, NoSuchPart, shown
+from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.content import ReadScope, RepositoryView
+from smartserver.records.model import HERE, Key, RevisionId
+from smartserver.vcs.bzr import parts
+from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
+from smartserver.vcs.bzr.pages import Entry, Leaf
+from smartserver.vcs.bzr.pages import Node as PageNode
+from smartserver.vcs.bzr.reading import Names
+from smartserver.vcs.bzr.revision import Revision, read_inventory, read_revision
+from smartserver.vcs.bzr.selector import Tag
+from smartserver.vcs.bzr.tree import BzrTree, entry_of
+from smartserver.vcs.patterns import compile_pattern
 
-Read = Callable[[int, Key], Record | None]
-"""The record of a kind and key, None where there is none."""
+TRUNK: Final = b"trunk"
+"""The branch that is meant where a repository has several and none at its own path."""
+
+MAX_NAMED: Final = 10
+"""Branches that an error names."""
+
+KEPT_BYTES: Final = 8 << 20
+"""Bytes of the pages after which those that were read are forgotten. Neighbours in history share nearly all pages."""
+
+AUTHORS: Final = (b"authors", b"author")
+"""The properties that name those who wrote what the committer committed, a line each."""
+
+_NUMBER: Final = re.compile("-?[0-9]{1,15}")
+_SECONDS: Final = compile_pattern(rb"-?[0-9]{1,15}(?:\.[0-9]{1,9})?")
+_PREFIXED: Final = re.compile("(revno|tag|revid):(.*)", re.DOTALL)
+
+_TYPES: Final = {"dir": NodeType.FOLDER, "symlink": NodeType.LINK, "tree": NodeType.SUBMODULE}
 
 
-def tree(
-    read: Read,
-    revision: RevisionId,
-    paths: Sequence[bytes] | None,
-    seen: set[Key],
-    also: Collection[bytes] = (),
-    bringers: set[RevisionId] | None = None,
-) -> Iterator[tuple[int, Key]]:
-    """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
-    found = read(INVENTORY, revision)
-    if found is None:
+class BzrContents:
+    """A `Contents`."""
+
+    def __init__(self, stored: RepositoryView, branch: bytes) -> None:
+        """`branch`: the one that is meant, if there is one of that name."""
+        self._stored = stored
+        self._branch = branch
+        self._kept: dict[Key, PageNode | Leaf] = {}
+        self._kept_bytes = 0
+
+    def find(self, name: str) -> RevisionId:
+        """The revision of a name."""
+        refs = self._stored.refs()
+        branch = next((each for each in (self._branch, HERE, TRUNK) if each in refs), None)
+        if branch is None and len(refs) == 1:
+            (branch,) = refs
+        prefixed = _PREFIXED.fullmatch(name)
+        prefix, rest = ("", name) if prefixed is None else prefixed.groups()
+        if branch is not None:
+            found = refs[branch][0].id if not name else self._named(branch, refs[branch][0].id, prefix, rest)
+            if found:
+                return found
+        raw = rest.encode()
+        if prefix in ("", "revid") and raw and self._stored.ordinal(raw) is not None:
+            return raw
+        if not prefix and raw in refs:
+            return refs[raw][0].id
+        unknown = f"unknown revision {name!r}: " if name else ""
+        if branch is None:
+            raise NoSuchPart(f"{unknown}{self._branches()}")
+        raise NoSuchPart(f"{unknown}no number, tag or id in the branch {shown(branch)}, and no other branch")
+
+    def _named(self, branch: bytes, tip: RevisionId, prefix: str, name: str) -> RevisionId:
+        """The revision with a number or tag of a branch; empty where there is none."""
+        names = Names(self._stored, ReadScope(wants=[tip], ref=branch))
+        tagged = names.called(Tag(name.encode()), absent=True) if prefix in ("", "tag") else b""
+        if prefix not in ("", "revno") or not _NUMBER.fullmatch(name):
+            return tagged
+        try:
+            return names.named(int(name))
+        except NoSuchPart:
+            if not tagged:
+                raise
+            return tagged
+
+    def _branches(self) -> str:
+        """That a branch must be named, and which there are."""
+        names = list(map(shown, sorted(self._stored.refs())))
+        if not names:
+            return "there is no branch yet"
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        return f"name a branch, as in URL/{names[0]}; there are {', '.join(names[:MAX_NAMED])}{more}"
+
+    def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
+        """The node at a path, and those in it."""
+        tree = self._tree(revision)
+        found = tree.walk(path) if deep else _shallow(tree, path)
+        first = next(found, None)
+        if first is None:
+            raise NoSuchPart(f"nothing at {shown(path)} in {_text(revision)}")
+        yield _node(*first)
+        for place, entry in found:
+            yield _node(place, entry)
+
+    def text(self, node: Node) -> bytes:
+        """The text of a file, the target of a link, the id of the revision of a tree that lies elsewhere."""
+        assert node.place is not None
+        kind, key = node.place
+        if kind == INVENTORY:
+            return key
+        record = self._stored.record(kind, key)
+        if record is None:
+            raise ValueError(f"the text {shown(key)} is missing")
+        return record.text
+
+    def header(self, revision: RevisionId) -> Header:
+        """What a revision says."""
+        said = self._revision(revision)
+        if not _SECONDS.fullmatch(said.timestamp):
+            raise ValueError(f"the time {said.timestamp[:40]!r} cannot be read")
+        author = next((said.properties[name] for name in AUTHORS if name in said.properties), said.committer)
+        return Header(
+            _text(revision),
+            list(map(_text, said.parents)),
+            author.partition(b"\n")[0].decode("utf-8", "replace"),
+            math.floor(float(said.timestamp)),
+            said.timezone // 60,
+            said.message.decode("utf-8", "replace"),
+        )
+
+    def state(self, revision: RevisionId, path: bytes) -> object:
+        """The entry at a path; of a folder a hash of all entries in it: its own does not change with them."""
+        tree = self._tree(revision)
+        top = tree.find(path)
+        if top is None or top.kind != "dir":
+            return top
+        digest = hashlib.blake2b()
+        for place, entry in tree.walk(path):
+            digest.update(b"%b\n%b\n%b\n" % (place, entry.file_id, entry.revision))
+        return digest.digest()
+
+    def changes(self, revision: RevisionId) -> Iterator[Change]:
+        """How its tree differs from that of its first parent."""
+        parents = self._revision(revision).parents
+        first = parents[0] if parents and self._stored.ordinal(parents[0]) is not None else None
+        mine, theirs = self._differing(revision, first)
+        for path in sorted(mine.keys() | theirs.keys()):
+            new, old = mine.get(path), theirs.get(path)
+            if new is None or old is None:
+                yield Change("A" if old is None else "D", path)
+            elif _content(new) != _content(old):
+                yield Change("M", path)
+
+    def _differing(self, one: RevisionId, other: RevisionId | None) -> tuple[dict[bytes, Entry], dict[bytes, Entry]]:
+        """What lies in each of two trees at the paths at which they may differ."""
+        new = self._tree(one)
+        if other is None:
+            return {path: entry for path, entry in new.walk() if path}, {}
+        old = self._tree(other)
+        found: tuple[dict[bytes, bytes], dict[bytes, bytes]] = {}, {}
+        for side, items in parts.apart(self._stored.record, one, other):
+            found[side].update(items)
+        mine, theirs = dict[bytes, Entry](), dict[bytes, Entry]()
+        folders = functools.cache(new.path_of), functools.cache(old.path_of)
+        for file_id in {each for each, _ in found[0].items() ^ found[1].items()}:
+            here, there = (
+                entry_of(file_id, items[file_id]) if file_id in items else tree.entry(file_id)
+                for items, tree in zip(found, (new, old), strict=True)
+            )
+            # All that is in a folder moves with it.
+            moves = here is not None and there is not None and _place(here) != _place(there)
+            for tree, entry, at, path_of in ((new, here, mine, folders[0]), (old, there, theirs, folders[1])):
+                if entry is not None:
+                    path = _path(entry, path_of)
+                    at.update(tree.walk(path) if moves and entry.kind == "dir" else ((path, entry),))
+        return mine, theirs
+
+    def _revision(self, revision: RevisionId) -> Revision:
+        record = self._stored.record(REVISION, revision)
+        if record is None:
+            raise MissingRevision(revision)
+        return read_revision(record.text)
+
+    def _tree(self, revision: RevisionId) -> BzrTree:
+        record = self._stored.record(INVENTORY, revision)
+        if record is None:
+            raise MissingRevision(revision)
+        if self._kept_bytes > KEPT_BYTES:
+            self._kept.clear()
+            self._kept_bytes = 0
+        return BzrTree(read_inventory(record.text), self._page, self._kept)
+
+    def _page(self, key: Key) -> bytes:
+        text = parts.page_of(self._stored.record, key)
+        self._kept_bytes += len(text)
+        return text
+
+
+def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, Entry]]:
+    """What is at a path and, of a folder, directly in it."""
+    top = tree.find(path)
+    if top is None:
         return
-    yield INVENTORY, revision
-    inventory = read_inventory(found.text)
-    page = functools.partial(_page, read)
-    entries: list[Entry] = []
-    if paths is None or b"" in paths:  # The root is everything, and by name, too.
-        for root in (inventory.id_to_entry, inventory.by_name):
-            for key in _pages(page, root, seen, entries):
-                yield CHK, key
-    else:
-        at = BzrTree(inventory, page)
-        moved = [path for each in also if (path := at.path_of(each)) is not None]
-        folders: set[bytes] = set()
-        for path in dict.fromkeys([*paths, *moved]):
-            folder = at.find(b"")
-            for name in path.split(b"/"):
-                if folder is None or folder.kind != "dir":
-                    break
-                # Breezy looks at all there is in a folder to find what it looks for.
-                if folder.file_id not in folders:
-                    folders.add(folder.file_id)
-                    for child in at.children(folder.file_id).values():
-                        at.entry(child)
-                folder = at.child(folder.file_id, name)
-            entries += [entry for _, entry in at.walk(path)]
-        for key in at.pages:
-            yield CHK, key
-    if bringers is not None:
-        bringers.update([entry.revision for entry in entries])
-    files = [entry for entry in entries if entry.kind == "file"]
-    # What ends alike is mostly alike, and compresses well side by side.
-    files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
-    for key in dict.fromkeys(entry.text_key for entry in files):
-        yield TEXT, key
+    yield path, top
+    for name, file_id in tree.children(top.file_id).items() if top.kind == "dir" else ():
+        child = tree.entry(file_id)
+        if child is None:
+            raise ValueError(f"the entry of {file_id!r} is missing")
+        yield path + b"/" + name if path else name, child
 
 
-def named(read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
-    """The ids of what lies there."""
-    found = read(INVENTORY, revision)
-    if found is None:
-        return set()
-    at = BzrTree(read_inventory(found.text), functools.partial(_page, read))
-    return {entry.file_id for path in paths if (entry := at.find(path)) is not None}
+def _node(path: bytes, entry: Entry) -> Node:
+    if entry.kind == "file":
+        return Node(path, NodeType.EXECUTABLE if entry.executable else NodeType.FILE, (TEXT, entry.text_key))
+    type_ = _TYPES[entry.kind]
+    return Node(path, type_, None if type_ is NodeType.FOLDER else (INVENTORY, entry.target))
 
 
-def changed(read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
-    """The texts in which two trees differ, read from the pages they do not share."""
-    found = [None if revision is None else read(INVENTORY, revision) for revision in (one, other)]
-    mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
-    files: tuple[set[Key], set[Key]] = set(), set()
-    seen: set[Key] = set()
-    while mine or theirs:
-        seen |= mine | theirs
-        below: tuple[set[Key], set[Key]] = set(), set()
-        for keys, children, texts in zip((mine - theirs, theirs - mine), below, files, strict=True):
-            for key in keys:
-                text = _page(read, key)
-                if is_node(text):
-                    children.update(read_node(text).children.values())
-                else:
-                    texts.update(entry.text_key for entry in _files(text))
-        mine, theirs = below[0] - seen, below[1] - seen
-    return files[0] ^ files[1]
+def _path(entry: Entry, path_of: Callable[[bytes], bytes | None]) -> bytes:
+    """Where an entry is. `path_of`: of folders, by their ids."""
+    if not entry.parent_id:
+        return b""
+    folder = path_of(entry.parent_id)
+    if folder is None:
+        raise ValueError(f"the folder of {entry.file_id!r} is missing")
+    return folder + b"/" + entry.name if folder else entry.name
 
 
-def bringer(key: Key) -> RevisionId:
-    """The second part of a text's key."""
-    return key.partition(b"\0")[2]
+def _place(entry: Entry) -> tuple[bytes, bytes]:
+    return entry.parent_id, entry.name
 
 
-def versions(read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
-    """The texts a file's text comes from: the revision that brought it, and its key; the text itself first."""
-    file_id = key.partition(b"\0")[0]
-    todo, seen = [key], {key}
-    while todo:
-        key = todo.pop()
-        found = read(TEXT, key)
-        if found is None:
-            continue  # A ghost's.
-        yield bringer(key), key
-        for parent in found.meta.split(b"\0") if found.meta else ():
-            before = file_id + b"\0" + parent
-            if before not in seen:
-                seen.add(before)
-                todo.append(before)
+def _content(entry: Entry) -> object:
+    """What a change of its path does not change."""
+    return entry.kind, entry.sha1, entry.executable, entry.target
 
 
-class HadTrees:
-    """Trees that a reader has; however many others are compared with them, each page of theirs is read once."""
-
-    def __init__(self, read: Read) -> None:
-        self._roots: set[Key] = set()
-        self._read = read
-        self._known: dict[Key, tuple[Collection[Key], set[Key]]] = {}
-
-    def add(self, revision: RevisionId) -> None:
-        """Take in a revision's."""
-        found = self._read(INVENTORY, revision)
-        if found is not None:
-            inventory = read_inventory(found.text)
-            self._roots |= {inventory.id_to_entry, inventory.by_name}
-
-    def shared(self, revision: RevisionId) -> tuple[set[Key], set[Key]]:
-        """Pages of theirs at which a walk of a revision's may stop, and the texts of files that lie elsewhere."""
-        found = self._read(INVENTORY, revision) if self._roots else None
-        pages: set[Key] = set()
-        texts: set[Key] = set()
-        if found is None:
-            return pages, texts
-        inventory = read_inventory(found.text)
-        mine, theirs = {inventory.id_to_entry, inventory.by_name}, self._roots
-        seen: set[Key] = set()
-        while mine or theirs:
-            pages |= theirs
-            seen |= mine | theirs
-            below = {child for key in mine - theirs for child in _below(_page(self._read, key))[0]}
-            at_theirs = [self._page(key) for key in theirs - mine]
-            texts.update(*[of_page for _, of_page in at_theirs])
-            mine, theirs = below - seen, {child for children, _ in at_theirs for child in children} - seen
-        return pages, texts
-
-    def _page(self, key: Key) -> tuple[Collection[Key], set[Key]]:
-        known = self._known.get(key)
-        if known is None:
-            children, files = _below(_page(self._read, key))
-            known = self._known[key] = children, {entry.text_key for entry in files}
-        return known
-
-
-def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], entries: list[Entry]) -> Iterator[Key]:
-    """Every page below a root that is not in `seen`; what leaves of `id_to_entry` have goes to `entries`."""
-    todo = [] if root in seen else [root]
-    seen.add(root)
-    while todo:
-        key = todo.pop()
-        yield key
-        text = page(key)
-        if is_node(text):
-            below = [child for child in read_node(text).children.values() if child not in seen]
-            seen.update(below)
-            todo += below
-            continue
-        entries += _entries(text)
-
-
-def _below(text: bytes) -> tuple[Collection[Key], list[Entry]]:
-    """The pages below a page, and the files that a leaf has."""
-    if is_node(text):
-        return read_node(text).children.values(), []
-    return (), _files(text)
-
-
-def _files(text: bytes) -> list[Entry]:
-    """The files that a leaf has."""
-    return [entry for entry in _entries(text) if entry.kind == "file"]
-
-
-def _entries(text: bytes) -> list[Entry]:
-    """The entries that a leaf has; one of `by_name` has none."""
-    leaf = read_leaf(text)
-    return list(map(read_entry, leaf.items.values())) if leaf.parts == ENTRY_PARTS else []
-
-
-def _page(read: Read, key: Key) -> bytes:
-    found = read(CHK, key)
-    if found is None:
-        raise ValueError(f"the page {shown(key)} is missing")
-    return found.text
+def _text(revision: RevisionId) -> str:
+    return revision.decode("utf-8", "backslashreplace")

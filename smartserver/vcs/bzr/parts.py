@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from smartserver.errors import shown
 from smartserver.records.model import Key, Record, RevisionId
@@ -30,7 +30,7 @@ def tree(
         return
     yield INVENTORY, revision
     inventory = read_inventory(found.text)
-    page = functools.partial(_page, read)
+    page = functools.partial(page_of, read)
     entries: list[Entry] = []
     if paths is None or b"" in paths:  # The root is everything, and by name, too.
         for root in (inventory.id_to_entry, inventory.by_name):
@@ -68,28 +68,37 @@ def named(read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes
     found = read(INVENTORY, revision)
     if found is None:
         return set()
-    at = BzrTree(read_inventory(found.text), functools.partial(_page, read))
+    at = BzrTree(read_inventory(found.text), functools.partial(page_of, read))
     return {entry.file_id for path in paths if (entry := at.find(path)) is not None}
 
 
 def changed(read: Read, one: RevisionId, other: RevisionId | None) -> set[Key]:
-    """The texts in which two trees differ, read from the pages they do not share."""
+    """The texts in which two trees differ."""
+    files: tuple[set[Key], set[Key]] = set(), set()
+    for side, items in apart(read, one, other):
+        files[side].update(entry.text_key for entry in map(read_entry, items.values()) if entry.kind == "file")
+    return files[0] ^ files[1]
+
+
+def apart(read: Read, one: RevisionId, other: RevisionId | None) -> Iterator[tuple[int, Mapping[bytes, bytes]]]:
+    """The leaves that two trees do not share: of each whose it is, 0 or 1, and the entries by file id, as written.
+
+    An entry that comes for one tree alone may be in both: the same page may lie deeper in the other's map.
+    """
     found = [None if revision is None else read(INVENTORY, revision) for revision in (one, other)]
     mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
-    files: tuple[set[Key], set[Key]] = set(), set()
     seen: set[Key] = set()
     while mine or theirs:
         seen |= mine | theirs
         below: tuple[set[Key], set[Key]] = set(), set()
-        for keys, children, texts in zip((mine - theirs, theirs - mine), below, files, strict=True):
+        for side, keys in ((0, mine - theirs), (1, theirs - mine)):
             for key in keys:
-                text = _page(read, key)
+                text = page_of(read, key)
                 if is_node(text):
-                    children.update(read_node(text).children.values())
+                    below[side].update(read_node(text).children.values())
                 else:
-                    texts.update(entry.text_key for entry in _files(text))
+                    yield side, _items(text)
         mine, theirs = below[0] - seen, below[1] - seen
-    return files[0] ^ files[1]
 
 
 def bringer(key: Key) -> RevisionId:
@@ -142,7 +151,7 @@ class HadTrees:
         while mine or theirs:
             pages |= theirs
             seen |= mine | theirs
-            below = {child for key in mine - theirs for child in _below(_page(self._read, key))[0]}
+            below = {child for key in mine - theirs for child in _below(page_of(self._read, key))[0]}
             at_theirs = [self._page(key) for key in theirs - mine]
             texts.update(*[of_page for _, of_page in at_theirs])
             mine, theirs = below - seen, {child for children, _ in at_theirs for child in children} - seen
@@ -151,7 +160,7 @@ class HadTrees:
     def _page(self, key: Key) -> tuple[Collection[Key], set[Key]]:
         known = self._known.get(key)
         if known is None:
-            children, files = _below(_page(self._read, key))
+            children, files = _below(page_of(self._read, key))
             known = self._known[key] = children, {entry.text_key for entry in files}
         return known
 
@@ -186,11 +195,21 @@ def _files(text: bytes) -> list[Entry]:
 
 def _entries(text: bytes) -> list[Entry]:
     """The entries that a leaf has; one of `by_name` has none."""
+    return list(map(read_entry, _items(text).values()))
+
+
+def _items(text: bytes) -> Mapping[bytes, bytes]:
+    """The same by file id, as they are written."""
     leaf = read_leaf(text)
-    return list(map(read_entry, leaf.items.values())) if leaf.parts == ENTRY_PARTS else []
+    return leaf.items if leaf.parts == ENTRY_PARTS else {}
 
 
-def _page(read: Read, key: Key) -> bytes:
+def page_of(read: Read, key: Key) -> bytes:
+    """The text of a page.
+
+    Raises:
+        ValueError: it is missing.
+    """
     found = read(CHK, key)
     if found is None:
         raise ValueError(f"the page {shown(key)} is missing")

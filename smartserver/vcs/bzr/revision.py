@@ -7,7 +7,7 @@ proportion to them and raises nothing but `ValueError`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from smartserver.records.limits import MAX_PARENTS
@@ -31,6 +31,13 @@ class Revision(NamedTuple):
     parents: tuple[RevisionId, ...]
     inventory_sha1: bytes
     """In hex."""
+    committer: bytes
+    timestamp: bytes
+    """Seconds since 1970, as it is written."""
+    timezone: int
+    """Seconds that the committer's clock is ahead of UTC; 0 where it is not said."""
+    properties: Mapping[bytes, bytes]
+    message: bytes
 
 
 class Inventory(NamedTuple):
@@ -77,11 +84,20 @@ def read_revision(text: bytes) -> Revision:
         raise ValueError(f"cannot be read as a revision: it has no {min(lacking).decode()}")
     if fields[b"format"] != FORMAT:
         raise ValueError(f"cannot be read as a revision: format {fields[b'format']}, expected {FORMAT}")
-    revision, parents, sha1 = fields[b"revision-id"], fields[b"parent-ids"], fields[b"inventory-sha1"]
+    revision, parents, timezone = fields[b"revision-id"], fields[b"parent-ids"], fields.get(b"timezone", 0)
+    properties = fields[b"properties"]
+    sha1, committer, timestamp, message = (
+        fields[name] for name in (b"inventory-sha1", b"committer", b"timestamp", b"message")
+    )
     assert isinstance(revision, bytes)
-    assert isinstance(sha1, bytes)
     assert isinstance(parents, tuple)
-    return Revision(revision, parents, sha1)
+    assert isinstance(sha1, bytes)
+    assert isinstance(committer, bytes)
+    assert isinstance(timestamp, bytes)
+    assert isinstance(timezone, int)
+    assert isinstance(properties, dict)
+    assert isinstance(message, bytes)
+    return Revision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
 
 
 def _read_usual(text: bytes) -> Revision | None:
@@ -94,8 +110,9 @@ def _read_usual(text: bytes) -> Revision | None:
             return None
         at = found.end()
         if number == _PROPERTIES:
+            timezone = int(found[1] or 0)
             try:
-                _, at = _properties(text, at - 1)
+                properties, at = _properties(text, at - 1)
             except ValueError:
                 return None
         elif number == _PARENTS:
@@ -107,8 +124,10 @@ def _read_usual(text: bytes) -> Revision | None:
             end = at + int(found[1])
             values.append(text[at:end])
             at = end
-    # A string that is cut off leaves no room for the end.
-    return Revision(values[2], parents, values[3]) if text[at:] == b"ee" else None
+    if text[at:] != b"ee":  # A string that is cut off leaves no room for the end.
+        return None
+    committer, timestamp, revision, sha1, message = values
+    return Revision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
 
 
 _COUNT: Final = rb"(0|[1-9][0-9]{0,9}):"
@@ -121,7 +140,7 @@ _USUAL: Final = tuple(
         re.compile,
         (
             b"ll6:formati%dee" % FORMAT + rb"l9:committer" + _COUNT,
-            rb"e(?:l8:timezonei(?:0|-?[1-9][0-9]{0,18})ee)?l10:propertiesd",
+            rb"e(?:l8:timezonei(0|-?[1-9][0-9]{0,18})ee)?l10:propertiesd",
             rb"el9:timestamp" + _COUNT,
             rb"el11:revision-id" + _COUNT,
             rb"el10:parent-idsl",
@@ -166,23 +185,21 @@ def _strings(text: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
     return tuple(found), at + 1
 
 
-def _properties(text: bytes, at: int) -> tuple[None, int]:
-    """Passes over them: only their form is looked at."""
+def _properties(text: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
     if text[at : at + 1] != b"d":
         raise ValueError(f"cannot be read as a revision: no table at byte {at}")
-    count = 0
+    found: dict[bytes, bytes] = {}
     at += 1
     last: bytes | None = None
     while text[at : at + 1] != b"e":
         name, at = _string(text, at)
         if last is not None and name <= last:
             raise ValueError(f"cannot be read as a revision: the properties are out of order at byte {at}")
-        _, at = _string(text, at)
+        found[name], at = _string(text, at)
         last = name
-        count += 1
-        if count > MAX_PROPERTIES:
+        if len(found) > MAX_PROPERTIES:
             raise ValueError(f"cannot be read as a revision: more than {MAX_PROPERTIES} properties")
-    return None, at + 1
+    return found, at + 1
 
 
 _FIELDS: Final[dict[bytes, Callable[[bytes, int], tuple[object, int]]]] = {

@@ -17,6 +17,7 @@ from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 
 if TYPE_CHECKING:
+    from smartserver.records.browse import Contents
     from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 
 BZR: Final = "bzr 2a"
@@ -79,6 +80,12 @@ class BzrSystem(System):
         from smartserver.vcs.bzr.reading import read  # Not before: a client answers nothing.
 
         return read(stored, selector, question)
+
+    def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
+        """Its revisions and their trees."""
+        from smartserver.vcs.bzr.content import BzrContents  # Not before: a client answers nothing.
+
+        return BzrContents(stored, question.ref)
 
 
 register(BzrSystem())

@@ -27,12 +27,15 @@ class BzrTree:
     The whole tree is read from `id_to_entry` alone.
     """
 
-    def __init__(self, inventory: Inventory, page: Callable[[Key], bytes]) -> None:
+    def __init__(
+        self, inventory: Inventory, page: Callable[[Key], bytes], kept: dict[Key, Node | Leaf] | None = None
+    ) -> None:
+        """`kept`: pages that were read before, as of trees that share them with this one; it grows."""
         self._inventory = inventory
         self._page = page
-        self._kept: dict[Key, Node | Leaf] = {}
+        self._kept = {} if kept is None else kept
         self.pages: dict[Key, None] = {}
-        """The keys of the pages read so far, in the order in which they were first read."""
+        """The keys of the pages read so far, in the order in which they were first read; without those in `kept`."""
 
     def entry(self, file_id: bytes) -> Entry | None:
         """The entry of a file's id.
@@ -41,7 +44,7 @@ class BzrTree:
             ValueError: a page cannot be read, or is not one of its map.
         """
         value = self._get(self._inventory.id_to_entry, ENTRY_PARTS, search_key(file_id), file_id)
-        return None if value is None else _entry(file_id, value)
+        return None if value is None else entry_of(file_id, value)
 
     def find(self, path: bytes) -> Entry | None:
         """The entry at a path; an empty one is the root's.
@@ -104,7 +107,7 @@ class BzrTree:
         """
         for leaf in self._leaves(self._inventory.id_to_entry, ENTRY_PARTS, b"", keep=False):
             for file_id, value in leaf.items.items():
-                yield _entry(file_id, value)
+                yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
         """What is at a path and all below it, each folder before what is in it; nothing where nothing is there.
@@ -188,7 +191,12 @@ class BzrTree:
         return found
 
 
-def _entry(file_id: bytes, value: bytes) -> Entry:
+def entry_of(file_id: bytes, value: bytes) -> Entry:
+    """The entry that is the value of a file's id.
+
+    Raises:
+        ValueError: it cannot be read, or is another's.
+    """
     entry = read_entry(value)
     if entry.file_id != file_id:
         raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")

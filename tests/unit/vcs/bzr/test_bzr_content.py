@@ -1,198 +1,566 @@
-"""vcs.bzr.content: which records make up a tree, or a part of one."""
+"""vcs.bzr.content: trees, texts and headers of Breezy's histories."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pytest
-from bzr_builders import BzrHistory
+from bzr_maps import key_of, leaf, write
 from bzr_samples import FIRST, SECOND
 
-from smartserver.records.model import Key, Record
+from smartserver.errors import MissingRevision, NoSuchPart
+from smartserver.records.browse import Change, Contents, Header, NodeType
+from smartserver.records.content import ReadScope
+from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.bzr import content
-from smartserver.vcs.bzr.content import HadTrees, Read
-from smartserver.vcs.bzr.kinds import CHK, INVENTORY, TEXT
-from smartserver.vcs.bzr.tree import BzrTree
+from smartserver.vcs.bzr.content import MAX_NAMED, BzrContents
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
+from smartserver.vcs.bzr.pages import search_key
+from smartserver.vcs.bzr.system import BzrSystem
 
-SAMPLES = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
 ONE, TWO = b"joe@example.org-1", b"joe@example.org-2"
+GHOST = b"ghost@example.org-1"
 
 
-def read(kind: int, key: Key) -> Record | None:
-    return SAMPLES.get((kind, key))
+class Item(NamedTuple):
+    """What lies at a path. A folder has a slash as its text, a link is at its target, a tree at its revision."""
+
+    file_id: bytes
+    text: bytes = b""
+    kind: str = "file"
+    executable: bool = False
 
 
-def texts(paths: Sequence[bytes] | None, revision: bytes = TWO) -> list[bytes]:
-    places = list(content.tree(read, revision, paths, set()))
-    assert len(set(places)) == len(places)
-    assert places[0] == (INVENTORY, revision)
-    kinds = [kind for kind, _ in places]
-    assert kinds == sorted(kinds), "texts come last"
-    return [key for kind, key in places if kind == TEXT]
+Tree = Mapping[bytes, Item]
 
 
-def test_a_whole_tree() -> None:
-    places = set(content.tree(read, ONE, None, set()))
-    expected = {(record.kind, record.key) for record in FIRST if record.kind in (INVENTORY, CHK)}
-    files = {(TEXT, b"readme-id\0" + ONE), (TEXT, b"run-id\0" + ONE)}
-    assert places == expected | files
+class Stored:
+    """A repository with the two sample revisions, to which others are added; `most`: entries on a page."""
+
+    def __init__(self, most: int = 100) -> None:
+        self.most = most
+        self.records = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
+        self.order = [ONE, TWO]
+        self.before: dict[bytes, Sequence[bytes]] = {TWO: (ONE, GHOST)}
+        self.branches: dict[bytes, RefValue] = {}
+        self.tags: dict[bytes, bytes] = {}
+        self._last: dict[bytes, dict[bytes, tuple[object, bytes]]] = {}
+        """Of each revision by file id: what its entry says, and the revision that changed it last."""
+
+    def commit(
+        self,
+        tree: Tree,
+        *parents: bytes,
+        properties: bytes = b"",
+        timestamp: bytes = b"1000000000.750",
+        zone: int | None = -12600,
+    ) -> bytes:
+        """Add a revision with this tree; its id."""
+        revision = b"r\xc3\xa9v-%d" % len(self.order)
+        ids = {path: item.file_id for path, item in tree.items()} | {b"": b"root"}
+        known = self._last.get(parents[0], {}) if parents else {}
+        mine = self._last[revision] = {}
+        entries, names = {}, {}
+        for path, item in {b"": Item(b"root", kind="dir"), **tree}.items():
+            folder, _, name = path.rpartition(b"/")
+            above = ids.get(folder, b"absent-id") if path else b""
+            said = (above, name, item)
+            last = known[item.file_id][1] if known.get(item.file_id, (None,))[0] == said else revision
+            mine[item.file_id] = (said, last)
+            value = b"%b: %b\n%b\n%b\n%b" % (item.kind.encode(), item.file_id, above, name, last)
+            if item.kind == "file":
+                sha1 = hashlib.sha1(item.text).hexdigest().encode()
+                value += b"\n%b\n%d\n%b" % (sha1, len(item.text), b"NY"[item.executable :][:1])
+                self._put(TEXT, item.file_id + b"\0" + last, item.text)
+            elif item.kind != "dir":
+                value += b"\n" + item.text
+            entries[item.file_id], names[above + b"\0" + name] = value, item.file_id
+        pages: dict[bytes, bytes] = {}
+        by_name = leaf(names, parts=2)
+        by_id = write(pages, entries, self.most)
+        for page in (by_name, *pages.values()):
+            self._put(CHK, key_of(page), page)
+        inventory = b"chkinventory:\nsearch_key_name: hash-255-way\nroot_id: root\n"
+        inventory += b"parent_id_basename_to_file_id: %b\nrevision_id: %b\n" % (key_of(by_name), revision)
+        self._put(INVENTORY, revision, inventory + b"id_to_entry: %b\n" % by_id)
+        fields = (
+            (b"format", b"i10e"),
+            (b"committer", _string(b"Joe")),
+            *([] if zone is None else [(b"timezone", b"i%de" % zone)]),
+            (b"properties", b"d%be" % properties),
+            (b"timestamp", _string(timestamp)),
+            (b"revision-id", _string(revision)),
+            (b"parent-ids", b"l%be" % b"".join(map(_string, parents))),
+            (b"inventory-sha1", _string(b"0" * 40)),
+            (b"message", _string("D\u00e9j\u00e0\n\nvu\n".encode())),
+        )
+        text = b"l%be" % b"".join(b"l%b%be" % (_string(name), value) for name, value in fields)
+        self._put(REVISION, revision, text)
+        self.order.append(revision)
+        self.before[revision] = parents
+        return revision
+
+    def _put(self, kind: int, key: Key, text: bytes) -> None:
+        self.records[kind, key] = Record(kind, key, b"", text)
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        return self.branches
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        assert name == "tags"
+        return self.tags
+
+    def changed(self, name: str, known: tuple[bytes, int, int]) -> None:
+        return None
+
+    def setting(self, name: str) -> None:
+        return None
+
+    def ordinal(self, revision: bytes) -> int | None:
+        return self.order.index(revision) if revision in self.order else None
+
+    def revision(self, ordinal: int) -> bytes:
+        return self.order[ordinal]
+
+    def parents(self, ordinal: int) -> Sequence[int]:
+        return ()
+
+    def first_parent(self, ordinal: int) -> int | None:
+        return next(map(self.ordinal, self.before.get(self.order[ordinal], ())), None)
+
+    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
+        return ()
+
+    def record(self, kind: int, key: Key) -> Record | None:
+        return self.records.get((kind, key))
 
 
-def test_pages_of_an_earlier_tree_are_not_walked_again() -> None:
-    seen: set[Key] = set()
-    list(content.tree(read, ONE, None, seen))
-    later = list(content.tree(read, TWO, None, seen))
-    pages = [key for kind, key in later if kind == CHK]
-    assert pages == [record.key for record in SECOND if record.kind == CHK]
+def _string(text: bytes) -> bytes:
+    return b"%d:%b" % (len(text), text)
+
+
+def contents(stored: Stored, branch: bytes = b"") -> Contents:
+    return BzrSystem().contents(stored, ReadScope(ref=branch))
+
+
+# -- trees
+
+FOLDER = NodeType.FOLDER
+TREE: Tree = {
+    b"doc": Item(b"doc-id", kind="dir"),
+    b"doc/link": Item(b"link-id", b"../\xc3\xbc", kind="symlink"),
+    b"doc/deep": Item(b"deep-id", kind="dir"),
+    b"doc/deep/run": Item(b"run-id", b"#!/bin/sh\n", executable=True),
+    b"doc.txt": Item(b"txt-id"),
+    b"lib": Item(b"lib-id", b"joe@example.org-7", kind="tree"),
+    b"\xc3\xbc": Item(b"u-id", b"text\n"),
+}
+WHOLE = [
+    (b"", FOLDER),
+    (b"doc", FOLDER),
+    (b"doc/deep", FOLDER),
+    (b"doc/deep/run", NodeType.EXECUTABLE),
+    (b"doc/link", NodeType.LINK),
+    (b"doc.txt", NodeType.FILE),
+    (b"lib", NodeType.SUBMODULE),
+    (b"\xc3\xbc", NodeType.FILE),
+]
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_a_whole_tree(most: int) -> None:
+    stored = Stored(most)
+    revision = stored.commit(TREE)
+    here = contents(stored)
+    nodes = list(here.nodes(revision, b"", deep=True))
+    assert [(node.path, node.type) for node in nodes] == WHOLE
+    texts = {node.path: here.text(node) for node in nodes if node.type is not FOLDER}
+    assert texts == {path: item.text for path, item in TREE.items() if item.kind != "dir"}
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("path", "shallow", "deep"),
     [
-        (b"README", [b"readme-id\0" + TWO]),
-        (b"lib", [b"run-id\0" + ONE]),
-        (b"lib/run", [b"run-id\0" + ONE]),
-        (b"link", []),
-        (b"absent", []),
-        (b"README/below", []),
-        (b"lib/run/below/it", []),
-        (b"", [b"readme-id\0" + TWO, b"run-id\0" + ONE]),
+        (b"", [b"", b"doc", b"doc.txt", b"lib", b"\xc3\xbc"], 8),
+        (b"doc", [b"doc", b"doc/deep", b"doc/link"], 4),
+        (b"doc/deep", [b"doc/deep", b"doc/deep/run"], 2),
+        (b"doc/link", [b"doc/link"], 1),
+        (b"lib", [b"lib"], 1),
+        (b"\xc3\xbc", [b"\xc3\xbc"], 1),
     ],
 )
-def test_what_lies_at_a_path(path: bytes, expected: list[bytes]) -> None:
-    assert sorted(texts([path])) == expected
+def test_a_part_of_a_tree(path: bytes, shallow: list[bytes], deep: int) -> None:
+    stored = Stored(2)
+    revision = stored.commit(TREE)
+    here = contents(stored)
+    assert [node.path for node in here.nodes(revision, path, deep=False)] == shallow
+    found = [(node.path, node.type) for node in here.nodes(revision, path, deep=True)]
+    at = WHOLE.index(found[0])
+    assert found == WHOLE[at : at + deep]
 
 
-def test_several_paths() -> None:
-    assert sorted(texts([b"README", b"lib/run", b"lib"])) == [b"readme-id\0" + TWO, b"run-id\0" + ONE]
-    assert texts([]) == []
-    whole = list(content.tree(read, TWO, None, set()))
-    assert sorted(content.tree(read, TWO, [b"lib", b""], set())) == sorted(whole)
+@pytest.mark.parametrize("path", [b"absent", b"doc/", b"doc/link/x", b"doc\0x", b"\xc3\xbc/x"])
+def test_nothing_at_a_path(path: bytes) -> None:
+    stored = Stored()
+    revision = stored.commit(TREE)
+    for deep in (False, True):
+        with pytest.raises(NoSuchPart, match="in r\u00e9v-2"):
+            list(contents(stored).nodes(revision, path, deep=deep))
+    assert contents(stored).state(revision, path) is None
 
 
-def test_a_folder_is_looked_at_once_however_many_paths_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may read may ask for 4,096 paths in a folder of as many files."""
-    looked: list[bytes] = []
-    children = BzrTree.children
-
-    def noted(tree: BzrTree, file_id: bytes) -> dict[bytes, bytes]:
-        looked.append(file_id)
-        return children(tree, file_id)
-
-    monkeypatch.setattr(BzrTree, "children", noted)
-    paths = [b"lib/%d" % number for number in range(50)]
-    assert texts([*paths, b"lib/run", b"README"]) == [b"readme-id\0" + TWO, b"run-id\0" + ONE]
-    assert looked == [b"root-id", b"lib-id"]
-
-
-def test_a_ghost_has_no_tree() -> None:
-    assert list(content.tree(read, b"ghost@example.org-1", None, set())) == []
-
-
-@pytest.mark.parametrize("paths", [None, [b"README"]])
-def test_a_page_that_is_missing(paths: list[bytes] | None) -> None:
-    def without(kind: int, key: Key) -> Record | None:
-        return None if kind == CHK else read(kind, key)
-
-    with pytest.raises(ValueError, match="is missing"):
-        list(content.tree(without, TWO, paths, set()))
+def test_what_breezy_wrote() -> None:
+    here = contents(Stored())
+    found = {node.path: (node.type, node.place and here.text(node)) for node in here.nodes(TWO, b"", deep=True)}
+    assert found == {
+        b"": (FOLDER, None),
+        b"README": (NodeType.FILE, b"# Title\n\nOne line.\n"),
+        b"lib": (FOLDER, None),
+        b"lib/run": (NodeType.EXECUTABLE, b"#!/bin/sh\n"),
+        b"link": (NodeType.LINK, b"lib/run"),
+    }
+    assert list(here.changes(TWO)) == [Change("M", b"README")]
+    assert list(here.changes(ONE)) == [Change("A", path) for path in (b"README", b"lib", b"lib/run", b"link")]
+    said = Header("joe@example.org-1", [], "Joe <joe@example.org>", 1000000000, 60, "First")
+    assert here.header(ONE) == said
+    header = here.header(TWO)
+    assert header is not None
+    assert header.parents == [ONE.decode(), GHOST.decode()]
 
 
-def test_what_differs() -> None:
-    both = {b"readme-id\0" + ONE, b"readme-id\0" + TWO}
-    assert content.changed(read, TWO, ONE) == both
-    assert content.changed(read, ONE, TWO) == both
-    assert content.changed(read, ONE, ONE) == set()
-    whole = {b"readme-id\0" + TWO, b"run-id\0" + ONE}
-    assert content.changed(read, TWO, None) == whole
-    assert content.changed(read, TWO, b"ghost@example.org-1") == whole
+def test_what_is_damaged() -> None:
+    stored = Stored()
+    revision = stored.commit(TREE)
+    here = contents(stored)
+    (node,) = here.nodes(revision, b"doc.txt", deep=False)
+    del stored.records[TEXT, b"txt-id\0" + revision]
+    with pytest.raises(ValueError, match=r"the text .* is missing"):
+        here.text(node)
+    for ask in (lambda: here.header(GHOST), lambda: next(here.nodes(GHOST, b"", deep=True))):
+        with pytest.raises(MissingRevision):
+            ask()
+    for place in [place for place in stored.records if place[0] == CHK]:
+        del stored.records[place]
+    for deep in (False, True):
+        with pytest.raises(ValueError, match=r"the page .* is missing"):
+            next(contents(stored).nodes(revision, b"", deep=deep))
 
 
-def had(read: Read, revisions: Sequence[bytes]) -> HadTrees:
-    """Those trees."""
-    had = HadTrees(read)
-    for revision in revisions:
-        had.add(revision)
-    return had
+def test_a_name_without_an_entry() -> None:
+    stored = Stored()
+    page = next(record for record in FIRST if record.kind == CHK and b"\nroot-id\0README" in record.text)
+    stored.records[CHK, page.key] = page._replace(text=page.text.replace(b"readme-id", b"absent-id"))
+    with pytest.raises(ValueError, match="the entry of b'absent-id' is missing"):
+        list(contents(stored).nodes(ONE, b"", deep=False))
 
 
-def test_what_is_shared() -> None:
-    pages, texts = had(read, [ONE, b"ghost@example.org-1"]).shared(TWO)
-    assert {record.key for record in FIRST if record.kind == CHK} >= pages
-    walked = list(content.tree(read, TWO, None, pages))
-    assert {key for kind, key in walked if kind == CHK} == {record.key for record in SECOND if record.kind == CHK}
-    assert {key for kind, key in walked if kind == TEXT} - texts == {b"readme-id\0" + TWO}
-    assert had(read, [b"ghost@example.org-1"]).shared(ONE) == (set(), set())
-    assert had(read, [ONE]).shared(b"ghost@example.org-1") == (set(), set())
-    pages, _ = had(read, [ONE]).shared(ONE)
-    assert list(content.tree(read, ONE, None, pages)) == [(INVENTORY, ONE)]
+# -- headers
 
 
-def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> None:
-    history = BzrHistory()
-    files = {b"f%d" % number: b"0" for number in range(60)}
-    line = [history.commit(files)]
-    for number in range(5):
-        line.append(history.commit({**files, b"f%d" % number: b"1"}, line[-1:]))
-    asked: list[tuple[int, Key]] = []
-
-    def read(kind: int, key: Key) -> Record | None:
-        return history.records.get((kind, key))
-
-    def noted(kind: int, key: Key) -> Record | None:
-        asked.append((kind, key))
-        return read(kind, key)
-
-    of_one = had(noted, line[:1])
-    of_had = {(kind, key) for kind, key in content.tree(read, line[0], None, set()) if kind != TEXT}
-    anew = [had(read, line[:1]).shared(revision) for revision in line[1:]]
-    assert [of_one.shared(revision) for revision in line[1:]] == anew
-    assert [place for place in of_had if asked.count(place) > 1] == []
+def test_headers() -> None:
+    stored = Stored()
+    first = stored.commit({})
+    merge = stored.commit({}, first, GHOST, b"\xff", zone=None, timestamp=b"-0.250")
+    here = contents(stored)
+    message = "D\u00e9j\u00e0\n\nvu\n"
+    assert here.header(first) == Header("r\u00e9v-2", [], "Joe", 1000000000, -210, message)
+    parents = ["r\u00e9v-2", GHOST.decode(), "\\xff"]
+    assert here.header(merge) == Header("r\u00e9v-3", parents, "Joe", -1, 0, message)
 
 
-def test_who_changed_what_is_there_last() -> None:
-    history = BzrHistory()
-    one = history.commit({b"src/a": b"1", b"src/b": b"1", b"c": b"1"})
-    two = history.commit({b"src/a": b"2", b"src/b": b"1", b"c": b"1"}, [one])
-
-    def bringers(revision: bytes, paths: Sequence[bytes] | None, *also: bytes) -> set[bytes]:
-        found: set[bytes] = set()
-        places = list(content.tree(lambda *place: history.records.get(place), revision, paths, set(), also, found))
-        assert places == list(content.tree(lambda *place: history.records.get(place), revision, paths, set(), also))
-        return found
-
-    assert bringers(two, None) == bringers(two, [b""]) == bringers(two, [b"src"]) == {one, two}
-    assert bringers(two, [b"src/a"]) == {two}
-    assert bringers(two, [b"c", b"none"]) == {one}
-    assert bringers(two, [b"none"], b"c-id") == {one}
-    assert bringers(two, []) == bringers(b"ghost@example.org-1", None) == set()
-
-
-def test_versions() -> None:
-    versions = list(content.versions(read, b"readme-id\0" + TWO))
-    assert versions == [(TWO, b"readme-id\0" + TWO), (ONE, b"readme-id\0" + ONE)]
-    assert list(content.versions(read, b"absent\0" + TWO)) == []
+@pytest.mark.parametrize(
+    ("properties", "author"),
+    [
+        (b"", "Joe"),
+        (b"6:author3:Ann", "Ann"),
+        (b"7:authors7:Bob\nAnn", "Bob"),
+        (b"6:author3:Ann7:authors3:Bob", "Bob"),
+        (b"6:author4:B\xc3\xa9a", "B\u00e9a"),
+        (b"6:author1:\xff", "\ufffd"),
+    ],
+)
+def test_authors(properties: bytes, author: str) -> None:
+    stored = Stored()
+    header = contents(stored).header(stored.commit({}, properties=properties))
+    assert header is not None
+    assert header.author == author
 
 
-def test_versions_across_a_merge_come_once() -> None:
-    history = BzrHistory()
-    base = history.commit({b"f": b"0"})
-    left = history.commit({b"f": b"1"}, [base])
-    right = history.commit({b"f": b"2"}, [base])
-    merged = history.commit({b"f": b"3"}, [left, right])
-    beside = history.commit({b"f": b"3", b"g": b""}, [merged])
-
-    def read(kind: int, key: Key) -> Record | None:
-        return history.records.get((kind, key))
-
-    found = list(content.versions(read, history.text(b"f", beside)))
-    assert found[0][0] == merged
-    assert sorted(revision for revision, _ in found) == [base, left, right, merged]
+@pytest.mark.parametrize("timestamp", [b"", b"nan", b"inf", b"1e9", b"1.5.5", b"1" * 16, b" 1", b"1_0"])
+def test_a_time_that_cannot_be_read(timestamp: bytes) -> None:
+    stored = Stored()
+    with pytest.raises(ValueError, match=r"the time .* cannot be read"):
+        contents(stored).header(stored.commit({}, timestamp=timestamp))
 
 
-def test_a_file_that_was_moved_is_found_by_its_id() -> None:
-    assert content.named(read, TWO, [b"README", b"lib/run", b"absent"]) == {b"readme-id", b"run-id"}
-    assert content.named(read, b"ghost@example.org-1", [b"README"]) == set()
-    places = list(content.tree(read, ONE, [b"elsewhere"], set(), {b"run-id", b"nobody"}))
-    assert [key for kind, key in places if kind == TEXT] == [b"run-id\0" + ONE]
-    assert content.bringer(b"run-id\0" + ONE) == ONE
+# -- states and changes
+
+
+def test_states() -> None:
+    stored = Stored(2)
+    first = stored.commit(TREE)
+    second = stored.commit({**TREE, b"doc/deep/run": TREE[b"doc/deep/run"]._replace(executable=False)}, first)
+    third = stored.commit({**TREE, b"doc.txt": Item(b"txt-id", b"new\n")}, first)
+    here = contents(stored)
+    paths = [path for path, _ in WHOLE]
+    differ = [path for path in paths if here.state(first, path) != here.state(second, path)]
+    assert differ == [b"", b"doc", b"doc/deep", b"doc/deep/run"]
+    assert [path for path in paths if here.state(first, path) != here.state(third, path)] == [b"", b"doc.txt"]
+    moved = stored.commit({path.replace(b"doc/", b"d/").removesuffix(b"oc"): item for path, item in TREE.items()})
+    assert here.state(moved, b"doc/deep") is None
+    assert here.state(moved, b"d/deep") is not None
+
+
+def changes(old: Tree, new: Tree, most: int = 2) -> list[tuple[str, bytes]]:
+    stored = Stored(most)
+    first = stored.commit(old)
+    return [(each.action, each.path) for each in contents(stored).changes(stored.commit(new, first))]
+
+
+def test_changes_of_a_file() -> None:
+    run, link = TREE[b"doc/deep/run"], TREE[b"doc/link"]
+    changed = {
+        b"doc/deep/run": run._replace(executable=False),
+        b"doc/link": link._replace(text=b"elsewhere"),
+        b"doc.txt": Item(b"txt-id", b"more\n"),
+        b"lib": TREE[b"lib"]._replace(text=b"joe@example.org-8"),
+        b"new": Item(b"new-id"),
+    }
+    without = {path: item for path, item in TREE.items() if path != b"\xc3\xbc"}
+    assert changes(TREE, {**without, **changed}) == [
+        ("M", b"doc.txt"),
+        ("M", b"doc/deep/run"),
+        ("M", b"doc/link"),
+        ("M", b"lib"),
+        ("A", b"new"),
+        ("D", b"\xc3\xbc"),
+    ]
+    assert changes(TREE, TREE) == []
+
+
+def test_a_folder_that_moves_takes_along_what_is_in_it() -> None:
+    moved = {path.replace(b"doc/", b"d/").removesuffix(b"oc"): item for path, item in TREE.items()}
+    names = [b"", b"/deep", b"/deep/run", b"/link"]
+    assert changes(TREE, moved) == [("A", b"d" + name) for name in names] + [("D", b"doc" + name) for name in names]
+
+
+def test_another_file_of_the_same_content_is_no_change() -> None:
+    """A path is what a log shows, and nothing of it is different."""
+    assert changes(TREE, {**TREE, b"doc.txt": Item(b"other-id")}) == []
+    assert changes(TREE, {**TREE, b"doc.txt": Item(b"other-id", kind="dir")}) == [("M", b"doc.txt")]
+    assert changes(TREE, {**TREE, b"lib": TREE[b"lib"]._replace(kind="symlink")}) == [("M", b"lib")]
+
+
+def test_an_entry_whose_folder_is_missing() -> None:
+    with pytest.raises(ValueError, match="the folder of b'x-id' is missing"):
+        changes(TREE, {**TREE, b"absent/x": Item(b"x-id")})
+
+
+def test_a_merge_is_compared_with_the_first_parent_and_a_ghost_is_none() -> None:
+    stored = Stored()
+    first = stored.commit({b"a": Item(b"a-id")})
+    second = stored.commit({b"b": Item(b"b-id")})
+    merge = stored.commit({b"a": Item(b"a-id"), b"b": Item(b"b-id")}, first, second)
+    of_ghost = stored.commit({b"a": Item(b"a-id")}, GHOST, first)
+    here = contents(stored)
+    assert list(here.changes(merge)) == [Change("A", b"b")]
+    assert list(here.changes(of_ghost)) == [Change("A", b"a")]
+
+
+def test_pages_that_revisions_share_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = Stored(4)
+    tree = {b"f%02d" % number: Item(b"id-%d" % number) for number in range(64)}
+    first = stored.commit(tree)
+    second = stored.commit({**tree, b"f00": Item(b"id-0", b"new\n")}, first)
+
+    def count(*revisions: bytes) -> int:
+        read: list[Key] = []
+        here = contents(stored)
+
+        def noted(kind: int, key: Key) -> Record | None:
+            read.append(key)
+            return Stored.record(stored, kind, key)
+
+        monkeypatch.setattr(stored, "record", noted)
+        for revision in revisions:
+            here.state(revision, b"f00")
+            here.state(revision, b"f33")
+        return len(read)
+
+    once = count(first)
+    assert count(first, second) < 2 * once
+    monkeypatch.setattr(content, "KEPT_BYTES", -1)
+    assert count(first, second) == 2 * count(first) > 2 * once
+
+
+def test_a_page_that_lies_deeper_in_one_tree() -> None:
+    """A file beside another by its hash moves that one's page down, and changes nothing of it."""
+    one, other = b"i0", b"i248"
+    assert search_key(one)[:1] == search_key(other)[:1]
+    old = {b"one": Item(one), b"c": Item(b"c-id")}
+    assert changes(old, {**old, b"two": Item(other)}, most=1) == [("A", b"two")]
+    assert changes({**old, b"two": Item(other)}, old, most=1) == [("D", b"two")]
+
+
+class RandomTree:
+    """A tree that changes a little at each step."""
+
+    def __init__(self, chance: random.Random, size: int) -> None:
+        self._random = chance
+        self._count = 0
+        self._nodes: dict[bytes, tuple[bytes, bytes, Item]] = {}
+        """File id -> the folder's, the name, and what it is."""
+        for _ in range(size):
+            self._add()
+
+    def step(self) -> None:
+        for _ in range(self._random.choice((0, 1, 2, 5))):
+            self._random.choice((self._add, self._edit, self._move, self._remove))()
+
+    def paths(self) -> dict[bytes, Item]:
+        return {self._path(file_id): item for file_id, (_, _, item) in self._nodes.items()}
+
+    def _add(self) -> None:
+        folder = self._folder()
+        self._count += 1
+        item = Item(b"id-%d" % self._count, kind=self._random.choice(("file", "file", "dir")))
+        self._nodes[item.file_id] = (folder, b"f%d" % self._count, item)
+
+    def _edit(self) -> None:
+        file_id = self._any()
+        folder, name, item = self._nodes[file_id]
+        if item.kind == "file":
+            self._nodes[file_id] = (folder, name, item._replace(text=item.text + b"more\n"))
+
+    def _move(self) -> None:
+        file_id, folder = self._any(), self._folder()
+        _, name, item = self._nodes[file_id]
+        if not (self._path(folder) + b"/").startswith(self._path(file_id) + b"/"):
+            self._nodes[file_id] = (folder, name, item)
+
+    def _remove(self) -> None:
+        path = self._path(self._any()) + b"/"
+        gone = [each for each in self._nodes if (self._path(each) + b"/").startswith(path)]
+        if len(gone) < len(self._nodes):
+            for file_id in gone:
+                del self._nodes[file_id]
+
+    def _any(self) -> bytes:
+        return self._random.choice(sorted(self._nodes))
+
+    def _folder(self) -> bytes:
+        return self._random.choice([b"root", *[each for each, node in self._nodes.items() if node[2].kind == "dir"]])
+
+    def _path(self, file_id: bytes) -> bytes:
+        names: list[bytes] = []
+        while file_id != b"root":
+            file_id, name, _ = self._nodes[file_id]
+            names.append(name)
+        return b"/".join(reversed(names))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changes_of_any_trees(seed: int) -> None:
+    """Whatever the shape of the pages."""
+    chance = random.Random(seed)
+    stored = Stored(chance.choice((1, 1, 2, 8)))
+    here = contents(stored)
+    tree = RandomTree(chance, chance.choice((3, 20, 40)))
+    old, before = tree.paths(), stored.commit(tree.paths())
+    for _ in range(8):
+        tree.step()
+        new = tree.paths()
+        revision = stored.commit(new, before)
+        assert {node.path for node in here.nodes(revision, b"", deep=True)} == {b"", *new}
+        expected = [
+            Change("A" if path not in old else "D" if path not in new else "M", path)
+            for path in sorted(old.keys() | new.keys())
+            if path not in old or path not in new or old[path][1:] != new[path][1:]
+        ]
+        assert list(here.changes(revision)) == expected
+        assert (here.state(revision, b"") == here.state(before, b"")) == (not expected)
+        old, before = new, revision
+
+
+# -- names
+
+
+def served() -> Stored:
+    """Two revisions on trunk, one of them with a tag, and a branch beside it."""
+    stored = Stored()
+    stored.branches = {b"trunk": (Tip(TWO, attributes=b"2"),), b"topic": (Tip(ONE, attributes=b"1"),)}
+    stored.tags = {b"trunk\0v1": ONE, b"trunk\0002": ONE, b"trunk\0009": ONE, b"topic\0v2": TWO, b"trunk\0lost": GHOST}
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("name", "branch", "found"),
+    [
+        ("", "", TWO),
+        ("", "topic", ONE),
+        ("1", "", ONE),
+        ("2", "", TWO),
+        ("9", "", ONE),
+        ("-1", "", TWO),
+        ("-2", "", ONE),
+        ("revno:2", "", TWO),
+        ("-1", "topic", ONE),
+        ("v1", "", ONE),
+        ("tag:v1", "", ONE),
+        ("tag:2", "", ONE),
+        ("v2", "topic", TWO),
+        (ONE.decode(), "", ONE),
+        ("revid:" + ONE.decode(), "topic", ONE),
+        ("topic", "", ONE),
+        ("trunk", "topic", TWO),
+        ("lost", "", GHOST),
+    ],
+)
+def test_names(name: str, branch: str, found: bytes) -> None:
+    assert contents(served(), branch.encode()).find(name) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("3", "no revision 3"),
+        ("0", "no revision 0"),
+        ("-3", "no revision -3"),
+        ("revno:9", "no revision 9"),
+        ("revno:v1", "unknown revision 'revno:v1': no number"),
+        ("v2", "'v2': no number, tag or id in the branch trunk, and no other branch"),
+        ("tag:topic", "unknown revision 'tag:topic'"),
+        ("tag:", "unknown revision"),
+        ("revid:v1", "unknown revision 'revid:v1'"),
+        ("revid:", "unknown revision"),
+        (GHOST.decode(), "unknown revision"),
+        ("1" * 40, "unknown revision"),
+    ],
+)
+def test_names_of_nothing(name: str, why: str) -> None:
+    with pytest.raises(NoSuchPart, match=why):
+        contents(served()).find(name)
+
+
+def test_which_branch_is_meant() -> None:
+    stored = Stored()
+    with pytest.raises(NoSuchPart, match=r"^there is no branch yet$"):
+        contents(stored).find("")
+    stored.branches = {b"one": (Tip(ONE),)}
+    assert contents(stored).find("") == ONE
+    stored.branches[b"two"] = (Tip(TWO),)
+    assert contents(stored).find("two") == contents(stored, b"two").find("") == TWO
+    assert contents(stored).find("revid:" + ONE.decode()) == ONE
+    why = "name a branch, as in URL/one; there are one, two$"
+    for name, begin in (("", "^"), ("1", "unknown revision '1': "), ("three", "unknown revision 'three': ")):
+        with pytest.raises(NoSuchPart, match=begin + why):
+            contents(stored).find(name)
+    stored.branches[b"."] = (Tip(TWO),)
+    assert contents(stored).find("") == TWO
+    many = Stored()
+    many.branches = {b"%02d" % number: (Tip(ONE),) for number in range(MAX_NAMED + 2)}
+    with pytest.raises(NoSuchPart, match="08, 09 and 2 more"):
+        BzrContents(many, b"absent").find("")

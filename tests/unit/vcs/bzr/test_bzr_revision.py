@@ -22,11 +22,16 @@ NODE = b"chknode:\n65536\n2\n700\nab\n" + b"".join(b"%c\0%b\n" % (place, PAGE) f
 def test_a_revision() -> None:
     parents = (b"joe@example.org-1", b"ghost@example.org-1")
     inventory = hashlib.sha1(INVENTORY).hexdigest().encode()
-    assert read_revision(REVISION) == Revision(b"joe@example.org-2", parents, inventory)
+    properties = {b"branch-nick": b"t", b"bugs": b"https://example.org/7 fixed"}
+    assert read_revision(REVISION) == Revision(
+        b"joe@example.org-2", parents, inventory, b"Joe <joe@example.org>", b"1000000001.000", 0, properties, b"Second"
+    )
 
 
-def test_a_revision_without_time_zone() -> None:
-    assert read_revision(REVISION.replace(b"l8:timezonei0ee", b"")).id == b"joe@example.org-2"
+def test_time_zones() -> None:
+    found = [read_revision(REVISION.replace(b"i0e", b"i%de" % zone)).timezone for zone in (3600, -12600)]
+    assert found == [3600, -12600]
+    assert read_revision(REVISION.replace(b"l8:timezonei0ee", b"")).timezone == 0
 
 
 def test_a_revision_whose_fields_are_in_another_order() -> None:

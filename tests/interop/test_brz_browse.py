@@ -1,0 +1,341 @@
+"""vcs.bzr.content: what `smartserver export`, `ls`, `cat` and `log` show of what brz pushed is what brz itself says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from breezy.branch import Branch
+from breezy.workingtree import WorkingTree
+from browse_sides import Browser, File, date, files_in, listed
+from brz_sides import Users, in_process
+from git_sides import Served
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+PLACE = "brz-browsed"
+MESSAGE = "second \u20ac\n\nwith a body\n  and spaces"
+
+
+class Author:
+    """Commits to a branch of a user, at dates that are the same in every run."""
+
+    def __init__(self, users: Users, name: str) -> None:
+        self.users = users
+        self.name = name
+        self.folder = users.path(name)
+
+    def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
+        place = self.folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        place.chmod(0o755 if executable else 0o644)
+
+    def commit(self, message: str, number: int, *, zone: int = 0, who: str = "Joe", **options: Any) -> bytes:
+        """Commit all there is."""
+        with in_process():
+            tree = WorkingTree.open(str(self.folder))
+            tree.smart_add([str(self.folder)])
+            when = 1_000_000_000.5 + 100 * number
+            made: bytes = tree.commit(message, committer=who, timestamp=when, timezone=zone, **options)
+            return made
+
+    def move(self, path: str, to: str) -> None:
+        with in_process():
+            WorkingTree.open(str(self.folder)).rename_one(path, to)
+
+    def remove(self, *paths: str) -> None:
+        with in_process():
+            WorkingTree.open(str(self.folder)).remove(list(paths), keep_files=False, force=True)
+
+    def merge(self, name: str) -> None:
+        with in_process():
+            tree = WorkingTree.open(str(self.folder))
+            assert not tree.merge_from_branch(Branch.open(str(self.users.path(name))))
+
+
+def make(users: Users) -> None:
+    """Two branches, one merged into the other, and pushed."""
+    users.make("a")
+    a = Author(users, "a")
+    a.write("doc/guide.txt", b"guide\n")
+    a.write("doc/deep/marked", b"\1\ntext\n")
+    a.write("src/run", b"#!/bin/sh\n", executable=True)
+    (a.folder / "src" / "link").symlink_to("../doc/\u00fc")
+    (a.folder / "broken").symlink_to("nowhere")
+    (a.folder / "hollow" / "empty").mkdir(parents=True)
+    for name, content in {
+        "empty": b"", 'a folder/odd \\ "name"': b"x", "\u00fc.txt": b"y", "-dash": b"z", "doc.txt": b"beside",
+        "doc0": b"behind", "binary": b"\0\xff\r\n",
+    }.items():  # fmt: skip
+        a.write(name, content)
+    a.commit("first", 1, zone=5400, who="Jos\u00e9 <jo@example.org>")
+    users.tag("a", "v1")
+    a.write("doc/guide.txt", b"guide\nmore\n")
+    a.write("src/run", b"#!/bin/sh\n")
+    a.write("empty", b"", executable=True)
+    a.commit(MESSAGE, 2, zone=-12600, authors=["Ann <ann@example.org>", "Bob"])
+    assert users.run("", "branch", "-q", "a", "t").status == 0
+    t = Author(users, "t")
+    t.move("doc/deep/marked", "doc/moved")
+    t.move("src", "source")
+    t.remove("source/link")
+    t.commit("on topic", 3)
+    a.remove("broken")
+    a.write("broken/file", b"no link\n")
+    a.commit("a folder where a link was", 4)
+    a.merge("t")
+    a.write("doc/guide.txt", b"guide\nmore\nmerged\n")
+    a.commit("a merge", 5)
+    a.remove("hollow", "doc0")
+    a.commit("two are gone", 6)
+    t.write("doc/later", b"later\n")
+    t.commit("later on topic", 7)
+    assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
+    for name, branch in (("a", "trunk"), ("t", "topic")):
+        done = users.run(name, "push", "-q", users.url(branch))
+        assert done.status == 0, done.said
+
+
+class Sides:
+    """A user's branches and what was pushed of them: all."""
+
+    def __init__(self, folder: Path, served: Served) -> None:
+        self.users = Users(folder / "users", served, PLACE)
+        make(self.users)
+        self.browser = Browser(folder / "browser", served.url(PLACE))
+        self._count = 0
+
+    def brz(self, *words: str) -> str:
+        done = self.users.run("", *words, LC_ALL="C.UTF-8")
+        assert done.status == 0, done.said
+        return done.out
+
+    def checkout(self, branch: str, revision: str) -> dict[bytes, File]:
+        """What `brz export` writes."""
+        self._count += 1
+        target = f"exported-{self._count}"
+        self.brz("export", "--format=dir", "-r", revision, target, branch)
+        return files_in(self.users.path(target))
+
+
+@pytest.fixture(scope="module")
+def sides(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Sides:
+    return Sides(tmp_path_factory.mktemp("brz-browsed"), served)
+
+
+def test_an_export_is_that_of_brz(sides: Sides) -> None:
+    """By every sort of name; the first one has all sorts of files."""
+    first = sides.users.revision("a", 1).decode()
+    for name, branch, revision in (
+        ("@v1", "a", "tag:v1"),
+        ("", "a", "-1"),
+        ("@2", "a", "2"),
+        ("/trunk@-2", "a", "-2"),
+        ("@topic", "t", "-1"),
+        ("/topic@3", "t", "3"),
+        (f"@revid:{first}", "a", "1"),
+    ):
+        exported = sides.browser.export(name)
+        assert exported == sides.checkout(branch, revision), name
+    files = sides.browser.export("@tag:v1")
+    assert files[b"src/link"] == File("link", "../doc/\u00fc".encode())
+    assert files[b"src/run"] == File("executable", b"#!/bin/sh\n")
+    assert files[b"hollow/empty"] == File("folder")
+    assert files[b"doc/deep/marked"].content == b"\1\ntext\n"
+    assert files[b'a folder/odd \\ "name"'] == File("file", b"x")
+
+
+def test_a_part_of_a_tree(sides: Sides) -> None:
+    whole = sides.checkout("a", "1")
+    doc = {path[4:]: file for path, file in whole.items() if path.startswith(b"doc/")}
+    assert sides.browser.export("@v1", "--path", "doc") == doc
+    assert sides.browser.export("/trunk/doc@1") == doc
+    assert sides.browser.export("/doc@1") == doc
+    assert sides.browser.export("/topic/doc/later") == {b"later": File("file", b"later\n")}
+    assert sides.browser.export("/src@v1", "--path", "link") == {b"link": whole[b"src/link"]}
+
+
+def test_lists(sides: Sides) -> None:
+    for revision in ("1", "-1"):
+        lines = sides.browser.run("ls", "-R", f"{sides.browser.url}@{revision}").decode().splitlines()
+        assert sorted(lines) == listed(sides.checkout("a", revision))
+    brzs = sides.brz("ls", "-R", "-V", "-r", "1", "a").splitlines()
+    assert sorted(line.removeprefix("a/").rstrip("/@") for line in brzs) == sorted(
+        line.rstrip("/") for line in sides.browser.run("ls", "-R", f"{sides.browser.url}@1").decode().splitlines()
+    )
+    src = sides.browser.run("ls", "--json", f"{sides.browser.url}@v1", "src").splitlines()
+    assert list(map(json.loads, src)) == [
+        {"path": "link", "type": "link", "size": 9},
+        {"path": "run", "type": "executable", "size": 10},
+    ]
+
+
+def test_files(sides: Sides) -> None:
+    for revision in ("1", "-1"):
+        files = {
+            path: file for path, file in sides.checkout("a", revision).items() if file.sort[-4:] in ("file", "able")
+        }
+        assert len(files) > 8
+        for path, file in files.items():
+            name = os.fsdecode(path)
+            assert sides.browser.run("cat", "--", f"{sides.browser.url}@{revision}", name) == file.content
+            brzs = sides.brz("cat", "-r", revision, "--", f"a/{name}")
+            assert brzs == file.content.decode("utf-8", "backslashreplace")
+    assert sides.browser.run("cat", f"{sides.browser.url}/trunk/\u00fc.txt") == b"y"
+    assert b"nothing at absent" in sides.browser.run("cat", sides.browser.url, "absent", status=1)
+
+
+FIELD = re.compile(r"^ *(revision-id|parent|author|committer|timestamp): (.*)$", re.MULTILINE)
+
+
+def brz_log(sides: Sides, *words: str) -> list[dict[str, list[str]]]:
+    """The revisions of `brz log`, newest first, and what it says of each."""
+    found: list[dict[str, list[str]]] = []
+    for block in sides.brz("log", "-n0", "--show-ids", *words).split("-" * 60 + "\n")[1:]:
+        fields: dict[str, list[str]] = {}
+        for name, value in FIELD.findall(block.partition("message:")[0]):
+            fields.setdefault(name, []).append(value)
+        found.append(fields)
+    return found
+
+
+def ids(sides: Sides, *words: str) -> list[str]:
+    return [each["revision-id"][0] for each in brz_log(sides, *words)]
+
+
+def test_a_log_says_what_brz_says(sides: Sides) -> None:
+    said = {each["revision-id"][0]: each for each in brz_log(sides, "a")}
+    log = sides.browser.log("", "-v")
+    assert len(log) == 6
+    assert {each["id"] for each in log} == said.keys()
+    with in_process():
+        repository = Branch.open(str(sides.users.path("a"))).repository
+        with repository.lock_read():
+            for each in log:
+                brzs, revision = said[each["id"]], repository.get_revision(each["id"].encode())
+                assert each["author"] == brzs.get("author", brzs["committer"])[0].partition(", ")[0]
+                assert each["date"] == date(revision.timestamp, revision.timezone)
+                assert each["date"] == brzs["timestamp"][0].partition(" ")[2]
+                assert each["message"] == revision.message
+                assert each["parents"] == brzs.get("parent", [])
+                assert [(change["action"], change["path"]) for change in each["changes"]] == changes(
+                    revision, repository
+                )
+    places = {each["id"]: at for at, each in enumerate(log)}
+    assert all(places[parent] > places[each["id"]] for each in log for parent in each["parents"])
+    assert {each["author"] for each in log} == {"Jos\u00e9 <jo@example.org>", "Ann <ann@example.org>", "Joe"}
+    assert MESSAGE in [each["message"] for each in log]
+    quiet = sides.browser.log("", "-q")
+    assert quiet == [
+        {name: each[name] for name in ("id", "author", "date")} | {"parents": [], "message": ""} for each in log
+    ]
+
+
+def changes(revision: Any, repository: Any) -> list[tuple[str, str]]:
+    """What Breezy says of a revision, by path: what was renamed is gone at its old path."""
+    parent = revision.parent_ids[0] if revision.parent_ids else b"null:"
+    old, new = (contents(repository.revision_tree(each)) for each in (parent, revision.revision_id))
+    return [
+        ("A" if path not in old else "D" if path not in new else "M", path)
+        for path in sorted(old.keys() | new.keys(), key=str.encode)
+        if old.get(path) != new.get(path)
+    ]
+
+
+def contents(tree: Any) -> dict[str, object]:
+    """What lies at each path of a tree of Breezy's, but for its root."""
+    with tree.lock_read():
+        return {
+            path: (entry.kind, getattr(entry, "text_sha1", 0), getattr(entry, "executable", 0),
+                   getattr(entry, "symlink_target", 0))
+            for path, entry in tree.iter_entries_by_dir() if path
+        }  # fmt: skip
+
+
+def test_the_changes_of_a_merge_are_those_that_brz_shows(sides: Sides) -> None:
+    """Of what was renamed it shows both names on a line; the rest lies below a folder of those."""
+    (merge,) = (each for each in sides.browser.log("", "-v") if each["message"] == "a merge")
+    found = {(change["action"], change["path"]) for change in merge["changes"]}
+    assert found == {
+        ("M", "doc/guide.txt"),
+        ("D", "doc/deep/marked"),
+        ("A", "doc/moved"),
+        *[("D", f"src{name}") for name in ("", "/run", "/link")],
+        *[("A", f"source{name}") for name in ("", "/run")],
+    }
+    said = sides.brz("log", "-v", "-r", f"revid:{merge['id']}", "a")
+    assert re.findall(r"^ +(\S+?)/? => (\S+?)/?$", said, re.MULTILINE) == [
+        ("doc/deep/marked", "doc/moved"), ("src", "source"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("span", "brzs"),
+    [("1..", ["-r2..", "a"]), ("v1..3", ["-r2..3", "a"]), ("2..-2", ["-r3..-2", "a"]), ("..v1", ["-r1", "a"])],
+)
+def test_a_part_of_a_log(sides: Sides, span: str, brzs: list[str]) -> None:
+    found = ids(sides, *brzs)
+    assert found
+    assert sorted(sides.browser.ids("", "-r", span)) == sorted(found)
+    assert sides.browser.ids("", "-r", span, "-n", "1") == found[:1]
+
+
+def test_what_another_branch_has(sides: Sides) -> None:
+    assert [each["message"] for each in sides.browser.log("", "-r", "trunk..topic")] == ["later on topic"]
+    assert [each["message"] for each in sides.browser.log("/topic", "-r", "trunk..")] == ["later on topic"]
+
+
+@pytest.mark.parametrize(
+    "path", ["doc", "doc/guide.txt", "src", "src/run", "source", "broken", "doc0", "empty", "\u00fc.txt", "absent"]
+)
+def test_the_log_of_a_path(sides: Sides, path: str) -> None:
+    """A revision is shown where what is there differs from that in each parent."""
+
+    def state(tree: Any) -> list[object]:
+        with tree.lock_read():
+            return [
+                (each, entry.file_id, entry.revision)
+                for each, entry in tree.iter_entries_by_dir()
+                if each == path or each.startswith(path + "/")
+            ]
+
+    expected = []
+    with in_process():
+        repository = Branch.open(str(sides.users.path("a"))).repository
+        with repository.lock_read():
+            for name in sides.browser.ids():
+                revision = repository.get_revision(name.encode())
+                mine = state(repository.revision_tree(name.encode()))
+                if all(mine != state(repository.revision_tree(each)) for each in revision.parent_ids or [b"null:"]):
+                    expected.append(name)
+    assert sides.browser.ids("", "--path", path) == expected
+    assert sides.browser.ids(f"/trunk/{path}") == expected
+    assert bool(expected) == (path != "absent")
+
+
+def test_the_log_of_a_file_is_that_of_brz(sides: Sides) -> None:
+    found = ids(sides, "a/doc/guide.txt")
+    assert len(found) == 3
+    assert sides.browser.ids("/trunk/doc/guide.txt") == found
+
+
+def test_what_is_not_there(sides: Sides) -> None:
+    for at, why in (
+        ("@absent", "unknown revision 'absent': no number, tag or id in the branch trunk"),
+        ("@99", "no revision 99"),
+        ("/absent", "nothing at absent"),
+    ):
+        assert why in sides.browser.run("ls", sides.browser.url + at, status=1).decode()
+
+
+def test_a_branch_that_is_its_own_repository(sides: Sides, served: Served, tmp_path: Path) -> None:
+    done = sides.users.run("a", "push", "-q", served.url("brz-browsed-alone"))
+    assert done.status == 0, done.said
+    browser = Browser(tmp_path / "browser", served.url("brz-browsed-alone"))
+    assert browser.export("@1", "--path", "doc") == sides.browser.export("@1", "--path", "doc")
+    assert browser.ids("/doc/guide.txt") == sides.browser.ids("/trunk/doc/guide.txt")
