@@ -68,10 +68,10 @@ def of_source() -> Iterator[None]:
 
 
 class Relay(EmptyBody):
-    """A body that comes from another server, as the source and the plan of a push; it is passed on once, as it comes,
-    and nobody knows its graph."""
+    """A body that comes from elsewhere, as the source and the plan of a push; it is passed on as it comes, and nobody
+    knows its graph. One that is an iterator is passed on once."""
 
-    def __init__(self, body: Iterator[bytes], count: int, size: int, sent: OnSent) -> None:
+    def __init__(self, body: Iterable[bytes], count: int, size: int, sent: OnSent) -> None:
         self.count = count
         """Segments in it."""
         self._body = body
@@ -89,7 +89,7 @@ class Relay(EmptyBody):
         Raises:
             SourceFailed: where it comes from failed, or it was passed on before.
         """
-        if self._begun:
+        if self._begun and isinstance(self._body, Iterator):
             raise SourceFailed(ConnectionLost("what it sent cannot be passed on twice; try again"))
         self._begun = True
         done, held = 0, b""

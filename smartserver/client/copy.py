@@ -9,7 +9,7 @@ which of the entries it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -146,10 +146,8 @@ def copy(
         pushed = target.push(PushRequest(told.ref_updates(force=force), source, new, maps))
     except (CorruptRecord, WrongParents, MissingReference) as wrong:
         raise SourceFailed(wrong) from wrong
-    if pushed.error() is None:
-        for name in untold.keys() & copied.maps.keys():
-            pushed = _add(pushed, name, copied.maps[name][1], target)
-    return pushed, told.differing(target.knowledge)
+    last = [(name, copied.maps[name][1]) for name in untold.keys() & copied.maps.keys()]
+    return add_untold(pushed, last, target), told.differing(target.knowledge)
 
 
 def pull(
@@ -180,21 +178,32 @@ def pull(
             new = NewRepository(copied.vcs, system_of(copied.vcs).kinds, dict(copied.settings))
     body = Relay(pulled.body, pulled.result.segments, pulled.result.size, sent)
     pushed, kept = copy(copied, body, new, here, force=force)
-    if pushed.error() is None and not names:
-        for name in system_of(copied.vcs).untold:
-            with of_source():
-                entries = untold_entries(there, name)
-            pushed = _add(pushed, name, entries, here)
+    if not names:
+        pushed = add_untold(pushed, _all_untold(there), here)
     return pushed, kept
+
+
+def _all_untold(remote: RemoteRepository) -> Iterator[tuple[str, Mapping[bytes, bytes]]]:
+    for name in system_of(remote.knowledge.vcs).untold:
+        with of_source():
+            entries = untold_entries(remote, name)
+        yield name, entries
 
 
 _page = msgspec.msgpack.Decoder(tuple[dict[bytes, bytes], bool])
 
 
-def untold_entries(remote: RemoteRepository, name: str) -> Mapping[bytes, bytes]:
+def untold_entries(remote: RemoteRepository, name: str) -> dict[bytes, bytes]:
     """All entries of a map that is not told with the refs."""
-    selector = system_of(remote.knowledge.vcs).untold[name]
     entries: dict[bytes, bytes] = {}
+    for page in untold_pages(remote, name):
+        entries |= page
+    return entries
+
+
+def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, bytes]]:
+    """The same in the order of their keys, a request for each part."""
+    selector = system_of(remote.knowledge.vcs).untold[name]
     after, is_all = b"", False
     while not is_all:
         try:
@@ -204,19 +213,24 @@ def untold_entries(remote: RemoteRepository, name: str) -> Mapping[bytes, bytes]
         last = max(page, default=b"")
         if not is_all and last <= after:
             raise RemoteProtocolError(f"expected entries of {name} after {shown(after)}")
-        entries |= page
+        yield page
         after = last
-    return entries
 
 
-def _add(pushed: PushOutcome, name: str, entries: Mapping[bytes, bytes], target: RemoteRepository) -> PushOutcome:
-    """Add the entries of such a map that the target lacks, up to the first refusal; the outcome of both."""
-    known = untold_entries(target, name) if entries else {}
-    for part in _parts({key: value for key, value in entries.items() if key not in known}):
-        added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
-        pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])
-        if added.error() is not None:
-            break
+def add_untold(
+    pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
+) -> PushOutcome:
+    """Add the entries of such maps that the target lacks, after a push and up to the first refusal; the outcome of
+    all."""
+    if pushed.error() is not None:
+        return pushed
+    for name, entries in maps:
+        known = untold_entries(target, name) if entries else {}
+        for part in _parts({key: value for key, value in entries.items() if key not in known}):
+            added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
+            pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])
+            if added.error() is not None:
+                return pushed
     return pushed
 
 

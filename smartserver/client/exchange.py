@@ -34,6 +34,11 @@ class PullAnswer(msgspec.Struct, frozen=True):
     body: Iterator[bytes]
     stats: StatsResult | None = None
 
+    def common(self, haves: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of the haves of the request that are there."""
+        common = int.from_bytes(self.result.common, "little")
+        return [have for at, have in enumerate(haves) if common >> at & 1]
+
 
 class Content(msgspec.Struct, frozen=True):
     """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""

@@ -154,8 +154,7 @@ class Push:
             pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
         except CodedError:
             return False  # Which the push is going to be told, too.
-        common = int.from_bytes(pulled.result.common, "little")
-        self._haves = [*self._remote.knowledge.tips(), *(each for at, each in enumerate(asked) if common >> at & 1)]
+        self._haves = [*self._remote.knowledge.tips(), *pulled.common(asked)]
         self._creating = self._to_be_made()
         self._replan()
         return True

@@ -465,6 +465,8 @@ def test_what_came_is_passed_on_once() -> None:
     assert list(passed()) == [(b"ab", 0), (b"cd", 2)]
     with pytest.raises(SourceFailed, match=r"^what it sent cannot be passed on twice"):
         list(passed())
+    again = Relay([b"ab", b"cd"], 2, 4, ProgressLine("load", False))
+    assert list(again()) == list(again()) == [(b"ab", 0), (b"cd", 2)]
 
 
 def test_a_source_that_fails_is_named(
