@@ -95,6 +95,7 @@ class RepositoryExchange:
         absent: Sequence[RevisionId] = (),
         *,
         bulk: bool = False,
+        tagged: bool = False,
     ) -> PullAnswer:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
@@ -106,7 +107,7 @@ class RepositoryExchange:
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        pulled = self._pull(PullRequest(list(haves), wanted, list(ids), list(absent), list(follow), bulk))
+        pulled = self._pull(PullRequest(list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged))
         return PullAnswer(pulled.result, unpacked(pulled.body)) if bulk else pulled
 
     def read(

@@ -33,7 +33,7 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     what they point at comes anyway or is had, or is a label on that (annotated tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `bulk`: the body is a bulk
-    stream.
+    stream. `tagged`: what maps of ids name is wanted too, where it is stored.
     """
 
     haves: Haves = []
@@ -42,6 +42,7 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     absent: Absent = []
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
     bulk: bool = False
+    tagged: bool = False
 
 
 class PullResult(Result, frozen=True, array_like=True):
@@ -82,6 +83,12 @@ def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[Re
     return [tip.id for name, value in refs.items() if name.startswith(wanted) for tip in value]
 
 
+def _tagged(transaction: Transaction) -> list[RevisionId]:
+    """The stored revisions that entries of maps name."""
+    names = [name for name in transaction.maps() if transaction.map_kind(name) == "ids"]
+    return [value for name in names for value in transaction.map(name).values() if transaction.is_stored(value)]
+
+
 @verb("Repository.pull", effect=Effect.READ, body=Body.DOWN, errors=(LimitExceeded, MissingRevision, NoSuchRepository))
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
     """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
@@ -91,6 +98,8 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
     transaction = context.transaction
     refs = transaction.refs()
     wants = [*tips(transaction, request.refs), *request.ids]
+    if request.tagged:
+        wants += _tagged(transaction)
     if request.follow:
         wants += transaction.followed(
             _below(refs, [pattern.rstrip(b"*") for pattern in request.follow]),

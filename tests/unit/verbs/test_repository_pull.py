@@ -94,6 +94,20 @@ def test_ids_are_wanted_besides(project: Tagged) -> None:
         run(project.context(), PullRequest(ids=[bytes(20)]))
 
 
+def test_what_maps_of_ids_name_is_wanted_if_it_is_stored() -> None:
+    project = Tagged()
+
+    def tag(transaction: Transaction) -> None:
+        transaction.set_map("tags", "ids", MAIN + b"\0v1", project.side)
+        transaction.set_map("tags", "ids", MAIN + b"\0v2", bytes(20))
+        transaction.set_map("notes", "opaque", MAIN + b"\0v3", project.line[3])
+
+    project.push([], {}, tag)
+    assert project.pulled(PullRequest(refs=[MAIN])) == {*project.line[:3]}
+    assert project.pulled(PullRequest(refs=[MAIN], tagged=True)) == {*project.line[:3], project.side}
+    assert project.pulled(PullRequest([project.side], [], tagged=True)) == set()
+
+
 def test_a_setting_that_names_nothing_wants_nothing() -> None:
     project = Project()
     line = project.history.line(1)
