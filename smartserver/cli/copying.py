@@ -95,8 +95,9 @@ class ReadLine:
 
 
 @contextmanager
-def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
-    """The repository at a place, or where one may be made, as a server would show it.
+def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterator[RemoteRepository]:
+    """The repository at a place, or where one may be made, as a server would show it. `writes`: whether it may be
+    changed, so that root must be the owner of its folder.
 
     Raises:
         BadFlag: as `client_for`.
@@ -106,7 +107,8 @@ def repository_at(place: str, flags: Set[str]) -> Iterator[RemoteRepository]:
             yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
         return
     check_meant(place)
-    act_as_owner_at(place)
+    if writes:
+        act_as_owner_at(place)
     served, name = _parts(place)
     site = Site(open_store(served, flags), name=served, tidies=False)
 

@@ -29,6 +29,8 @@ COMMANDS = {
     "demo": "smartserver.cli.demo",
     "push": "smartserver.cli.push",
     "pull": "smartserver.cli.pull",
+    "dump": "smartserver.cli.dump",
+    "load": "smartserver.cli.load",
     "export": "smartserver.cli.export",
     "ls": "smartserver.cli.ls",
     "cat": "smartserver.cli.cat",

@@ -215,6 +215,28 @@ def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
     assert f"{above}/one is a repository: nothing is made inside it" in refused.stderr
 
 
+def test_a_dump_and_its_load(account: Account) -> None:
+    dump_and_load(account)
+
+
+@pytest.mark.unbanned("file-level calls are how it is reached")
+def test_a_dump_and_its_load_by_verbs(by_verbs: Account) -> None:
+    dump_and_load(by_verbs)
+
+
+def dump_and_load(account: Account) -> None:
+    """`smartserver dump` and `load`; the trips are those of the store."""
+    account.run("git", "init", "-q", "a")
+    commit(account, "a", "one")
+    account.run("git", "push", "-q", account.url("one"), "main", where="a")
+    above = account.above.removeprefix("hpss+")
+    assert account.run("smartserver", "dump", f"{above}/one", "x.dump").rounds <= 13
+    assert account.run("smartserver", "load", "x.dump", f"{above}/deep/two").rounds <= 23
+    assert account.tip(b"refs/heads/main", "deep/two") == account.tip(b"refs/heads/main", "one")
+    account.run("smartserver", "dump", f"{above}/deep/two", "y.dump")
+    assert (account.home / "x.dump").read_bytes() == (account.home / "y.dump").read_bytes()
+
+
 @pytest.mark.parametrize("tool", ["git", "brz"])
 def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) -> None:
     program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,9 @@ from verb_examples import EXAMPLES, served_examples
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
+from smartserver.client.copy import CopyEndpoint
+from smartserver.client.dump import dump, load
+from smartserver.client.dump_file import DumpHeader, DumpReader
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
@@ -201,6 +205,32 @@ def clone(stage: Stage) -> None:
     assert b"".join(pulled.body) == b"".join(map(stage.history.segment, stage.line[:10]))
 
 
+def dumped(stage: Stage, since: DumpHeader | None = None) -> DumpReader:
+    made = dump(CopyEndpoint(PATH, stage.remote), since, lambda size, done, total: None, bulk=True)
+    return DumpReader(io.BytesIO(b"".join(made.pieces)), "x.dump")
+
+
+def dump_all(stage: Stage) -> None:
+    assert b"".join(dumped(stage)) == b"".join(map(stage.history.segment, stage.line[:10]))
+
+
+def dump_since(stage: Stage) -> None:
+    header = dumped(stage).header
+    push_one(stage)
+    stage.network.take()
+    assert b"".join(dumped(stage, header)) == stage.history.segment(stage.line[10])
+
+
+def load_all(stage: Stage) -> None:
+    stage.push(MAIN, stage.large(stage.line[9]))
+    read = dumped(stage)
+    stage.network.take()
+    target = CopyEndpoint("elsewhere", stage.joint.remote("elsewhere", stage.client))
+    pushed, _ = load(read, "x.dump", target, lambda size, done, total: None, force=False)
+    assert (pushed.revisions, pushed.created) == (22, True)
+    assert stage.joint.refs("elsewhere") == stage.joint.refs()
+
+
 def first_contact(stage: Stage) -> None:
     stage.push(MAIN, stage.large(stage.line[9]))
     tip = stage.large(max(stage.history.parents, key=list(stage.history.parents).index), 6)
@@ -255,6 +285,9 @@ OPERATIONS: dict[str, Callable[[Stage], None]] = {
     "pull one revision": pull_one,
     "pull nothing": pull_nothing,
     "clone": clone,
+    "dump": dump_all,
+    "dump since another": dump_since,
+    "load": load_all,
     "first contact, large push": first_contact,
     "push to a repository made anew": made_anew,
     "push on a base the server may not use": missing_base,

@@ -1,0 +1,271 @@
+"""cli.dump, cli.load: histories of git, hg and brz come out of dumps as they went in; and commands that are cut, killed
+and interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import brz_histories
+import git_histories
+import hg_histories
+import pytest
+import test_brz_lossless
+import test_hg_lossless
+from builders import MAIN, History, push
+from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
+from interrupts import interruptible
+
+from netem.proxy import Proxy
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+PROGRAM = (sys.executable, "-m", "smartserver.cli.main")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    made = tmp_path / "home"
+    made.mkdir()
+    (made / ".gitconfig").write_text(SETTINGS)
+    return made
+
+
+def attempt(home: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=home,
+        env=environment(home),
+        input=stdin,
+        capture_output=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+
+def run(home: Path, *words: str, stdin: bytes = b"") -> bytes:
+    done = attempt(home, *words, stdin=stdin)
+    assert (done.returncode, done.stderr) == (0, b""), (words, done.stderr)
+    return done.stdout
+
+
+def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
+    """One that reads from a pipe."""
+    return subprocess.Popen(
+        [*PROGRAM, *words],
+        cwd=home,
+        env=environment(home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=interruptible,
+    )
+
+
+def state(repository: PackRepository) -> tuple[object, ...]:
+    """All that it has besides its revisions."""
+    view = repository.snapshot().view
+    maps = {name: (view.map_kind(name), dict(entries.items())) for name, entries in view.maps.items()}
+    return view.root.vcs, view.root.kinds, view.root.settings, dict(view.refs().items()), maps
+
+
+def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str) -> PackRepository:
+    """A repository that has these dumps in their order, which is as the one that they were made from."""
+    for part in parts:
+        run(home, "load", part, into)
+    made = PackRepository(LocalTransport(home / into))
+    assert made.verify().problems == ()
+    assert state(made) == state(dumped)
+    return made
+
+
+# -- there and back
+
+
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+def test_git(home: Path, tmp_path: Path, object_format: str) -> None:
+    builder = git_histories.Builder(home / "a.git", environment(home), object_format)
+    history = git_histories.RandomHistory(builder, 3, 120)
+    commits = list(history.commits)
+    served = Served(tmp_path, "--anonymous", "write", "--fsck", "off")  # It has all faults that git can have.
+    urls = [served.url(name) for name in ("source", "target")]
+    parts = ["first", "second"]
+    for at, part in zip((60, len(commits)), parts, strict=True):
+        for number, commit in enumerate(commits[at - 20 : at]):
+            builder.ref(f"refs/heads/{part}{number}", commit)
+        builder.ref(f"refs/tags/{part}", builder.tag(commits[at - 1], b"commit", part.encode()))
+        builder.ref(f"refs/notes/{part}", builder.tag(builder.blob(part.encode()), b"blob", b"of a blob"))
+        builder.git("push", "-q", urls[0], "refs/*:refs/*")
+        run(home, "dump", *(() if part == "first" else ("--since", "first")), urls[0], part)
+        run(home, "load", part, urls[1])
+    every = [git_histories.Builder(home / f"{name}.git", environment(home), object_format) for name in ("b", "c")]
+    for url, clone in zip(urls, every, strict=True):
+        clone.git("fetch", "-q", url, "refs/*:refs/*")
+        clone.git("fsck", "--connectivity-only")
+        for command in (["for-each-ref"], ["rev-list", "--objects", "--all"]):
+            assert clone.git(*command) == builder.git(*command)
+    assert served.close() == ""
+
+
+def test_hg(home: Path, tmp_path: Path) -> None:
+    history = hg_histories.RandomHistory(hg_histories.new_repository(tmp_path / "hg"), 5, 90)
+    order = list(history.parents)
+    source, target = hg_histories.Served(), hg_histories.Served()
+    source.repository = PackRepository(LocalTransport(home), "source")
+    parts = ["first", "second"]
+    source.push(history.repository, order[:40])
+    run(home, "dump", "source", parts[0])
+    source.push(history.repository, order[40:], order[:40])
+    run(home, "dump", "--since", parts[0], "source", parts[1])
+    target.repository = carried(home, source.repository, parts, "target")
+    pulled = hg_histories.new_repository(tmp_path / "pulled")
+    assert target.pull(pulled, order) == len(order)
+    pulled = hg_histories.open_repository(tmp_path / "pulled")
+    test_hg_lossless.check_equal(history, pulled, set(order))
+    assert hg_histories.verify(tmp_path / "pulled") == (0, "")
+
+
+def test_brz(home: Path) -> None:
+    history = brz_histories.RandomHistory(brz_histories.new_repository("memory:///dumped"), 7, 120)
+    order = list(history.parents)
+    source, target = brz_histories.Served(), brz_histories.Served()
+    source.repository = PackRepository(LocalTransport(home), "source")
+    parts = ["first", "second"]
+    with brz_histories.quiet():
+        source.push(history.repository, order[:50])
+        run(home, "dump", "source", parts[0])
+        source.push(history.repository, order[50:], order[:50])
+        run(home, "dump", "--since", parts[0], "source", parts[1])
+        target.repository = carried(home, source.repository, parts, "target")
+        pulled = brz_histories.new_repository("memory:///pulled")
+        assert target.pull(pulled, order) == len(order)
+        test_brz_lossless.check_equal(history, pulled, order)
+        test_brz_lossless.check_sound(history, pulled)
+
+
+# -- cut, killed, interrupted
+
+
+@pytest.fixture
+def content(home: Path) -> bytes:
+    """A dump of 4 MB of noise, of a repository in the folder `source`."""
+    history, parent = History(), None
+    for number in range(40):
+        files = {"noise": os.urandom(100_000), "number": b"%d\n" % number}
+        parent = history.commit(files, () if parent is None else (parent,), f"noise {number}")
+    assert parent is not None
+    (home / "source").mkdir()
+    push(PackRepository(LocalTransport(home), "source"), history, list(history.parents), {MAIN: parent})
+    return run(home, "dump", "source")
+
+
+def test_a_pipe_that_is_cut_or_damaged_changes_nothing(
+    home: Path, served: Served, content: bytes, request: pytest.FixtureRequest
+) -> None:
+    path = f"dumps-{request.node.name}"
+    half = len(content) // 2
+    name = "smartserver: standard input is damaged at byte"
+    for damaged, said in (
+        (content[:half], f"{name} {half}: it ends here, before its last block\n"),
+        (content[:-1] + bytes([content[-1] ^ 1]), f"{name} {len(content) - 37}: the hash after this block is not "),
+    ):
+        done = attempt(home, "load", served.url(path), stdin=damaged)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr.decode().startswith(said)
+        assert not (served.root / path / "root").exists()
+    run(home, "load", served.url(path), stdin=content)
+    assert run(home, "dump", served.url(path)) == content
+
+
+@pytest.mark.parametrize("into", ["server", "folder"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_load_that_is_ended_half_way_changes_nothing(
+    home: Path, served: Served, content: bytes, number: signal.Signals, into: str
+) -> None:
+    path = f"dumps-{home.parent.name}"
+    place, folder = (served.url(path), served.root / path) if into == "server" else (str(home / path), home / path)
+    process = start(home, "load", place)
+    assert process.stdin is not None
+    process.stdin.write(content[: len(content) // 2])  # Most of it is taken by then: a pipe holds 64 KiB.
+    process.stdin.flush()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=TIMEOUT)
+    if number == signal.SIGKILL:
+        assert (process.returncode, said) == (-number, b"")
+    else:
+        interrupted = b"interrupted" if number == signal.SIGINT else b""
+        assert (process.returncode, said.strip()) == (128 + number, interrupted)
+    assert not (folder / "root").exists()
+    run(home, "load", place, stdin=content)
+    assert run(home, "dump", place) == content
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_dump_that_is_ended_half_way_leaves_no_file(
+    home: Path, served: Served, content: bytes, number: signal.Signals
+) -> None:
+    path = f"dumps-{home.parent.name}"
+    run(home, "load", served.url(path), stdin=content)
+    out = home / "out"
+    out.mkdir()
+    with Proxy(RTT, served.direct, rate=400_000) as slow:
+        process = start(home, "dump", f"hpss://127.0.0.1:{slow.port}/{path}", str(out / "x"))
+        while not list(out.iterdir()):
+            try:
+                raise AssertionError(f"it ended by itself: {process.wait(0.02)}")
+            except subprocess.TimeoutExpired:
+                continue
+        process.send_signal(number)
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode != 0
+    assert not (out / "x").exists()
+    assert number == signal.SIGKILL or list(out.iterdir()) == []
+
+
+def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, content: bytes) -> None:
+    """At the first contact with a server that anybody may read from: it asks for one only when something changes."""
+    rules = tmp_path / "access.toml"
+    rules.write_text(
+        '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "create"\n[[rules]]\nwho = ["*"]\npath = "**"\nmay = "read"\n'
+    )
+    made = attempt(home, "token", "create", str(rules), "anna")
+    server = Served(tmp_path, "--access", str(rules))
+    variable = f"SMARTSERVER_TOKEN=127.0.0.1:{server.proxy.port}={made.stdout.decode().split()[-1]}"
+    (home / "x").write_bytes(content)
+    for number, file in enumerate(("-", "x")):
+        url = server.url(f"project{number}")
+        refused = attempt(home, "load", file, url, stdin=content)
+        assert b"set SMARTSERVER_TOKEN to " in refused.stderr
+        words = ["env", variable, *PROGRAM, "load", file, url]
+        cache = {"XDG_CACHE_HOME": str(home / f"cache{number}")}
+        subprocess.run(words, cwd=home, env={**environment(home), **cache}, input=content, check=True)
+        assert run(home, "dump", url) == content
+    server.close()
+
+
+def test_a_reader_that_ends_is_no_fault(home: Path, content: bytes) -> None:
+    script = f"{' '.join(PROGRAM)} dump source | head -c 100"
+    done = subprocess.run(["sh", "-c", script], cwd=home, env=environment(home), capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (content[:100], b"")
+
+
+def test_from_one_server_to_another(home: Path, served: Served, content: bytes) -> None:
+    """The round trips on the link: one for the dump, two for the load (of a pipe three), and a handshake each."""
+    one, other = (f"dumps-{name}-{home.parent.name}" for name in ("one", "other"))
+    run(home, "load", served.url(one), stdin=content)
+    served.proxy.take()
+    dumped = run(home, "dump", served.url(one))
+    assert dumped == content
+    assert served.proxy.take().rounds == 2
+    run(home, "load", served.url(other), stdin=dumped)
+    assert served.proxy.take().rounds == 4
+    (home / "x").write_bytes(dumped)
+    run(home, "load", "x", served.url(f"{other}-again"))
+    assert served.proxy.take().rounds == 3

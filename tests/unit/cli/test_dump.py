@@ -1,0 +1,556 @@
+"""cli.dump, cli.load, client.dump: a repository as one file, and back."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import KINDS, MAIN, History, push
+from bzr_samples import FIRST, FIRST_PARENTS, segment
+from bzr_samples import push as push_bzr
+from click.testing import CliRunner
+from stored import pack_of, stored
+from test_copying import add_markers, marker, markers_of, opened, refs, run, why
+
+from smartserver.cli import dump as dump_command
+from smartserver.cli import load as load_command
+from smartserver.cli.copying import between, repository_at
+from smartserver.cli.dump import new_file
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+from smartserver.cli.servers import Server
+from smartserver.client import dump_file
+from smartserver.client.call import Client
+from smartserver.client.copy import CopyEndpoint
+from smartserver.client.dump import dump, load
+from smartserver.client.dump_file import DumpReader
+from smartserver.client.exchange import PullAnswer
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.repository import RemoteRepository
+from smartserver.records.model import Tip
+from smartserver.records.varint import Malformed
+from smartserver.server.access import invoking_user
+from smartserver.server.same_process import SameProcess
+from smartserver.server.site import Site
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
+from smartserver.verbs.repository_pull import PullResult
+from smartserver.wire.errors import RemoteProtocolError
+from transports.local import LocalTransport
+
+OTHER = b"refs/heads/other"
+
+RESENDS = pytest.mark.unbanned("resend: a dump is sent as it is, unless the target has all of it")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> tuple[Path, History]:
+    return tmp_path / "source", stored(tmp_path / "source", 5)
+
+
+@pytest.fixture(params=["folder", "store", pytest.param("server", marks=pytest.mark.sockets)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """A place, and the folder it is."""
+    if request.param == "server":
+        served: Server = request.getfixturevalue("server")
+        name = request.node.name.replace("[", "-").replace("]", "")
+        return served.url(name), served.served / name
+    folder = tmp_path / "target"
+    return (folder.as_uri() if request.param == "store" else str(folder)), folder
+
+
+def silent(size: int, done: int, total: int) -> None:
+    """Nothing is said of how far it is."""
+
+
+def grow(folder: Path, history: History, count: int = 2, parent: bytes | None = None, ref: bytes = MAIN) -> bytes:
+    """More revisions in a repository; the tip."""
+    line = history.line(count, parent or list(history.parents)[-1], ref.decode())
+    push(PackRepository(LocalTransport(folder)), history, line, {ref: line[-1]})
+    return line[-1]
+
+
+def header(path: Path) -> dump_file.DumpHeader:
+    with path.open("rb") as file:
+        return DumpReader(file, str(path)).header
+
+
+def create(folder: Path) -> None:
+    def plan(transaction: Transaction) -> bytes:
+        transaction.create("git sha1", KINDS, {"HEAD": MAIN})
+        return b""
+
+    folder.mkdir()
+    PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", plan)
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def test_there_and_back(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
+    folder, _ = source
+    there, where = place
+    one, other = tmp_path / "one.dump", tmp_path / "other.dump"
+    made = run("dump", str(folder), str(one))
+    assert (made.exit_code, made.stderr) == (0, ""), made.exception
+    assert made.stdout.startswith("5 revisions, 1 ref, ")
+    assert sorted(os.listdir(tmp_path)) == ["one.dump", "source"]
+    loaded = run("load", str(one), there)
+    assert (loaded.exit_code, loaded.stderr) == (0, ""), loaded.exception
+    assert loaded.stdout == "5 revisions, 1 ref (a new repository)\n    refs/heads/main\n"
+    assert refs(where) == refs(folder)
+    assert opened(where).root.settings == opened(folder).root.settings
+    assert run("dump", there, str(other)).exit_code == 0
+    assert other.read_bytes() == one.read_bytes()
+    assert run("load", str(other), there).stdout == "nothing new\n"
+    assert run("verify", str(where)).stdout.endswith(": all well\n")
+
+
+def test_a_repository_that_was_deleted_is_made_again(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the client knows it from before."""
+    folder, _ = source
+    there, where = place
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
+    for _ in range(2):
+        loaded = run("load", str(tmp_path / "x"), there)
+        assert "(a new repository)" in loaded.stdout, loaded.exception
+        assert refs(where) == refs(folder)
+        assert run("delete", "--yes", there).exit_code == 0
+
+
+def test_through_a_pipe(source: tuple[Path, History], place: tuple[str, Path]) -> None:
+    folder, _ = source
+    there, where = place
+    for out, into in (((), ()), (("-",), ("-",))):
+        dumped = CliRunner().invoke(group, ["dump", str(folder), *out])
+        assert (dumped.exit_code, dumped.stderr) == (0, "")
+        loaded = CliRunner().invoke(group, ["load", *into, there], input=dumped.stdout_bytes)
+        assert loaded.exit_code == 0, loaded.exception
+        assert refs(where) == refs(folder)
+
+
+def test_an_increment(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
+    folder, history = source
+    there, where = place
+    days = [tmp_path / name for name in ("monday", "tuesday", "wednesday")]
+    assert run("dump", str(folder), str(days[0])).exit_code == 0
+    grow(folder, history)
+    since = run("dump", "--since", str(days[0]), str(folder), str(days[1]))
+    assert since.stdout.startswith("2 revisions, 1 ref, ")
+    assert header(days[1]).rests_on == [header(days[0]).refs[MAIN][0].id]
+    grow(folder, history, 1, ref=OTHER)
+    assert run("dump", "--since", str(days[1]), str(folder), str(days[2])).stdout.startswith("1 revision, 2 refs, ")
+    base = header(days[2]).rests_on[0].hex()
+    lacks = f"{there} lacks {base}, which {days[2]} rests on: load the earlier dump first"
+    assert why(run("load", str(days[2]), there)) == lacks
+    assert not (where / "root").exists()
+    assert run("load", str(days[0]), there).exit_code == 0
+    assert why(run("load", str(days[2]), there)) == lacks
+    assert run("load", str(days[1]), there).stdout == "2 revisions, 1 ref\n    refs/heads/main\n"
+    assert run("load", str(days[2]), there).stdout == "1 revision, 1 ref\n    refs/heads/other\n"
+    assert refs(where) == refs(folder)
+    nothing = tmp_path / "thursday"
+    assert run("dump", "--since", str(days[2]), str(folder), str(nothing)).stdout.startswith("0 revisions, 2 refs, ")
+    assert run("load", str(nothing), there).stdout == "nothing new\n"
+
+
+def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, history = source
+    tip = list(history.parents)[-1]
+    line = history.line(300, tip, "tagged")
+    tags = {b"refs/tags/%03d" % at: each for at, each in enumerate(line)}
+    push(PackRepository(LocalTransport(folder)), history, line, {**tags, b"refs/z/last": line[-1]})
+    assert run("dump", str(folder), str(tmp_path / "one")).exit_code == 0
+    assert run("dump", "--since", str(tmp_path / "one"), str(folder), str(tmp_path / "other")).exit_code == 0
+    found = header(tmp_path / "other")
+    assert (len(found.rests_on), found.segments) == (256, 0)
+    assert found.rests_on[:2] == [tip, line[-1]]
+
+
+def test_a_repository_that_was_made_anew_is_dumped_whole(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, _ = source
+    stored(tmp_path / "another", 3)
+    lone = History()
+    (tmp_path / "lone").mkdir()
+    line = lone.line(2, None, "lone")
+    push(PackRepository(LocalTransport(tmp_path / "lone")), lone, line, {MAIN: line[-1]})
+    assert run("dump", str(tmp_path / "lone"), str(tmp_path / "old")).exit_code == 0
+    assert run("dump", "--since", str(tmp_path / "old"), str(folder), str(tmp_path / "new")).exit_code == 0
+    assert (header(tmp_path / "new").rests_on, header(tmp_path / "new").segments) == ([], 5)
+
+
+def test_an_empty_repository(place: tuple[str, Path], tmp_path: Path) -> None:
+    create(tmp_path / "empty")
+    there, where = place
+    assert run("dump", str(tmp_path / "empty"), str(tmp_path / "x")).stdout.startswith("0 revisions, 0 refs, ")
+    content = (tmp_path / "x").read_bytes()
+    for damaged in (content[:-1], content[:-1] + b"\0"):
+        (tmp_path / "damaged").write_bytes(damaged)
+        assert "is damaged at byte " in why(run("load", str(tmp_path / "damaged"), there))
+        assert not (where / "root").exists()
+    assert run("load", str(tmp_path / "x"), there).stdout == "0 revisions, 0 refs (a new repository)\n"
+    assert opened(where).root.settings == {"HEAD": MAIN}
+    assert run("load", str(tmp_path / "x"), there).stdout == "nothing new\n"
+
+
+@RESENDS
+def test_a_target_that_is_ahead_or_diverged(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
+) -> None:
+    folder, history = source
+    there, where = place
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    assert run("dump", str(folder), old).exit_code == 0
+    ahead = grow(folder, history)
+    assert run("dump", str(folder), new).exit_code == 0
+    assert run("load", new, there).exit_code == 0
+    refused = run("load", old, there)
+    assert why(refused).startswith("refs/heads/main: ")
+    assert (refused.stdout, refs(where)) == ("", {MAIN: ahead})
+    assert run("load", "--force", old, there).stdout == "0 revisions, 1 ref\n    refs/heads/main\n"
+    apart = grow(where, history, 1, next(iter(history.parents)), OTHER)
+    assert refs(where)[OTHER] == apart
+    assert run("load", new, there).exit_code == 0
+    assert refs(where) == {MAIN: ahead, OTHER: apart}  # What the dump does not name stays.
+    side = history.line(1, next(iter(history.parents)), "side")
+    push(PackRepository(LocalTransport(where)), history, side, {b"refs/heads/side": side[0]})
+
+    def move(transaction: Transaction) -> bytes:
+        transaction.set_ref(MAIN, (Tip(side[0]),))
+        return b""
+
+    PackRepository(LocalTransport(where)).commit(os.urandom(16), 0, "tester", move)
+    assert why(run("load", new, there)).startswith("refs/heads/main: ")
+    assert refs(where)[MAIN] == side[0]
+    assert run("load", "--force", new, there).exit_code == 0
+    assert refs(where)[MAIN] == ahead
+
+
+def test_another_kind_is_refused_by_name(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
+    folder, _ = source
+    there, where = place
+    bazaar, file = tmp_path / "bazaar", str(tmp_path / "bazaar.dump")
+    push_bzr(
+        PackRepository(LocalTransport(tmp_path), "bazaar"), segment(FIRST, FIRST_PARENTS), refs={b".": FIRST[0].key}
+    )
+    assert run("dump", str(bazaar), file).exit_code == 0
+    assert run("push", str(folder), there).exit_code == 0
+    before = refs(where)
+    assert why(run("load", file, there)) == f"{file} is of a repository of bzr 2a, {there} one of git sha1"
+    assert refs(where) == before
+    since = run("dump", "--since", file, there, str(tmp_path / "x"))
+    assert why(since) == f"{there} is a repository of git sha1, the earlier dump one of bzr 2a"
+    assert not (tmp_path / "x").exists()
+
+
+@RESENDS
+def test_damage_changes_nothing(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is: also when all but the hash at the end was sent."""
+    monkeypatch.setattr(dump_file, "PIECE", 512)
+    folder, history = source
+    there, where = place
+    file = tmp_path / "x.dump"
+    assert run("push", str(folder), there).exit_code == 0
+    before = refs(where)
+    grow(folder, history)
+    assert run("dump", str(folder), str(file)).exit_code == 0
+    whole = file.read_bytes()
+    for at in (30, len(whole) // 2, len(whole) - 40, len(whole) - 1):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            file.write_bytes(damaged)
+            result = run("load", str(file), there)
+            assert why(result).startswith(f"{file} is damaged at byte "), why(result)
+            assert result.stdout == ""
+            assert refs(where) == before
+    file.write_bytes(whole)
+    assert run("load", str(file), there).exit_code == 0
+    assert refs(where) == refs(folder)
+    assert run("verify", str(where)).stdout.endswith(": all well\n")
+
+
+def test_what_a_dump_says_is_checked_as_any_upload(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
+) -> None:
+    """The hashes are right, and what they are of is not."""
+    folder, _ = source
+    there, where = place
+    file = tmp_path / "x.dump"
+    assert run("dump", str(folder), str(file)).exit_code == 0
+    with file.open("rb") as stream:
+        read = DumpReader(stream, "x")
+        made, body = read.header, bytearray(b"".join(read))
+    flipped = body.copy()
+    flipped[len(body) // 2] ^= 0x41
+    for odd in (bytes(flipped), bytes(len(body)), b"\xff" * len(body)):
+        file.write_bytes(b"".join(dump_file.write_dump(made, [odd], [])))
+        result = run("load", str(file), there)
+        assert why(result)
+        assert (result.stdout, (where / "root").exists()) == ("", False)
+
+
+@pytest.mark.unbanned("per-item: what does not fit into a request goes in several")
+def test_a_map_that_is_not_told(place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, where = place
+    every = dict(marker(number) for number in range(10))
+    add_markers(str(tmp_path / "source"), every)
+    monkeypatch.setattr("smartserver.client.copy.AT_ONCE", 400)
+    monkeypatch.setattr("smartserver.vcs.hg.reading.PAGE", 400)
+    file, again = tmp_path / "x.dump", tmp_path / "again.dump"
+    assert run("dump", str(tmp_path / "source"), str(file)).exit_code == 0
+    assert "obsolete" not in header(file).maps
+    assert run("load", str(file), there).stdout == "0 revisions, 0 refs, 10 entries of maps (a new repository)\n"
+    assert markers_of(where) == every
+    assert run("load", str(file), there).stdout == "nothing new\n"
+    more = dict([marker(10)])
+    add_markers(str(tmp_path / "source"), more)
+    assert run("dump", "--since", str(file), str(tmp_path / "source"), str(again)).exit_code == 0
+    assert run("load", str(again), there).stdout == "0 revisions, 0 refs, 1 entry of maps\n"
+    assert markers_of(where) == every | more
+
+
+def test_tags_and_maps_come_along(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
+    folder, history = source
+    there, where = place
+    tips = tuple(
+        map(Tip, sorted([list(history.parents)[-1], grow(folder, history, 1, next(iter(history.parents)), OTHER)]))
+    )
+
+    def put(value: bytes, into: Path) -> None:
+        def plan(transaction: Transaction) -> bytes:
+            transaction.set_map("tags", "ids", MAIN + b"\0v1", value)
+            transaction.set_map("notes", "opaque", b"x", b"y")
+            transaction.set_ref(b"refs/heads/default", tips)
+            return b""
+
+        PackRepository(LocalTransport(into)).commit(os.urandom(16), 0, "tester", plan)
+
+    put(list(history.parents)[-1], folder)
+    file = str(tmp_path / "x")
+    assert run("dump", str(folder), file).exit_code == 0
+    assert "2 entries of maps" in run("load", file, there).stdout
+    for name, found in opened(folder).view.maps.items():
+        assert dict(opened(where).view.map(name).items()) == dict(found.items())
+    assert opened(where).view.refs()[b"refs/heads/default"] == tips
+    put(next(iter(history.parents)), where)
+    kept = run("load", file, there)
+    assert kept.stderr == "1 entry of maps differs and was left as it is (--force replaces it)\n"
+    assert run("load", "--force", file, there).stdout == "0 revisions, 0 refs, 1 entry of maps\n"
+
+
+@RESENDS
+def test_a_revision_that_only_a_tag_in_a_map_reaches(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
+) -> None:
+    """Also where the tag came before the revision."""
+    folder, history = source
+    there, where = place
+    first = next(iter(history.parents))
+    side = history.line(1, first, "side")
+
+    def tag(transaction: Transaction) -> bytes:
+        transaction.set_map("tags", "ids", MAIN + b"\0v1", side[0])
+        return b""
+
+    def forget(transaction: Transaction) -> bytes:
+        transaction.set_ref(OTHER, None)
+        return b""
+
+    days = [str(tmp_path / name) for name in ("monday", "tuesday")]
+    PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", tag)
+    assert run("dump", str(folder), days[0]).stdout.startswith("5 revisions, 1 ref, ")
+    push(PackRepository(LocalTransport(folder)), history, side, {OTHER: side[0]})
+    PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", forget)
+    assert run("dump", "--since", days[0], str(folder), days[1]).stdout.startswith("1 revision, 1 ref, ")
+    for day in days:
+        assert run("load", day, there).exit_code == 0
+    assert refs(where) == refs(folder)
+    assert opened(where).graph.ordinal(side[0]) is not None
+    assert run("load", days[1], there).stdout == "nothing new\n"
+
+
+# -- the connection
+
+
+class _Cut(SameProcess):
+    """The first connection breaks when so many bytes were written."""
+
+    left = 0
+
+    def write_some(self, data: memoryview) -> int:
+        if _Cut.left <= 0:
+            return super().write_some(data)
+        with data[: _Cut.left] as part:
+            written = super().write_some(part)
+        _Cut.left -= written
+        if _Cut.left <= 0:
+            raise ConnectionLost("somebody pulled the plug")
+        return written
+
+
+class Pipe(io.BytesIO):
+    """What cannot be read again."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+def test_a_file_is_sent_again_and_a_pipe_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History()
+    line = [history.commit({"noise": os.urandom(300_000)}, (), "noise")]
+    (tmp_path / "source").mkdir()
+    push(PackRepository(LocalTransport(tmp_path / "source")), history, line, {MAIN: line[-1]})
+    content = CliRunner().invoke(group, ["dump", str(tmp_path / "source")]).stdout_bytes
+    site = Site(LocalTransport(tmp_path))
+    media: list[_Cut] = []
+
+    def connect() -> _Cut:
+        media.append(_Cut(site, invoking_user("tester")))
+        return media[-1]
+
+    def load_from(file: io.BytesIO, into: str) -> int:
+        _Cut.left = 200_000
+        with Client(connect, sleep=lambda seconds: None) as client:
+            target = CopyEndpoint(into, RemoteRepository(client, into, Knowledge(None, into)))
+            with between("standard input", into):
+                return load(DumpReader(file, "standard input"), "x", target, silent, force=False)[0].revisions
+
+    assert load_from(io.BytesIO(content), "file") == 1
+    assert len(media) == 2
+    assert refs(tmp_path / "file") == {MAIN: line[-1]}
+    with pytest.raises(CommandError, match=r"standard input cannot be read a second time: load from a file$"):
+        load_from(Pipe(content), "pipe")
+    assert not (tmp_path / "pipe" / "root").exists()
+
+
+def test_an_answer_that_is_damaged(source: tuple[Path, History], monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: object, **options: bool) -> PullAnswer:
+        def body() -> Iterator[bytes]:
+            yield b"x"
+            raise Malformed(7, "a damaged bulk stream")
+
+        return PullAnswer(PullResult(1, 10), body())
+
+    with repository_at(str(source[0]), set()) as remote:
+        remote.learn_refs()
+        monkeypatch.setattr(remote, "pull", damaged)
+        made = dump(CopyEndpoint("there", remote), None, silent, bulk=True)
+        with pytest.raises(RemoteProtocolError, match=r"^malformed at byte 7: a damaged bulk stream$"):
+            b"".join(made.pieces)
+
+
+# -- the file
+
+
+def test_a_dump_that_fails_leaves_what_was_there(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, _ = source
+    pack = pack_of(folder)
+    pack.chmod(0o600)
+    pack.write_bytes(pack.read_bytes()[:100])
+    out = tmp_path / "out"
+    out.mkdir()
+    assert str(folder) in why(run("dump", str(folder), str(out / "x")))
+    assert list(out.iterdir()) == []
+    (out / "x").write_text("the one of yesterday")
+    assert run("dump", str(folder), str(out / "x")).exit_code == 1
+    assert [(each.name, each.read_text()) for each in out.iterdir()] == [("x", "the one of yesterday")]
+
+
+def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with new_file(str(path)) as file:
+        file.write(b"one")
+        assert not path.exists()
+    assert path.read_bytes() == b"one"
+    with pytest.raises(KeyboardInterrupt), new_file(str(path)):
+        raise KeyboardInterrupt
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("x", b"one")]
+    (tmp_path / "link").symlink_to("x")
+    with new_file(str(tmp_path / "link")) as file:
+        file.write(b"by a link")
+    assert (tmp_path / "link").is_symlink()
+    assert path.read_bytes() == b"by a link"
+    with (
+        pytest.raises(CommandError, match=r"absent is not there: make it first$"),
+        new_file(str(tmp_path / "absent/x")),
+    ):
+        pass
+
+
+def test_a_device_or_a_pipe_is_no_file_to_be_replaced(source: tuple[Path, History], tmp_path: Path) -> None:
+    before = os.stat("/dev/null")
+    assert run("dump", str(source[0]), "/dev/null").exit_code == 0
+    assert os.stat("/dev/null").st_rdev == before.st_rdev
+    os.mkfifo(tmp_path / "fifo")
+    with subprocess.Popen(["cat", str(tmp_path / "fifo")], stdout=subprocess.PIPE) as reading:
+        assert run("dump", str(source[0]), str(tmp_path / "fifo")).exit_code == 0
+        dumped, _ = reading.communicate()
+    assert b"".join(DumpReader(io.BytesIO(dumped), "x"))
+
+
+def test_a_damaged_dump_is_no_base(source: tuple[Path, History], tmp_path: Path) -> None:
+    """Though its header is whole: what is missing from it would be missing for good."""
+    file = tmp_path / "x"
+    assert run("dump", str(source[0]), str(file)).exit_code == 0
+    file.write_bytes(file.read_bytes()[:-1])
+    result = run("dump", "--since", str(file), str(source[0]), str(tmp_path / "y"))
+    assert why(result).startswith(f"{file} is damaged at byte ")
+    assert not (tmp_path / "y").exists()
+
+
+def test_what_cannot_be(tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    odd.write_text("else")
+    assert (
+        why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is no dump of smartserver, or one of another version"
+    )
+    assert not (tmp_path / "x").exists()
+    absent = run("load", str(tmp_path / "absent"), str(tmp_path / "x"))
+    assert isinstance(absent.exception, OSError)
+    assert absent.exception.errno == errno.ENOENT
+    assert "no repository" in why(run("dump", str(tmp_path / "nothing"), str(tmp_path / "y")))
+    assert not (tmp_path / "y").exists()
+    assert run("load", "a", "b", "c").exit_code == 2
+    assert run("dump", "a", "b", "c").exit_code == 2
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_refused(source: tuple[Path, History], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", Terminal(shown))
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
+    for command, words in ((dump_command.command, [str(source[0])]), (load_command.command, [str(source[0])])):
+        with pytest.raises(CommandError, match="terminal: name a FILE, or pipe it"):
+            command.main(words, standalone_mode=False, obj=frozenset())
+    assert shown.getvalue() == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
+def test_root_may_dump_the_repository_of_another_into_its_own_folder(tmp_path: Path) -> None:
+    folder, vault = tmp_path / "source", tmp_path / "vault"
+    stored(folder, 2)
+    vault.mkdir(0o700)
+    for each in (folder, *folder.rglob("*")):
+        os.chown(each, 65534, 65534)
+    words = [sys.executable, "-m", "smartserver.cli.main", "dump", str(folder), str(vault / "x")]
+    before = files(folder)
+    assert subprocess.run(words, check=True, capture_output=True).stderr == b""
+    assert files(folder) == before
+    assert {each.stat().st_uid for each in folder.rglob("*")} == {65534}
+    assert header(vault / "x").segments == 2
