@@ -9,8 +9,9 @@ import click
 COMMANDS = (
     "bans", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "diverged", "stall", "cold", "bulk",
     "compare", "ratchet", "lossless", "baseline", "near", "media", "idle", "pictures", "traced", "predicted",
+    "content", "content-null", "content-wide",
 )  # fmt: skip
-"""Each is a module or package of `bench` with a `command`."""
+"""Each, with _ for -, is a module or package of `bench` with a `command`."""
 
 
 class Commands(click.Group):
@@ -22,7 +23,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"bench.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"bench.{cmd_name.replace('-', '_')}").command
         return command
 
 

@@ -27,6 +27,9 @@ CHANGED_AT_ONCE = 2
 LINES = 40
 """Of a file."""
 
+LEAST_LINE = 36
+"""Bytes that no line is shorter than."""
+
 _FIRST = 1_200_000_000
 """When the first revision was made."""
 
@@ -48,6 +51,12 @@ def revisions(count: int = REVISIONS, files: int = FILES) -> Iterator[dict[str, 
 
 def _line(chance: random.Random) -> str:
     return " ".join([*chance.choices(_WORDS, k=6), str(chance.randrange(1_000_000))])
+
+
+def lines_of(chance: random.Random, size: int) -> bytes:
+    """A text of so many bytes."""
+    text = _text([_line(chance) for _ in range(size // LEAST_LINE + 1)])
+    return text[: size - 1] + b"\n"
 
 
 def _text(lines: list[str]) -> bytes:

@@ -1,0 +1,144 @@
+"""What answers cost our server: its processor time, for clients on loopback that throw away what comes.
+
+A client is a process of its own that counts the bytes of each body and decodes none.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+
+import click
+
+from bench import linear, options
+from bench.process import MODULES, cpu_of, measure
+from bench.report import Progress, Report
+from smartserver.cli.servers import Server, Workspace, run
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.media.tcp import TcpMedium
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.url import parse
+from smartserver.records.browse import LogSelector, TreeSelector, encode_selector
+
+LARGE, SMALL = (2000, 64 << 10), (10_000, 5 << 10)
+"""Files of a tree, and the bytes of each."""
+
+REVISIONS = 200_000
+
+PULLERS = 4
+"""Clients that pull at once."""
+
+EXPORTED, LOGGED, PULLED = 140e6, 100_000, 800e6
+"""Bytes exported and revisions logged in a CPU second of the server; bytes pulled in a second."""
+
+EXPORT, LOG, PULL = "export", "log", "pull"
+
+
+class Null:
+    """A server with what is asked for."""
+
+    def __init__(self, work: Workspace) -> None:
+        self._work = work
+        self.environment = work.environment("bench")
+        self.progress = Progress()
+        self.server: Server = work.start_ours()
+
+    def push(self, name: str, changes: Iterable[linear.Files]) -> None:
+        """Make a repository on the server; it is in one pack then."""
+        self.progress.step(f"making {name}")
+        source = self._work.folder / f"{name}.git"
+        linear.write(source, self.environment, iter(changes))
+        run(["git", "push", "--quiet", self.server.url(name), "main"], source, self.environment)
+        run(["smartserver", "pack", str(self.server.served / name)], None, self.environment)
+
+    def drain(self, name: str, what: str, requests: int, clients: int = 1) -> tuple[float, float, int]:
+        """Have clients ask so often, after a first time: CPU seconds of the server, seconds, bytes of bodies."""
+        self.progress.step(f"{what} of {name}")
+        words = [sys.executable, "-m", __spec__.name, self.server.url(name), what, str(requests)]
+        pipe, environment = subprocess.PIPE, self.environment | MODULES
+        processes = [
+            subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, text=True) for _ in range(clients)
+        ]
+        told = [(process.stdin, process.stdout) for process in processes]
+        for _, answers in told:
+            assert answers is not None
+            answers.readline()
+        cpu, begun = cpu_of(self.server.pid), time.monotonic()
+        for asking, _ in told:
+            assert asking is not None
+            asking.write("\n")
+            asking.flush()
+        sizes = [json.loads(process.communicate()[0]) for process in processes]
+        return cpu_of(self.server.pid) - cpu, time.monotonic() - begun, sum(sizes)
+
+
+def drain(url: str, what: str, requests: int) -> None:
+    """Ask once, say so, and when a line comes so often again; the bytes of those bodies."""
+    location = parse(url)
+    with Client(lambda: TcpMedium(location.host, location.port), agent="bench") as client:
+
+        def ask() -> int:
+            repository = RemoteRepository(client, location.path, Knowledge(None, url))
+            if what == PULL:
+                return sum(map(len, repository.pull(refs=[b"refs/heads/main"]).body))
+            selector = TreeSelector(deep=True, texts=True) if what == EXPORT else LogSelector(messages=False)
+            repository.below = True
+            return sum(map(len, repository.read(encode_selector(selector)).body))
+
+        ask()
+        print(flush=True)
+        sys.stdin.readline()
+        print(sum(ask() for _ in range(requests)))
+
+
+@click.command()
+@options.number("--requests", 5, "Of each client.")
+def command(requests: int) -> None:
+    """Processor time of our server for export, log and pull, to clients on loopback that decode nothing.
+
+    The trees and the history are made here: 180 MB of files, 200,000 revisions. Each client asks a first time that is
+    not counted. Takes three minutes.
+
+    \b
+    bench content-null
+    """
+    report = Report(f"CPU of the server, {requests} requests of a client, all asked for before", "")
+    with Workspace("bench") as work:
+        null = Null(work)
+        for name, (files, size) in (("large", LARGE), ("small", SMALL)):
+            null.push(name, linear.wide_tree(files, size))
+            cpu, seconds, _ = null.drain(name, EXPORT, requests)
+            what = f"export, {files:,} files of {size >> 10} KB"
+            rate = requests * files * size / cpu
+            report.add(
+                f"{what}: of a CPU second", f"{rate / 1e6:.0f} MB", "", f"{EXPORTED / 1e6:.0f} MB", rate >= EXPORTED
+            )
+            report.add(f"{what}: of a CPU second", f"{requests * files / cpu:,.0f} files")
+            report.add(f"{what}: of a second", f"{requests * files * size / seconds / 1e6:.0f} MB")
+        _add_pull(report, null, requests)
+        null.push("long", linear.long_history(REVISIONS))
+        cpu, seconds, _ = null.drain("long", LOG, requests)
+        rate = requests * REVISIONS / cpu
+        what = f"log -q, {REVISIONS:,} revisions"
+        report.add(f"{what}: of a CPU second", f"{rate:,.0f}", "", f"{LOGGED:,}", rate >= LOGGED)
+        report.add(f"{what}: of a second", f"{requests * REVISIONS / seconds:,.0f}")
+        cost, _ = measure(["smartserver", "log", "-q", null.server.url("long")], None, null.environment)
+        report.add(f"{what}: of a second, to the command", f"{REVISIONS / cost.seconds:,.0f}")
+    report.finish()
+
+
+def _add_pull(report: Report, null: Null, requests: int) -> None:
+    cpu, seconds, size = null.drain("large", PULL, requests, PULLERS)
+    what = f"pull, {PULLERS} clients, {size / PULLERS / requests / 1e6:.0f} MB"
+    report.add(
+        f"{what}: of a second", f"{size / seconds / 1e6:.0f} MB", "", f"{PULLED / 1e6:.0f} MB", size / seconds >= PULLED
+    )
+    report.add(f"{what}: of a CPU second", f"{size / cpu / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    drain(sys.argv[1], sys.argv[2], int(sys.argv[3]))
