@@ -64,7 +64,8 @@ class ContentBody:
         self.size = 0
         """Bytes read so far."""
         self._parts = _compressed(items, level) if level else itertools.chain((PLAIN,), items)
-        self._rest = b""
+        self._rest: bytes | memoryview = b""
+        """What is left of the last part."""
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most `size`; empty at the end.
@@ -73,13 +74,17 @@ class ContentBody:
             CorruptFile, CorruptRecord: a record cannot be read.
             NoSuchFile: a pack not opened before is gone.
         """
-        gathered = [self._rest]
-        length = len(self._rest)
-        while length < size and (part := next(self._parts, None)) is not None:
+        gathered: list[bytes | memoryview] = []
+        missing = size
+        while missing and (part := self._rest or next(self._parts, None)) is not None:
+            self._rest = b""
+            if len(part) > missing:
+                # Views: the rest of a large text is not copied for each piece of it.
+                view = memoryview(part)
+                part, self._rest = view[:missing], view[missing:]
             gathered.append(part)
-            length += len(part)
-        joined = b"".join(gathered)
-        read, self._rest = (joined, b"") if length <= size else (joined[:size], joined[size:])
+            missing -= len(part)
+        read = b"".join(gathered)
         self.size += len(read)
         return read
 
