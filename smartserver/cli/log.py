@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import click
 
@@ -72,10 +73,17 @@ def _ends(span: str | None, revision: str) -> tuple[str, str]:
 def date_of(entry: LogEntry) -> str:
     """When it was made, where its author was: 2026-11-26 12:00:00 +0100."""
     try:
-        zone = timezone(timedelta(minutes=entry.zone))
-        return (datetime.fromtimestamp(entry.seconds, UTC).astimezone(zone)).strftime("%Y-%m-%d %H:%M:%S %z")
+        zone, offset = _zone(entry.zone)
+        return f"{datetime.fromtimestamp(entry.seconds, zone).isoformat(' ')[:19]} {offset}"
     except (ValueError, OverflowError, OSError):
         return f"{entry.seconds} seconds after 1970"  # Year 20,000, or a zone of two days: somebody's joke.
+
+
+@functools.lru_cache(maxsize=64)
+def _zone(minutes: int) -> tuple[timezone, str]:
+    """A time zone, and how it is written."""
+    zone = timezone(timedelta(minutes=minutes))
+    return zone, f"{datetime.fromtimestamp(0, zone):%z}"
 
 
 def _line(entry: LogEntry) -> str:

@@ -5,4 +5,6 @@ from __future__ import annotations
 
 def plain(text: str) -> str:
     """The text on one line, with a blank for whatever could command a terminal."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else " " for character in text)
