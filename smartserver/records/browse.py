@@ -236,7 +236,7 @@ class ContentStream:
         """
         while self._text:
             if self._at == len(self._buffer):
-                self._fill(1)
+                self._next(self._text)
             part = memoryview(self._buffer)[self._at : self._at + self._text]
             self._at += len(part)
             self._text -= len(part)
@@ -264,28 +264,27 @@ class ContentStream:
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
-        if end > len(self._buffer):
-            self._fill(size)
-            end = size
-        taken = self._buffer[self._at : end]
-        self._at = end
-        return taken
-
-    def _fill(self, size: int) -> None:
-        """Have this many bytes in the buffer, from its begin."""
+        if end <= len(self._buffer):
+            taken = self._buffer[self._at : end]
+            self._at = end
+            return taken
+        # Only what is taken is joined: the chunks are a thousand times as long.
         parts = [self._buffer[self._at :]]
-        self._before += self._at
-        length = len(parts[0])
-        while length < size:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                raise Malformed(self._before + length, f"it ends {size - length} bytes before the end of an item")
-            parts.append(chunk)
-            length += len(chunk)
-        self._buffer, self._at = b"".join(parts), 0
+        missing = end - len(self._buffer)
+        while missing:
+            self._next(missing)
+            parts.append(self._buffer[:missing])
+            self._at = len(parts[-1])
+            missing -= self._at
+        return b"".join(parts)
+
+    def _next(self, missing: int) -> None:
+        """Go on with the next chunk. `missing`: bytes of the item or text that did not come yet."""
+        if not self._more():
+            raise Malformed(self._before, f"it ends {missing} bytes before the end of an item")
 
     def _more(self) -> bool:
-        """Whether another item follows."""
+        """Go on with the next chunk; whether there is one."""
         chunk = next(self._chunks, b"")
         self._before += len(self._buffer)
         self._buffer, self._at = chunk, 0
