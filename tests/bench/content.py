@@ -135,9 +135,9 @@ class Content:
     """Both sides with the same revisions, each in the repositories `packed` and `unpacked`."""
 
     def __init__(self, work: Workspace, make: Callable[[Path, Mapping[str, str]], object]) -> None:
-        self._work = work
+        self.work = work
         self._progress = Progress()
-        self.environment = work.environment("bench")
+        self.environment = work.environment("bench") | {"LC_ALL": "C.UTF-8"}  # svn writes names as the locale has them.
         self.git = work.folder / "source.git"
         self._progress.step("making the history")
         make(self.git, self.environment)
@@ -146,7 +146,7 @@ class Content:
         self._fill()
 
     def _folder(self, name: str) -> Path:
-        folder = self._work.folder / name
+        folder = self.work.folder / name
         folder.mkdir()
         return folder
 
@@ -154,7 +154,7 @@ class Content:
         mine, theirs = (side.served for side in self.sides)
         self._progress.step("pushing it")
         revisions = run(["git", "rev-list", "--reverse", "main"], self.git, self.environment).split()
-        with self._served(self.sides[0]) as server:
+        with self.served(self.sides[0]) as server:
             for part in range(1, PUSHES + 1):
                 tip = revisions[max(len(revisions) * part // PUSHES - 1, 0)]
                 push = ["git", "push", "--quiet", server.url("unpacked"), f"{tip}:refs/heads/main"]
@@ -170,7 +170,7 @@ class Content:
         found = []
         numbers = {len(self.trees), *random.sample(range(1, len(self.trees) + 1), min(LOOKED_AT, len(self.trees)))}
         revisions = run(["git", "rev-list", "--reverse", "main"], self.git, self.environment).split()
-        made = self._work.folder / "compared"
+        made = self.work.folder / "compared"
         for number in sorted(numbers):
             self._progress.step(f"comparing revision {number}")
             theirs = f"file://{self.sides[1].served / 'packed'}"
@@ -183,7 +183,7 @@ class Content:
         return found
 
     @contextmanager
-    def _served(self, side: Side, *before: str) -> Iterator[Server]:
+    def served(self, side: Side, *before: str) -> Iterator[Server]:
         """A server of a side, which ends with the context; `before`: of its command."""
         with Workspace("served") as work:
 
@@ -214,7 +214,7 @@ class Content:
 
     def _hot(self, what: str, packing: str, repeat: int) -> tuple[list[float], ...]:
         found: tuple[list[float], ...] = ([], [])
-        with self._served(self.sides[0]) as mine, self._served(self.sides[1]) as theirs:
+        with self.served(self.sides[0]) as mine, self.served(self.sides[1]) as theirs:
             for number in range(repeat + 1):
                 for side, server, times in zip(self.sides, (mine, theirs), found, strict=True):
                     times += [self._run(side, server, what, packing)] * bool(number)
@@ -225,12 +225,12 @@ class Content:
         for _ in range(repeat):
             for side, times in zip(self.sides, found, strict=True):
                 drop_pages([side.served / packing, self._dump(side)])
-                with self._served(side) as server:
+                with self.served(side) as server:
                     times.append(self._run(side, server, what, packing))
         return found
 
     def _run(self, side: Side, server: Server, what: str, packing: str, *before: str) -> float:
-        made = self._work.folder / "made"
+        made = self.work.folder / "made"
         words = [*before, *side.words(what, server, packing, made, self._dump(side))]
         if what == LOAD and side is self.sides[1]:
             run(["svnadmin", "create", *linear.SVN_FORMAT, str(made)], None, self.environment)
@@ -241,7 +241,7 @@ class Content:
             made.unlink(missing_ok=True)
 
     def _dump(self, side: Side) -> Path:
-        return self._work.folder / f"{side.name}.dump"
+        return self.work.folder / f"{side.name}.dump"
 
     def make_dumps(self) -> None:
         """What is loaded."""
@@ -253,7 +253,7 @@ class Content:
         with Workspace("traced") as work:
             traced = [*TRACED, str(work.folder / "trace")]
             unserved = what in UNSERVED
-            with self._served(side, *([] if unserved else traced)) as server:
+            with self.served(side, *([] if unserved else traced)) as server:
                 before = self._reads(work.folder, side)
                 found = []
                 for _ in range(2):

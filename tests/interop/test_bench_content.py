@@ -1,0 +1,117 @@
+"""bench.content, bench.content_null and bench.content_wide on tiny histories (bench.linear): they run, count, and tell
+what came otherwise."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from bench import content, content_null, content_wide, linear
+from benches import bench, check_met
+
+from smartserver.cli.errors import CommandError
+
+pytestmark = [
+    pytest.mark.sockets,
+    pytest.mark.interop,
+    pytest.mark.unbanned("a bench does the same many times, each time as an operation of its own"),
+]
+
+needs_svn = pytest.mark.skipif(
+    not all(map(shutil.which, ("svn", "svnadmin", "svnserve", "strace", "fincore"))), reason="needs svn and strace"
+)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A repository with what a Subversion dump says in a way of its own: modes, links, folders that come and go."""
+    folder = tmp_path / "odd"
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+
+    def commit() -> None:
+        git("add", "--all")
+        git("commit", "--quiet", "-m", "changed\r\nand so on")
+
+    folder.mkdir()
+    git("init", "--quiet", "--initial-branch=main")
+    (folder / "a" / "b" / "c").mkdir(parents=True)
+    (folder / "a" / "b" / "c" / "deep").write_bytes(b"deep\r\n")
+    (folder / 'odd "n\tame ü').write_bytes(b"odd\n")
+    (folder / "program").write_bytes(b"#!/bin/sh\n")
+    (folder / "link").symlink_to("program")
+    commit()
+    shutil.rmtree(folder / "a" / "b")
+    (folder / "a" / "b").write_bytes(b"a file now\n")
+    (folder / "program").chmod(0o755)
+    (folder / "link").unlink()
+    (folder / "link").write_bytes(b"no link\n")
+    commit()
+    git("checkout", "--quiet", "-b", "side", "HEAD~1")
+    (folder / "beside").write_bytes(b"beside\n")
+    commit()
+    git("checkout", "--quiet", "main")
+    git("merge", "--quiet", "side")
+    (folder / "a" / "b").unlink()
+    (folder / "program").unlink()
+    (folder / "program").symlink_to("link")
+    commit()
+    return folder
+
+
+@needs_svn
+def test_all_rows_beside_subversion(temporary: Path, odd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "RATIO", 1e6)
+    monkeypatch.setattr(content, "PUSHES", 2)
+    result = bench(temporary, "content", odd, "--repeat", "1")
+    rows = [
+        f"{what}, {packing}, "
+        for what in (content.EXPORT, content.QUIET, content.VERBOSE, content.VERIFY)
+        for packing in ("packed", "unpacked")
+    ]
+    dumps = 8 if "dump, packed, hot" in result.stdout else 0
+    check_met(result, "4 revisions, loopback", 16 + dumps, rows)
+    for packing in ("packed", "unpacked"):
+        assert re.search(rf"export, {packing}, first: opened.* [1-9]\d*, [1-9].* [1-9]\d*, [1-9]", result.stdout)
+
+
+@needs_svn
+def test_a_long_history_and_a_difference(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "RATIO", -1)
+    monkeypatch.setattr(linear, "tree_of", lambda *_: "another")
+    monkeypatch.setattr(content, "PUSHES", 1)
+    result = bench(temporary, "content", "-n", "3", "--repeat", "1")
+    assert result.exit_code == 1
+    assert "log -v -n 100, packed, cold" in result.stdout
+    assert "wrong: revision 3 of svn is not the tree of git's" in result.stderr
+
+
+def test_pages_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(bytes(10_000))
+    content.drop_pages([tmp_path, tmp_path / "none"])
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
+    (tmp_path / "file").read_bytes()
+    with pytest.raises(CommandError, match=r"12288 bytes of .* stay in memory"):
+        content.drop_pages([tmp_path])
+
+
+def test_the_cost_of_the_server(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LARGE": (3, 70_000), "SMALL": (5, 100), "REVISIONS": 7}.items():
+        monkeypatch.setattr(content_null, name, value)
+    for name in ("EXPORTED", "LOGGED", "PULLED"):
+        monkeypatch.setattr(content_null, name, 0)
+    result = bench(temporary, "content-null", "--requests", "2")
+    rows = ["export, 3 files of 68 KB: of a CPU second", "pull, 4 clients, 0 MB", "log -q, 7 revisions: of a second"]
+    check_met(result, "CPU of the server, 2 requests", 4, rows)
+
+
+@needs_svn
+def test_a_wide_tree(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_wide, "RATIO", 1e6)
+    result = bench(temporary, "content-wide", "-n", "12", "--repeat", "1")
+    check_met(result, "12 files, ", 3, ["git archive | tar x", "memory of the client"])
