@@ -110,7 +110,11 @@ def ours(served: Path) -> Side:
         DUMP: ("smartserver", "dump", "{folder}", "{made}"),
         LOAD: ("smartserver", "load", "{dump}", "{made}"),
     }
-    return Side("hpss", served, serving, commands, ("smartserver", "--version"))
+
+    def serve(served: Path, host: str, port: int) -> Sequence[str]:
+        return serving(served, host, port, "--memory-cache-size", linear.CACHE[1])
+
+    return Side("hpss", served, serve, commands, ("smartserver", "--version"))
 
 
 def subversion(served: Path, configuration: Path) -> Side:
