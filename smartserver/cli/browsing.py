@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import is_store_url, is_url
+from smartserver.cli.session import repository_on_server
 from smartserver.records.browse import ContentStream, Selector, encode_selector
 from smartserver.records.varint import Malformed
+
+if TYPE_CHECKING:
+    from smartserver.client.repository import RemoteRepository
 
 PLACE = "URL[@REV]"
 """How help names the argument."""
@@ -39,18 +44,24 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
     Raises:
         CommandError: it cannot be had, whole; or what is done in the block fails for what came.
     """
-    # Loaded late: the store and both ends of a connection take 100 ms, which a mistyped option should not.
-    from smartserver.cli.copying import repository_at
-
     if not (is_url(place) or is_store_url(place) or os.path.isdir(place) or "/" in place):
         raise CommandError(f"{place!r} is not there")
-    with one_line(place), repository_at(place, flags) as repository:
+    with one_line(place), _repository_at(place, flags) as repository:
         repository.below = True
         content = repository.read(encode_selector(selector))
         try:
             yield ContentStream(content.body)
         except Malformed as wrong:
             raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
+
+
+def _repository_at(place: str, flags: Set[str]) -> AbstractContextManager[RemoteRepository]:
+    if is_url(place):
+        return repository_on_server(place, flags)
+    # Loaded late: a store and a server in this process take 60 ms, which no request to another should.
+    from smartserver.cli.copying import repository_at
+
+    return repository_at(place, flags)
 
 
 revision_argument = click.argument("place", metavar=PLACE)

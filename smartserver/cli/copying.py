@@ -18,12 +18,12 @@ import click
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, act_as_owner, check_meant, count, is_store_url, is_url, near, open_store
-from smartserver.cli.session import AGENT, client_for, tracing_for
+from smartserver.cli.session import AGENT, repository_on_server, tracing_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
 from smartserver.client.call import Client
 from smartserver.client.copy import CannotCopy, CopySource
-from smartserver.client.knowledge import Knowledge, cache_folder
+from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, PushOutcome
@@ -103,8 +103,8 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
         BadFlag: as `client_for`.
     """
     if is_url(place):
-        with client_for(place, flags) as (client, location):
-            yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
+        with repository_on_server(place, flags) as repository:
+            yield repository
         return
     check_meant(place)
     if writes:

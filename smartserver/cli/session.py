@@ -16,7 +16,7 @@ import smartserver
 from smartserver.client.call import Client
 from smartserver.client.credentials import TOKEN_VARIABLE, SourceOf, credentials_for
 from smartserver.client.held import Holder, holder_for
-from smartserver.client.knowledge import cache_folder
+from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.places import behind, connect, login_of, parse_place
 from smartserver.client.plain import plain
 from smartserver.trace.flags import VARIABLE, combined
@@ -25,6 +25,7 @@ from smartserver.wire.observer import Observer
 if TYPE_CHECKING:
     from smartserver.client.medium import Medium
     from smartserver.client.places import Place
+    from smartserver.client.repository import RemoteRepository
     from smartserver.trace.tracing import Tracing
 
 AGENT = f"smartserver/{smartserver.__version__}"
@@ -87,6 +88,19 @@ def client_for(
         ) as client,
     ):
         yield client, location
+
+
+@contextmanager
+def repository_on_server(url: str, flags: Set[str]) -> Iterator[RemoteRepository]:
+    """The repository at a URL; what serves one is not loaded.
+
+    Raises:
+        BadUrl, BadFlag: as `client_for`.
+    """
+    from smartserver.client.repository import RemoteRepository
+
+    with client_for(url, flags) as (client, location):
+        yield RemoteRepository(client, location.path, Knowledge(cache_folder(os.environ), location.key))
 
 
 @contextmanager
