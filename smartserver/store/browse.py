@@ -169,7 +169,7 @@ class _Rows:
         """The item of a revision; empty where a log does not show it."""
         if not self._first <= ordinal < self._stop:
             self._open(ordinal)
-        return self._block[ordinal - self._first] if self._block else self._make(ordinal)
+        return self._block[ordinal - self._first] if self._block else self._make(self._view.revision(ordinal))
 
     def _open(self, ordinal: int) -> None:
         """The block of a revision, which lies whole in one pack."""
@@ -183,14 +183,14 @@ class _Rows:
         key = b"%c%b%d" % (form, snapshot.packs[number].entry.name, block)
         kept = HEADERS.get(key)
         if kept is None and self._keeps:
-            kept = tuple(map(self._make, range(self._first, self._stop)))
+            revisions = snapshot.packs[number].index.revisions(self._first - part.first, self._stop - part.first)
+            kept = tuple(map(self._make, revisions))
             HEADERS.put(key, kept)
         self._block = kept or ()
 
-    def _make(self, ordinal: int) -> bytes:
+    def _make(self, revision: RevisionId) -> bytes:
         selector, contents = self._selector, self._contents
-        revision = self._view.revision(ordinal)
-        with _reading(revision):
+        try:
             header = contents.header(revision)
             if header is None:
                 return b""
@@ -201,6 +201,8 @@ class _Rows:
                 changes = [(change.action, change.path) for change in contents.changes(revision)]
                 entry = msgspec.structs.replace(entry, changes=changes)
             return encode_item(entry)
+        except ValueError as wrong:
+            raise _damaged(revision, wrong) from wrong
 
 
 @contextmanager
@@ -209,4 +211,8 @@ def _reading(revision: RevisionId) -> Iterator[None]:
     try:
         yield
     except ValueError as wrong:
-        raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong
+        raise _damaged(revision, wrong) from wrong
+
+
+def _damaged(revision: RevisionId, wrong: ValueError) -> CorruptRecord:
+    return CorruptRecord(revision, revision, f"it cannot be read: {wrong}")

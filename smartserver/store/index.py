@@ -286,10 +286,11 @@ class Index:
         """The id of a segment's revision."""
         return self._item(self._id_offsets, self._ids, segment)
 
-    def revisions(self) -> Iterator[RevisionId]:
-        """The ids of all segments' revisions."""
-        for start in range(0, self.segments, STRIDE):
-            ends = self._id_offsets[start : start + STRIDE + 1]
+    def revisions(self, first: int = 0, stop: int | None = None) -> Iterator[RevisionId]:
+        """The ids of the revisions of segments, by default of all."""
+        last = self.segments if stop is None else stop
+        for start in range(first, last, STRIDE):
+            ends = self._id_offsets[start : min(start + STRIDE, last) + 1]
             content = self.blocks.read(self._ids + ends[0], ends[-1] - ends[0])
             for begin, end in pairwise(ends):
                 yield content[begin - ends[0] : end - ends[0]]

@@ -180,25 +180,11 @@ class Snapshot:
             CorruptFile: it cannot be read, or is not what it says.
             NoSuchFile: its pack is gone: read the root again.
         """
-        pack = self.packs[location.pack]
-        if self.far and (location.pack, location.row) not in self._fetched:
-            self.fetch([location])
-        said, digest = pack.index.at(location.row), pack.index.digest(location.row)
-        entry, frame = self._load(location.pack, location.row, said, digest)
-        kind = self.root.kinds[entry.kind]
-        key = self._text_key(location.pack, location.row) if kind.base else None
-        cached = self.texts.get(key) if key is not None else None
-        text = cached.text if cached is not None else self._decode(location.pack, location.row, said, entry, frame)
-        proved = cached is not None and cached.proved
-        if check and not proved:
-            try:
-                verify_record(kind, entry.key, entry.meta, text, entry.check)
-            except ValueError as wrong:
-                raise _damaged(pack, location.header_offset, entry, str(wrong)) from wrong
-            proved = True
-        if key is not None and (cached is None or cached.proved != proved):
-            self.texts.put(key, CachedText(text, proved, entry.meta))
-        return Record(entry.kind, entry.key, entry.meta, text)
+        number, row = location.pack, location.row
+        pack = self.packs[number]
+        digest = pack.index.digest(row)
+        cached = self.texts.get(_text_key(pack, digest))
+        return self._read(number, row, digest, cached, check=check)
 
     def lookup(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
@@ -206,13 +192,34 @@ class Snapshot:
         Raises:
             CorruptFile, NoSuchFile: as `record`.
         """
-        found = self._first(record_digest(kind, key), len(self.packs))
+        digest = record_digest(kind, key)
+        found = self._first(digest, len(self.packs))
         if found is None:
             return None
-        cached = self.texts.get(self._text_key(*found))
+        cached = self.texts.get(_text_key(self.packs[found[0]], digest))
         if cached is not None and cached.proved:
             return Record(kind, key, cached.meta, cached.text)
-        return self.record(self._location(*found))
+        return self._read(*found, digest, cached, check=True)
+
+    def _read(self, number: int, row: int, digest: bytes, cached: CachedText | None, *, check: bool) -> Record:
+        """The record of a row, by what the index and the cache of texts have of it."""
+        pack = self.packs[number]
+        if self.far and (number, row) not in self._fetched:
+            self.fetch([self._location(number, row)])
+        said = pack.index.at(row)
+        entry, frame = self._load(number, row, said, digest)
+        kind = self.root.kinds[entry.kind]
+        text = cached.text if cached is not None else self._decode(number, row, said, entry, frame)
+        proved = cached is not None and cached.proved
+        if check and not proved:
+            try:
+                verify_record(kind, entry.key, entry.meta, text, entry.check)
+            except ValueError as wrong:
+                raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+            proved = True
+        if kind.base and (cached is None or cached.proved != proved):
+            self.texts.put(_text_key(pack, digest), CachedText(text, proved, entry.meta))
+        return Record(entry.kind, entry.key, entry.meta, text)
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """The metas of stored records, each by kind and key, from their headers, which are read in one go.
@@ -254,8 +261,10 @@ class Snapshot:
                     size += stop - start
                 based = self._base(number, row, found)
                 place = None if based is None else based[:2]
-                if place is not None and self.texts.get(self._text_key(*place)):
-                    break
+                if place is not None:
+                    pack = self.packs[place[0]]
+                    if self.texts.get(_text_key(pack, pack.index.digest(place[1]))):
+                        break
         self._fetched.read(wanted)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
@@ -344,11 +353,6 @@ class Snapshot:
         ordinal = self.graph.parts[number].first + segment
         return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
-    def _text_key(self, number: int, row: int) -> bytes:
-        # By its pack: a copy of the repository has its incarnation, and may be given other texts under the same keys.
-        pack = self.packs[number]
-        return pack.entry.name + pack.index.digest(row)
-
     def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
         """Pack and row of the lowest copy in the packs in front of pack `before`."""
         for number in range(before):
@@ -396,15 +400,16 @@ class Snapshot:
         """The header of a record, compared with the index; `read`: what was read from where it begins."""
         pack = self.packs[number]
         start, most = said.header_offset, said.frame_offset - said.header_offset
-        revision = pack.index.revision(said.segment)
         while True:
             try:
-                entry = decode_header(read, revision, self.root.kinds)
+                entry = decode_header(read, b"", self.root.kinds)
                 break
             except Malformed as wrong:
                 if len(read) >= most:
                     raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
                 read = pack.reader.read(start, min(len(read) * 16, most))
+        if not entry.key:  # That of its revision. Two reads of the index that others need not.
+            entry = entry._replace(key=pack.index.revision(said.segment))
         if entry.frame_length != said.frame_length or entry.length != said.length:
             raise _damaged(pack, start, entry, "its lengths are not those in the index")
         if record_digest(entry.kind, entry.key) != digest:
@@ -417,8 +422,9 @@ class Snapshot:
         text = b""
         while (found := self._base(number, row, said)) is not None:
             number, row, said = found
-            digest = self.packs[number].index.digest(row)
-            key = self._text_key(number, row)
+            pack = self.packs[number]
+            digest = pack.index.digest(row)
+            key = _text_key(pack, digest)
             cached = self.texts.get(key)
             if cached is not None:
                 text = cached.text
@@ -434,6 +440,12 @@ class Snapshot:
                 # Of a chain of forty, that is read for its end, the others would push out what was read before.
                 self.texts.put(key, CachedText(text, False, entry.meta), spare=True)
         return text
+
+
+def _text_key(pack: OpenPack, digest: bytes) -> bytes:
+    """Of a text in the cache: by its pack, for a copy of the repository has its incarnation, and may be given other
+    texts under the same keys."""
+    return pack.entry.name + digest
 
 
 def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile:
