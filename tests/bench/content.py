@@ -69,7 +69,7 @@ class Reads(NamedTuple):
     size: int = 0
     seeks: int = 0
 
-    def __sub__(self, other: Reads) -> Reads:  # type: ignore[override]
+    def __sub__(self, other: Reads) -> Reads:
         return Reads(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Side:
         return [word.format(**places) for word in self.commands[what]]
 
 
-def ours(served: Path) -> Side:
+def our_side(served: Path) -> Side:
     log = ("smartserver", "log", "{url}")
     commands = {
         EXPORT: ("smartserver", "export", "{url}", "{made}"),
@@ -146,7 +146,7 @@ class Content:
         self._progress.step("making the history")
         make(self.git, self.environment)
         self.trees = linear.trees(self.git, self.environment)
-        self.sides = [ours(self._folder("ours")), subversion(self._folder("theirs"), work.folder / "svn")]
+        self.sides = [our_side(self._folder("ours")), subversion(self._folder("theirs"), work.folder / "svn")]
         self._fill()
 
     def _folder(self, name: str) -> Path:
@@ -207,8 +207,8 @@ class Content:
                     label = f"{what}, {packing}, {heat}"
                     report.add(label, shown, f"{theirs:.2f} s", f"{RATIO:g} x", ratio <= RATIO)
                 counted = [self._counted(side, what, packing) for side in self.sides]
-                for heat, reads in zip(("first", "second"), zip(*counted, strict=True), strict=True):
-                    report.add(f"{what}, {packing}, {heat}: opened, reads, bytes, seeks", *map(str, reads))
+                for heat, (ours, svn) in zip(("first", "second"), zip(*counted, strict=True), strict=True):
+                    report.both(f"{what}, {packing}, {heat}: opened, reads, bytes, seeks", str, ours, svn)
 
     def starts(self, report: Report, repeat: int) -> None:
         """What starting the clients takes."""

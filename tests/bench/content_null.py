@@ -62,7 +62,7 @@ class Null:
         """Have clients ask so often, after a first time: CPU seconds of the server, seconds, bytes of bodies."""
         self.progress.step(f"{what} of {name}")
         words = [sys.executable, "-m", __spec__.name, self.server.url(name), what, str(requests)]
-        pipe, environment = subprocess.PIPE, self.environment | MODULES
+        pipe, environment = subprocess.PIPE, {**self.environment, **MODULES}
         processes = [
             subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, text=True) for _ in range(clients)
         ]

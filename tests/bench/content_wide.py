@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import Final
 
 import click
@@ -64,14 +65,17 @@ def command(files: int, repeat: int) -> None:
         report.add(
             "export", f"{ours:.1f} s ({ours / theirs:.2f} x)", f"{theirs:.1f} s", f"{RATIO:g} x", ours <= theirs * RATIO
         )
-        report.add("git archive | tar x", f"{git:.1f} s")
-        for what, seconds in (("a second", (ours, theirs)), ("a second, git archive | tar x", (git,))):
-            report.add(f"files {what}", *(f"{files / each:,.0f}" for each in seconds))
-            report.add(f"MB {what}", *(f"{files * LENGTH / each / 1e6:.1f}" for each in seconds))
+        for what, of in (("files", 1.0), ("MB", LENGTH / 1e6)):
+            rate = partial(_rate, files * of)
+            report.both(f"{what} a second", rate, ours, theirs)
+            report.both(f"{what} a second, git archive | tar x", rate, git, None)
         for end, name in enumerate(("client", "server")):
             mine, other = (max(costs[end].largest for costs in side) for side in found[:2])
             report.add(f"memory of the {name}", size(mine), size(other), size(MEMORY), mine < MEMORY)
-            report.add(
-                f"CPU of the {name}", *(f"{median([costs[end].cpu for costs in side]):.1f} s" for side in found[:2])
-            )
+            mine_cpu, other_cpu = (median([costs[end].cpu for costs in side]) for side in found[:2])
+            report.both(f"CPU of the {name}", "{:.1f} s".format, mine_cpu, other_cpu)
     report.finish()
+
+
+def _rate(amount: float, seconds: float) -> str:
+    return f"{amount / seconds:,.1f}"

@@ -98,11 +98,11 @@ def to_svn(source: Path, target: Path, environment: Mapping[str, str]) -> None:
         subprocess.Popen(texts[:-1], cwd=source, env=environment, stdin=pipe, stdout=pipe) as reading,
         subprocess.Popen(load, env=environment, stdin=pipe) as loading,
     ):
-        assert None not in (exporting.stdout, reading.stdin, reading.stdout, loading.stdin)
-        with loading.stdin as dump:
+        streams = (exporting.stdout, reading.stdin, reading.stdout, loading.stdin)
+        exported, asking, answers, dump = (stream for stream in streams if stream is not None)
+        with asking, dump:
             dump.write(b"SVN-fs-dump-format-version: 2\n\n")
-            dump.writelines(_Dump(exporting.stdout, reading.stdin, reading.stdout).revisions())
-        reading.stdin.close()
+            dump.writelines(_Dump(exported, asking, answers).revisions())
     if exporting.returncode or loading.returncode:
         raise CommandError(f"svnadmin load: status {loading.returncode}; git fast-export: {exporting.returncode}")
 

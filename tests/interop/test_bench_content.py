@@ -114,4 +114,4 @@ def test_the_cost_of_the_server(temporary: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_wide_tree(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content_wide, "RATIO", 1e6)
     result = bench(temporary, "content-wide", "-n", "12", "--repeat", "1")
-    check_met(result, "12 files, ", 3, ["git archive | tar x", "memory of the client"])
+    check_met(result, "12 files, ", 3, ["files a second, git archive | tar x", "memory of the client"])
