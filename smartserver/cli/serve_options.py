@@ -47,6 +47,9 @@ MAX_LEVEL = 19
 _ARENA_MAX = -8
 """mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
 
+_TRIM_THRESHOLD = -1
+"""mallopt: from how many free bytes at its end on a heap is cut."""
+
 _MMAP_THRESHOLD = -3
 """mallopt: from how many bytes on a block of memory lies apart, and goes back to the system when it is freed."""
 
@@ -247,3 +250,5 @@ def use_one_heap() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_ARENA_MAX, 1)
         mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
+        # Else it is 128 KiB from here on: each piece of an answer would be given back and its pages made anew.
+        mallopt(_TRIM_THRESHOLD, 2 * LARGE_BLOCK)
