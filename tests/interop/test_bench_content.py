@@ -106,7 +106,11 @@ def test_the_cost_of_the_server(temporary: Path, monkeypatch: pytest.MonkeyPatch
     for name in ("EXPORTED", "LOGGED", "PULLED"):
         monkeypatch.setattr(content_null, name, 0)
     result = bench(temporary, "content-null", "--requests", "2")
-    rows = ["export, 3 files of 68 KB: of a CPU second", "pull, 4 clients, 0 MB", "log -q, 7 revisions: of a second"]
+    rows = [
+        "export, 3 files of 68 KB: MB of a CPU second, the first time",
+        "pull, 4 clients: MB of a second",
+        "log -q, 7 revisions: revisions of a second, to the command",
+    ]
     check_met(result, "CPU of the server, 2 requests", 4, rows)
 
 
