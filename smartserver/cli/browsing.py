@@ -29,7 +29,10 @@ def split_revision(place: str) -> tuple[str, str]:
     at = place.find("@", max(start, 0)) if start >= 0 else -1
     if at < 0 or ("://" not in place and os.path.lexists(place)):
         return place, ""
-    return place[:at], place[at + 1 :]
+    name = place[at + 1 :]
+    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+        raise CommandError(f"{place!r}: a revision's name is UTF-8")
+    return place[:at], name
 
 
 def name_of(path: str) -> bytes:

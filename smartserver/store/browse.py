@@ -7,7 +7,7 @@ asked for before, no record is read again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,6 +22,7 @@ from smartserver.records.browse import (
     Entry,
     LogEntry,
     LogSelector,
+    Node,
     NodeType,
     Selector,
     TreeSelector,
@@ -41,17 +42,22 @@ BLOCK: Final = 1 << _BITS
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
     """The answer to a selector. `inner`: what the request's path leads to inside the tree: its paths begin there.
 
+    What is named and not there is refused here. All else is read as it is sent, for as long as anybody takes it.
+
     Raises:
         MissingRevision, NoSuchPart: what it names is not there.
         CorruptRecord: it cannot be read.
     """
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
-        items = _log(view, contents, selector, path)
-    else:
-        items = _tree(contents, selector, path)
-    first = next(items, b"")  # What is named and not there is refused before anything is sent.
-    return ReadPlan(items=itertools.chain((first,), items))
+        newest = _ordinal(view, contents.find(selector.newest))
+        haves = [_ordinal(view, contents.find(selector.oldest))] if selector.oldest else []
+        return ReadPlan(items=_log(view, contents, selector, path, view.reached([newest], haves, [])))
+    revision = contents.find(selector.revision)
+    with _reading(revision):
+        nodes = contents.nodes(revision, path, deep=selector.deep)
+        first = next(nodes)
+    return ReadPlan(items=_tree(contents, selector, revision, path, itertools.chain((first,), nodes)))
 
 
 class ContentBody:
@@ -97,10 +103,11 @@ def _compressed(items: Iterator[bytes], level: int) -> Iterator[bytes]:
     yield bulk.finish()
 
 
-def _tree(contents: Contents, selector: TreeSelector, path: bytes) -> Iterator[bytes]:
-    revision = contents.find(selector.revision)
+def _tree(
+    contents: Contents, selector: TreeSelector, revision: RevisionId, path: bytes, nodes: Iterator[Node]
+) -> Iterator[bytes]:
     with _reading(revision):
-        for node in contents.nodes(revision, path, deep=selector.deep):
+        for node in nodes:
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
@@ -112,18 +119,17 @@ def _tree(contents: Contents, selector: TreeSelector, path: bytes) -> Iterator[b
                 yield text
 
 
-def _log(view: SnapshotView, contents: Contents, selector: LogSelector, path: bytes) -> Iterator[bytes]:
-    newest = _ordinal(view, contents.find(selector.newest))
-    haves = [_ordinal(view, contents.find(selector.oldest))] if selector.oldest else []
-    reached: Iterator[int] = reversed(view.reached([newest], haves, []))
-    rows = _Rows(view, contents, selector)
+def _log(
+    view: SnapshotView, contents: Contents, selector: LogSelector, path: bytes, reached: Sequence[int]
+) -> Iterator[bytes]:
+    newest_first: Iterator[int] = reversed(reached)
     if path:
-        reached = _touching(view, contents, path, reached)
-    found = filter(None, map(rows.row, reached))
+        newest_first = _touching(view, contents, path, newest_first)
+    found = filter(None, map(_Rows(view, contents, selector).row, newest_first))
+    rows = itertools.islice(found, selector.limit or None)
     # Many at a time: a step of a generator costs more than a row that is kept.
-    shown_rows = itertools.islice(found, selector.limit or None)
-    while rows_now := list(itertools.islice(shown_rows, BLOCK)):
-        yield b"".join(rows_now)
+    while some := list(itertools.islice(rows, BLOCK)):
+        yield b"".join(some)
 
 
 def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
