@@ -186,7 +186,8 @@ class StoreSource:
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
         """What lies there of `tips` and not of `haves`."""
         with of_source():
-            plan = self._transaction.plan_pull(list(tips), list(haves))
+            stored = [tip for tip in tips if self.snapshot.ordinal(tip) is not None]  # A tag may name what is not here.
+            plan = self._transaction.plan_pull(stored, list(haves))
             return StorePlan(self.snapshot, plan)
 
 

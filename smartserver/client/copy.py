@@ -21,7 +21,7 @@ from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
 from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, WrongParents, shown
-from smartserver.records.model import RefValue
+from smartserver.records.model import Plan, RefValue, RevisionId
 from smartserver.records.system import system_of
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
@@ -130,6 +130,17 @@ class CopyEndpoint:
     repository: RemoteRepository
 
 
+@dataclass(frozen=True)
+class _Named:
+    """A source that brings what entries of maps name, too, as tags of Breezy's do."""
+
+    source: PushSource
+    ids: Sequence[RevisionId]
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        return self.source.plan([*tips, *self.ids], haves)
+
+
 def copy(
     copied: CopySource, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
 ) -> tuple[PushOutcome, int]:
@@ -142,6 +153,9 @@ def copy(
     untold = system_of(copied.vcs).untold
     told = replace(copied, maps={name: found for name, found in copied.maps.items() if name not in untold})
     maps = told.map_updates(target.knowledge, force=force)
+    named = [each.value for update in maps if update.kind is MapKind.IDS for each in update.entries if each.value]
+    if named:
+        source = _Named(source, named)
     try:
         pushed = target.push(PushRequest(told.ref_updates(force=force), source, new, maps))
     except (CorruptRecord, WrongParents, MissingReference) as wrong:
@@ -167,7 +181,7 @@ def pull(
         made = True
     wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
     with of_source():
-        pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None)
+        pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None, tagged=not wanted)
     copied = of_remote(there.knowledge).only(names)
     if not made and here.knowledge.vcs != copied.vcs:
         both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"

@@ -538,6 +538,29 @@ def test_how_much_was_read_is_said_when_it_takes_a_while(capsys: pytest.CaptureF
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("command", ["push", "pull"])
+def test_what_only_a_tag_reaches_comes_along(source: tuple[Path, History], tmp_path: Path, command: str) -> None:
+    folder, history = source
+    tip = list(history.parents)[-1]
+    side = history.line(2, tip, "side")
+    ghost = bytes(20)
+
+    def tag(transaction: Transaction) -> bytes:
+        transaction.set_map("tags", "ids", MAIN + b"\0side", side[-1])
+        transaction.set_map("tags", "ids", MAIN + b"\0ghost", ghost)
+        return b""
+
+    repository = PackRepository(LocalTransport(folder))
+    push(repository, history, side, {b"refs/heads/side": side[-1]})
+    push(repository, history, [], {b"refs/heads/side": None})
+    repository.commit(os.urandom(16), 0, "tester", tag)
+    assert run(command, str(folder), str(tmp_path / "copy")).exit_code == 0
+    copied = opened(tmp_path / "copy")
+    assert copied.ordinal(side[-1]) is not None
+    assert dict(copied.view.maps["tags"].items()) == {MAIN + b"\0side": side[-1], MAIN + b"\0ghost": ghost}
+    assert run(command, str(folder), str(tmp_path / "copy")).stdout == "nothing new\n"
+
+
 def test_tags_and_maps_come_along(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
     folder, history = source
     place, there = target
