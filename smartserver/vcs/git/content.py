@@ -6,6 +6,7 @@ that no other has. What a tag names stands for it. No name is a path through his
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -33,8 +34,11 @@ from smartserver.vcs.id_prefix import find_by_prefix
 OBJECT: Final = 0
 """The kind of all records."""
 
+SLOW: Final = ("idna", "punycode")
+"""Encodings that Python has and no message: the time they take grows with the square of the text."""
+
 _HEX: Final = re.compile("[0-9a-f]{4,64}")
-_PERSON: Final = re.compile(rb"\A(.*?) (-?\d+) ([+-])(\d\d)(\d\d)\Z", re.DOTALL)
+_PERSON: Final = re.compile(rb"\A(.*?) (-?\d{1,15}) ([+-])(\d\d)(\d\d)\Z", re.DOTALL)
 
 _TYPES: Final = {FOLDER: NodeType.FOLDER, 0o100644: NodeType.FILE, 0o100755: NodeType.EXECUTABLE, LINK: NodeType.LINK}
 
@@ -223,6 +227,8 @@ def _folder(entry: TreeEntry | None) -> Key | None:
 
 def _text(raw: bytes, coding: str) -> str:
     try:
-        return raw.decode(coding)
-    except (LookupError, UnicodeDecodeError):
-        return raw.decode("utf-8", "replace")
+        if codecs.lookup(coding).name not in SLOW:
+            return raw.decode(coding)
+    except (LookupError, ValueError):
+        pass  # No encoding of text, or not that of this text.
+    return raw.decode("utf-8", "replace")

@@ -136,7 +136,11 @@ def test_a_head_that_is_not_there(sample: Sample) -> None:
         (b"\xe4 <a> 1 +0000", b"\nencoding iso-8859-1\n\n\xe4", ("\u00e4 <a>", 1, 0, "\u00e4")),
         (b"\xe4 <a> 1 +0000", b"\n\n\xe4", ("\ufffd <a>", 1, 0, "\ufffd")),
         (b"A <a> 1 +0000", b"\nencoding nonsense\n\nx", ("A <a>", 1, 0, "x")),
+        (b"A <a> 1 +0000", b"\nencoding punycode\n\nab-", ("A <a>", 1, 0, "ab-")),
+        (b"A <a> 1 +0000", b"\nencoding hex\n\n41", ("A <a>", 1, 0, "41")),
+        (b"A <a> 1 +0000", b"\nencoding \0\n\nx", ("A <a>", 1, 0, "x")),
         (b"nobody", b"\n\nx", ("nobody", 0, 0, "x")),
+        (b"A <a> %d +0000" % (1 << 70), b"\n\nx", (f"A <a> {1 << 70} +0000", 0, 0, "x")),
         (E, b"", ("A <a@example.org>", 5, 90, "")),
     ],
 )
