@@ -132,7 +132,7 @@ class CopyEndpoint:
 
 @dataclass(frozen=True)
 class _Named:
-    """A source that brings what entries of maps name, too, as tags of Breezy's do."""
+    """A source that brings what entries of maps name, too: a tag may be on what no ref reaches."""
 
     source: PushSource
     ids: Sequence[RevisionId]
