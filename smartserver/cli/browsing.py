@@ -23,11 +23,17 @@ PLACE = "URL[@REV]"
 
 
 def split_revision(place: str) -> tuple[str, str]:
-    """A place and the revision named behind its `@`; empty where none is. What is there under all of the name is meant
-    without a revision; an `@` in front of the host of a URL belongs to that."""
-    start = place.find("/", place.find("://") + 3) if "://" in place else 0
-    at = place.find("@", max(start, 0)) if start >= 0 else -1
-    if at < 0 or ("://" not in place and os.path.lexists(place)):
+    """A place and the revision behind its `@`; empty where there is none. In a URL an `@` before the path belongs to
+    the host. On this machine an `@` in the name of a file or folder that exists belongs to that."""
+    is_local = "://" not in place
+    start = 0 if is_local else place.find("/", place.find("://") + 3)
+    at = place.find("@", start) if start >= 0 else -1
+    while is_local and at >= 0:
+        end = place.find("/", at)
+        if not os.path.lexists(place if end < 0 else place[:end]):
+            break
+        at = place.find("@", at + 1)
+    if at < 0:
         return place, ""
     name = place[at + 1 :]
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):

@@ -51,11 +51,9 @@ def command(
     with browsing(place, flags, selector) as stream:
         for entry in stream.log():
             if as_json:
-                write(json_line(_fields(entry)))
+                write(json_line(_fields(entry, quiet=quiet)))
             else:
-                write(_line(entry) if quiet else _whole(entry))
-            for action, changed in () if as_json else entry.changes or ():
-                write(f"    {plain(action)} {plain(text_of(changed))}\n")
+                write(_line(entry) + _changes(entry) if quiet else _whole(entry))
 
 
 def _ends(span: str | None, revision: str) -> tuple[str, str]:
@@ -94,17 +92,23 @@ def _whole(entry: LogEntry) -> str:
     message = "\n".join(f"    {plain(line)}" for line in entry.message.rstrip("\n").split("\n"))
     parents = f"parents: {' '.join(map(plain, entry.parents))}\n" if len(entry.parents) > 1 else ""
     head = f"revision: {plain(entry.id)}\n{parents}author: {plain(entry.author)}\ndate: {date_of(entry)}\n"
-    return f"{head}\n{message}\n\n"
+    return f"{head}{_changes(entry)}\n{message}\n\n"
 
 
-def _fields(entry: LogEntry) -> dict[str, object]:
+def _changes(entry: LogEntry) -> str:
+    return "".join([f"    {plain(action)} {plain(text_of(path))}\n" for action, path in entry.changes or ()])
+
+
+def _fields(entry: LogEntry, *, quiet: bool) -> dict[str, object]:
     fields: dict[str, object] = {
         "id": entry.id,
         "author": entry.author,
         "date": date_of(entry),
-        "parents": entry.parents,
-        "message": entry.message,
+        "seconds": entry.seconds,
+        "zone": entry.zone,
     }
+    if not quiet:
+        fields |= {"parents": entry.parents, "message": entry.message}
     if entry.changes is not None:
         fields["changes"] = [{"action": action, "path": text_of(path)} for action, path in entry.changes]
     return fields

@@ -43,19 +43,20 @@ def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool
     smartserver ls --json ~/repositories/project
     """
     place, revision = split_revision(place)
+    single = text_of(name_of(path or place).rpartition(b"/")[2])
     selector = TreeSelector(revision, name_of(path), deep=deep, sizes=long or as_json)
     with browsing(place, flags, selector) as stream:
         for entry in stream.entries(texts=False):
             if entry.path or entry.type is not NodeType.FOLDER:
-                sys.stdout.write(json_line(_fields(entry)) if as_json else _line(entry, path, long=long))
+                sys.stdout.write(json_line(_fields(entry, single)) if as_json else _line(entry, single, long=long))
 
 
-def _line(entry: Entry, path: str, *, long: bool) -> str:
-    name = plain(text_of(entry.path) or path) + ENDS.get(entry.type, "")
+def _line(entry: Entry, single: str, *, long: bool) -> str:
+    name = plain(text_of(entry.path) or single) + ENDS.get(entry.type, "")
     size = "" if entry.size < 0 else f"{entry.size:,}"
     return f"{LETTERS[entry.type]} {size:>13} {name}\n" if long else f"{name}\n"
 
 
-def _fields(entry: Entry) -> dict[str, object]:
-    fields: dict[str, object] = {"path": text_of(entry.path), "type": entry.type.name.lower()}
+def _fields(entry: Entry, single: str) -> dict[str, object]:
+    fields: dict[str, object] = {"path": text_of(entry.path) or single, "type": entry.type.name.lower()}
     return fields | {"size": entry.size} if entry.size >= 0 else fields

@@ -191,8 +191,8 @@ EVERYWHERE = ("0.0.0.0", "::")
     default="auto",
     show_default=True,
     metavar="0..19|auto",
-    help="How hard trees and logs are compressed (zstd's level; 0: not). auto: 3, but for clients on this machine. "
-    "History is compressed already, and sent as it is stored.",
+    help="How hard trees and logs are compressed (zstd's level; 0: not). auto: 3, but 0 for clients on this machine, "
+    "also at the other end of a tunnel. History is compressed already, and sent as it is stored.",
 )
 @click.option(
     "--slow",

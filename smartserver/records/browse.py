@@ -1,5 +1,5 @@
-"""What a user looks at without the tool of the system: a tree, a file, a log. Every system that has trees answers these
-selectors of `Repository.read`; the answer's body is a content body, described in `doc/spec/wire.md`.
+"""Trees, files and logs for users without the system's own tool. Every system that has trees answers these selectors of
+`Repository.read`; the body of the answer is a content body, described in `doc/spec/wire.md`.
 
 A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
 (`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array; the text of an `Entry`
@@ -54,13 +54,12 @@ class NodeType(enum.IntEnum):
 
 
 class Node(NamedTuple):
-    """A node of a tree; `place`: the kind and key of the record with its text, or by which else its system's
-    `Contents.text` finds it; None where it has none.
-    """
+    """A node of a tree; `place`: the kind and key of the record with its text. Without one, `value` is the text."""
 
     path: bytes
     type: NodeType
     place: tuple[int, Key] | None
+    value: bytes = b""
 
 
 class Header(NamedTuple):
@@ -103,7 +102,10 @@ class Contents(Protocol):
         """
 
     def text(self, node: Node) -> bytes:
-        """The text of a file, the target of a link, the id of a submodule's revision in hex."""
+        """The text of a file, the target of a link, the id of a submodule's revision."""
+
+    def size(self, node: Node) -> int:
+        """The bytes of that."""
 
     def header(self, revision: RevisionId) -> Header | None:
         """What a revision says; None where it is none that a log shows, as a tag."""

@@ -45,6 +45,9 @@ class RepositoryView(Protocol):
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
 
+    def length(self, kind: int, key: Key) -> int | None:
+        """The bytes of its text, which is not read; None where there is none."""
+
 
 class MapReader(Protocol):
     """A repository with the changes that a request has made so far, as a system decides on a ref (`superseded`)."""

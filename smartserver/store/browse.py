@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
-from smartserver.errors import CorruptRecord, NoSuchPart, shown
+from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchPart, shown
 from smartserver.records.browse import (
     COMPRESSED,
+    MAX_ITEM,
     NO_TEXT,
     PLAIN,
     Contents,
@@ -30,19 +31,26 @@ from smartserver.records.browse import (
 )
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.content import ReadPlan
-from smartserver.records.model import RevisionId
-from smartserver.store.caches import HEADERS, Block
+from smartserver.records.model import HERE, RevisionId
+from smartserver.records.system import system_of
+from smartserver.store.caches import HEADERS
 from smartserver.store.content import SnapshotView
 
 _BITS: Final = 8
 BLOCK: Final = 1 << _BITS
-"""Revisions of a pack whose headers are kept together; a log of fewer keeps none."""
+"""Revisions of a pack whose headers are kept together."""
+
+LONGEST: Final = 16 << 10
+"""Bytes of a header that is kept: a block takes 4 MiB at most."""
+
+PART: Final = 64 << 10
+"""Bytes of headers that are joined."""
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
     """The answer to a selector. `inner`: what the request's path leads to inside the tree: its paths begin there.
 
-    What is named and not there is refused here. All else is read as it is sent, for as long as anybody takes it.
+    A name that does not exist is refused here. Trees and headers are read while the answer is sent.
 
     Raises:
         MissingRevision, NoSuchPart: what it names is not there.
@@ -50,10 +58,10 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
     """
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
-        newest = _ordinal(view, contents.find(selector.newest))
-        haves = [_ordinal(view, contents.find(selector.oldest))] if selector.oldest else []
+        newest = _ordinal(view, _find(contents, selector.newest))
+        haves = [_ordinal(view, _find(contents, selector.oldest))] if selector.oldest else []
         return ReadPlan(items=_log(view, contents, selector, path, view.reached([newest], haves, [])))
-    revision = contents.find(selector.revision)
+    revision = _find(contents, selector.revision)
     with _reading(revision):
         nodes = contents.nodes(revision, path, deep=selector.deep)
         first = next(nodes)
@@ -113,10 +121,12 @@ def _tree(
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
                 yield encode_item(Entry(below, node.type, NO_TEXT, key))
                 continue
+            if not selector.texts:
+                yield encode_item(Entry(below, node.type, contents.size(node), key))
+                continue
             text = contents.text(node)
             yield encode_item(Entry(below, node.type, len(text), key))
-            if selector.texts:
-                yield text
+            yield text
 
 
 def _log(
@@ -125,11 +135,22 @@ def _log(
     newest_first: Iterator[int] = reversed(reached)
     if path:
         newest_first = _touching(view, contents, path, newest_first)
-    found = filter(None, map(_Rows(view, contents, selector).row, newest_first))
-    rows = itertools.islice(found, selector.limit or None)
-    # Many at a time: a step of a generator costs more than a row that is kept.
-    while some := list(itertools.islice(rows, BLOCK)):
-        yield b"".join(some)
+    rows = itertools.islice(_Rows(view, contents, selector).all(newest_first), selector.limit or None)
+    gathered: list[bytes] = []
+    size = 0
+    for row in rows:
+        gathered.append(row)
+        size += len(row)
+        if size >= PART:
+            yield b"".join(gathered)
+            gathered.clear()
+            size = 0
+    yield b"".join(gathered)
+
+
+def _find(contents: Contents, name: str) -> RevisionId:
+    with _reading(name.encode() or HERE):
+        return contents.find(name)
 
 
 def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
@@ -151,34 +172,48 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
         return states[ordinal]
 
     for ordinal in ordinals:
-        mine = state(ordinal)
-        if all(state(parent) != mine for parent in view.parents(ordinal)) and (
-            mine is not None or view.parents(ordinal)
-        ):
+        mine, parents = state(ordinal), view.parents(ordinal)
+        if all(state(parent) != mine for parent in parents) and (mine is not None or parents):
             yield ordinal
         del states[ordinal]
 
 
 class _Rows:
-    """The items of a log, by the ordinals of their revisions."""
+    """The items of a log, by the ordinals of their revisions. Those of a block are kept as far as they were needed."""
 
     def __init__(self, view: SnapshotView, contents: Contents, selector: LogSelector) -> None:
         self._view = view
         self._contents = contents
         self._selector = selector
-        self._keeps = not 0 < selector.limit < BLOCK
+        # Where a first parent may be missing, what differs from it depends on what else is stored.
+        self._keeps = not (selector.changes and system_of(view.snapshot.root.vcs).ghosts)
         self._first = self._stop = 0
         """The ordinals of the block."""
-        self._block: Block = ()
+        self._key = b""
+        self._block: list[bytes | None] = []
+        self._made = 0
+        """Rows of the block that were not in the cache."""
 
-    def row(self, ordinal: int) -> bytes:
-        """The item of a revision; empty where a log does not show it."""
-        if not self._first <= ordinal < self._stop:
-            self._open(ordinal)
-        return self._block[ordinal - self._first] if self._block else self._make(self._view.revision(ordinal))
+    def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
+        """The items of revisions, without those that a log does not show."""
+        try:
+            for ordinal in ordinals:
+                if not self._first <= ordinal < self._stop:
+                    self._keep()
+                    self._open(ordinal)
+                row = self._block[ordinal - self._first]
+                if row is None:
+                    row = self._make(self._view.revision(ordinal))
+                    if len(row) <= LONGEST:
+                        self._block[ordinal - self._first] = row
+                        self._made += 1
+                if row:
+                    yield row
+        finally:
+            self._keep()
 
     def _open(self, ordinal: int) -> None:
-        """The block of a revision, which lies whole in one pack."""
+        """Get the block of a revision, which lies whole in one pack."""
         graph, snapshot = self._view.snapshot.graph, self._view.snapshot
         number = graph.part_at(ordinal)
         part = graph.parts[number]
@@ -186,17 +221,18 @@ class _Rows:
         self._first = part.first + (block << _BITS)
         self._stop = min(self._first + BLOCK, part.first + part.count)
         form = 2 * self._selector.changes + self._selector.messages
-        key = b"%c%b%d" % (form, snapshot.packs[number].entry.name, block)
-        kept = HEADERS.get(key)
-        if kept is None and self._keeps:
-            revisions = snapshot.packs[number].index.revisions(self._first - part.first, self._stop - part.first)
-            kept = tuple(map(self._make, revisions))
-            HEADERS.put(key, kept)
-        self._block = kept or ()
+        self._key = b"%c%b%d" % (form, snapshot.packs[number].entry.name, block)
+        self._block = list((HEADERS.get(self._key) if self._keeps else None) or [None] * (self._stop - self._first))
+
+    def _keep(self) -> None:
+        """Keep what was made of the block."""
+        if self._made and self._keeps:
+            HEADERS.put(self._key, tuple(self._block))
+        self._made = 0
 
     def _make(self, revision: RevisionId) -> bytes:
         selector, contents = self._selector, self._contents
-        try:
+        with _reading(revision):
             header = contents.header(revision)
             if header is None:
                 return b""
@@ -206,19 +242,16 @@ class _Rows:
             if selector.changes:
                 changes = [(change.action, change.path) for change in contents.changes(revision)]
                 entry = msgspec.structs.replace(entry, changes=changes)
-            return encode_item(entry)
-        except ValueError as wrong:
-            raise _damaged(revision, wrong) from wrong
+            row = encode_item(entry)
+        if len(row) > MAX_ITEM:
+            raise LimitExceeded(f"bytes of what a log says of {header.id}", len(row), MAX_ITEM)
+        return row
 
 
 @contextmanager
 def _reading(revision: RevisionId) -> Iterator[None]:
-    """What cannot be read is damage of this revision."""
+    """Report an unreadable record as damage of this revision."""
     try:
         yield
     except ValueError as wrong:
-        raise _damaged(revision, wrong) from wrong
-
-
-def _damaged(revision: RevisionId, wrong: ValueError) -> CorruptRecord:
-    return CorruptRecord(revision, revision, f"it cannot be read: {wrong}")
+        raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong

@@ -12,6 +12,12 @@ from smartserver.records.cache import Cache
 TEXT_BYTES = 64 << 20
 """Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
 
+OF_TEXT = 300
+"""Bytes that Python takes for an entry besides its text and meta: key, tuple, and place in the cache."""
+
+OF_ROW = 33
+"""Bytes that Python takes for an object of bytes."""
+
 HEADER_BYTES = 32 << 20
 """Bytes of what a log says of revisions, of some 150,000."""
 
@@ -45,7 +51,7 @@ class SharedCache(Generic[V]):
     def put(self, key: bytes, value: V, *, spare: bool = False) -> None:
         """Keep a value; one larger than half the limit is not kept, it would push out all others. `spare`: as of
         `Cache.put`."""
-        if self._cost(value) > self.limit // 2:
+        if not self.limit or self._cost(value) > self.limit // 2:
             return
         with self._lock:
             self._values.put(key, value, spare=spare)
@@ -77,16 +83,17 @@ class TextCache(SharedCache[CachedText]):
     """Fulltexts of records."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
-        super().__init__(limit, lambda kept: len(kept.text), TEXT_CACHE)
+        super().__init__(limit, lambda kept: len(kept.text) + len(kept.meta) + OF_TEXT, TEXT_CACHE)
 
 
-Block = tuple[bytes, ...]
-"""What a log says of revisions that lie side by side, encoded; empty of one that it does not show."""
+Block = tuple[bytes | None, ...]
+"""What a log says of revisions that lie side by side, encoded: empty of one that it does not show, None where it was
+not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
-    """Its bytes, with what Python keeps of each revision: 41 bytes."""
-    return sum(map(len, block)) + 41 * len(block)
+    """Its bytes, and those of Python's objects."""
+    return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 
 HEADERS: Final = SharedCache[Block](HEADER_BYTES, cost_of_block, HEADER_CACHE)

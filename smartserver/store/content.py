@@ -49,9 +49,11 @@ class SnapshotView:
         return self.snapshot.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
+        self._allowance.charge(1)
         return self.snapshot.revision(ordinal)
 
     def parents(self, ordinal: int) -> Sequence[int]:
+        self._allowance.charge(1)
         return self.snapshot.graph.parents(ordinal)
 
     def first_parent(self, ordinal: int) -> int | None:
@@ -64,6 +66,11 @@ class SnapshotView:
     def record(self, kind: int, key: Key) -> Record | None:
         self._allowance()  # A piece of an answer may take minutes.
         return self.snapshot.lookup(kind, key)
+
+    def length(self, kind: int, key: Key) -> int | None:
+        self._allowance()
+        location = self.snapshot.first(kind, key)
+        return None if location is None else location.length
 
 
 class ContentReader:

@@ -49,7 +49,7 @@ def tree_of(folder: Path) -> Mapping[str, object]:
     return found
 
 
-@pytest.mark.parametrize("revision", ["", "@main", "@v1", "@topic", "@refs/heads/topic", "@ID"])
+@pytest.mark.parametrize("revision", ["", "@main", "@v1", "@topic", "@refs/heads/topic", "@ID", "@HEAD"])
 def test_an_export_is_what_git_checks_out(odd: Side, revision: str) -> None:
     older = odd.git("a", "rev-parse", "main~")
     named = older if revision == "@ID" else revision[1:] or "main"
@@ -84,6 +84,9 @@ def test_a_listing(odd: Side) -> None:
         kind = {"100755": "executable", "120000": "link"}.get(mode, "file")
         expected[path] = (kind, int(size))
     assert {path: (each["type"], each["size"]) for path, each in found.items() if "size" in each} == expected
+    assert fine(odd.run('as c smartserver ls "$URL/src/run"')).said == "run\n"
+    (single,) = fine(odd.run('as c smartserver ls --json "$URL" doc/manual.md')).said.splitlines()
+    assert json.loads(single) == {"path": "manual.md", "type": "file", "size": 6}
     assert {path for path in found if "size" not in found[path]} == {"doc", "doc/deep", "doc/deep/er", "src"}
 
 

@@ -112,14 +112,19 @@ class BzrContents:
 
     def text(self, node: Node) -> bytes:
         """The text of a file, the target of a link, the id of the revision of a tree that lies elsewhere."""
-        assert node.place is not None
-        kind, key = node.place
-        if kind == INVENTORY:
-            return key
-        record = self._stored.record(kind, key)
+        if node.place is None:
+            return node.value
+        record = self._stored.record(*node.place)
         if record is None:
-            raise ValueError(f"the text {shown(key)} is missing")
+            raise ValueError(f"the text {shown(node.place[1])} is missing")
         return record.text
+
+    def size(self, node: Node) -> int:
+        """The bytes of that; no text is read."""
+        found = len(node.value) if node.place is None else self._stored.length(*node.place)
+        if found is None:
+            raise ValueError(f"the text of {shown(node.path)} is missing")
+        return found
 
     def header(self, revision: RevisionId) -> Header:
         """What a revision says."""
@@ -221,7 +226,7 @@ def _node(path: bytes, entry: Entry) -> Node:
     if entry.kind == "file":
         return Node(path, NodeType.EXECUTABLE if entry.executable else NodeType.FILE, (TEXT, entry.text_key))
     type_ = _TYPES[entry.kind]
-    return Node(path, type_, None if type_ is NodeType.FOLDER else (INVENTORY, entry.target))
+    return Node(path, type_, None, b"" if type_ is NodeType.FOLDER else entry.target)
 
 
 def _path(entry: Entry, path_of: Callable[[bytes], bytes | None]) -> bytes:

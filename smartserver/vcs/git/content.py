@@ -1,7 +1,7 @@
 """`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
 
 A name is, in git's order, a ref, whole or without what a short name lacks, or an id in hex, whole or the begin of one
-that no other has. What a tag names stands for it. No name is a path through history, as `main~2` is for git.
+that no other has. A tag stands for its target. Paths through history, as `main~2`, are no names here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from smartserver.vcs.git.format import (
     canonical_mode,
     entry_type,
 )
+from smartserver.vcs.git.id_prefix import find_by_prefix
 from smartserver.vcs.git.names import HEAD, SHORT_FOR
-from smartserver.vcs.id_prefix import find_by_prefix
 
 OBJECT: Final = 0
 """The kind of all records."""
@@ -53,12 +53,13 @@ class GitContents:
     def find(self, name: str) -> RevisionId:
         """The revision of a name, peeled only where its tree is read."""
         refs = self._stored.refs()
-        raw = name.encode("utf-8", "surrogateescape") or self._stored.setting(HEAD) or b""
+        head = self._stored.setting(HEAD) or b""
+        raw = head if name in ("", "HEAD", "@") else name.encode()
         for prefix in SHORT_FOR:
             value = refs.get(prefix + raw)
             if value is not None:
                 return value[0].id
-        if not name:
+        if raw == head:
             raise NoSuchPart(f"no branch {shown(raw)}, which HEAD names: name a revision, as in URL@main")
         if _HEX.fullmatch(name):
             found = find_by_prefix(self._stored, name)
@@ -77,10 +78,14 @@ class GitContents:
 
     def text(self, node: Node) -> bytes:
         """The text of a blob; of a submodule the id."""
-        assert node.place is not None
-        if node.type is NodeType.SUBMODULE:
-            return node.place[1].hex().encode()
-        return self._object(node.place[1], BLOB).text
+        return node.value if node.place is None else self._object(node.place[1], BLOB).text
+
+    def size(self, node: Node) -> int:
+        """The bytes of that; no blob is read."""
+        found = len(node.value) if node.place is None else self._stored.length(*node.place)
+        if found is None:
+            raise ValueError(f"the object at {shown(node.path)} is missing")
+        return found
 
     def header(self, revision: RevisionId) -> Header | None:
         """What a commit says; None of a tag."""
@@ -107,7 +112,7 @@ class GitContents:
     def state(self, revision: RevisionId, path: bytes) -> object:
         """The mode and object at a path."""
         node = self._at(revision, path)
-        return None if node is None else (node.type, node.place)
+        return None if node is None else node[1:]
 
     def changes(self, revision: RevisionId) -> Iterator[Change]:
         """How its tree differs from that of its first parent."""
@@ -177,8 +182,10 @@ class GitContents:
                     found.append((folder + name + b"/", one, other) if is_folder else Change("M", folder + name))
             else:
                 ours, others = self._by_name(new), self._by_name(old)
-                for name in sorted(ours.keys() | others.keys()):
+                for name in ours.keys() | others.keys():
                     found += _difference(folder + name, ours.get(name), others.get(name))
+                # A folder is sorted by its name with a slash behind, as what is in it.
+                found.sort(key=lambda each: each.path if isinstance(each, Change) else each[0])
             todo += reversed(found)
 
     def _changed(self, new: Key, old: Key) -> list[ChangedEntry] | None:
@@ -201,7 +208,10 @@ class GitContents:
 def _node(folder: bytes, entry: TreeEntry) -> Node:
     mode, name, key = entry
     path = folder + b"/" + name if folder else name
-    return Node(path, _TYPES.get(canonical_mode(mode), NodeType.SUBMODULE), (OBJECT, key))
+    type_ = _TYPES.get(canonical_mode(mode))
+    if type_ is None:
+        return Node(path, NodeType.SUBMODULE, None, key.hex().encode())
+    return Node(path, type_, (OBJECT, key))
 
 
 _Pair = tuple[bytes, Key | None, Key | None]
@@ -228,7 +238,9 @@ def _folder(entry: TreeEntry | None) -> Key | None:
 def _text(raw: bytes, coding: str) -> str:
     try:
         if codecs.lookup(coding).name not in SLOW:
-            return raw.decode(coding)
+            text = raw.decode(coding)
+            text.encode()  # Some decode to surrogates, which have no place in UTF-8.
+            return text
     except (LookupError, ValueError):
         pass  # No encoding of text, or not that of this text.
     return raw.decode("utf-8", "replace")

@@ -75,6 +75,10 @@ class HgContents:
         # Mercurial reads the null version, which no tool of its own writes, as empty.
         return file_text(self._record(*node.place).text) if node.place is not None else b""
 
+    def size(self, node: Node) -> int:
+        """The bytes of that, which only the text tells: it may begin with metadata."""
+        return len(self.text(node))
+
     def header(self, revision: RevisionId) -> Header:
         """What a changeset says."""
         record = self._changeset(revision)

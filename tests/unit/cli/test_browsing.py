@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.cli.browsing import split_revision
+from smartserver.cli.errors import CommandError
 from smartserver.cli.log import date_of
 from smartserver.records.browse import LogEntry
 
@@ -34,6 +35,12 @@ def test_a_folder_with_an_at_is_itself(tmp_path: Path) -> None:
     (tmp_path / "a@b").mkdir()
     assert split_revision(f"{tmp_path}/a@b") == (f"{tmp_path}/a@b", "")
     assert split_revision(f"{tmp_path}/a@c") == (f"{tmp_path}/a", "c")
+    assert split_revision(f"{tmp_path}/a@b/doc@x/y") == (f"{tmp_path}/a@b/doc", "x/y")
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(CommandError, match="a revision's name is UTF-8"):
+        split_revision("hpss://host/project@\udce4")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_text_that_would_push_out_all_others_is_not_kept() -> None:
 
 def test_a_cache_of_nothing_keeps_nothing() -> None:
     cache = TextCache(0)
-    cache.put(b"a", CachedText(b"x", True))
+    cache.put(b"a", CachedText(b"", True))
     assert cache.get(b"a") is None
 
 

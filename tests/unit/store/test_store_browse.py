@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 from builders import KINDS, MAIN, SILENT, History, push
-from counting import Counting
 
-from smartserver.errors import CorruptRecord, NoSuchPart, Unsupported
-from smartserver.meters import HEADER_CACHE, READS
+from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchPart, Unsupported
+from smartserver.meters import HEADER_CACHE
 from smartserver.records.browse import (
     COMPRESSED,
     PLAIN,
     ContentStream,
     Entry,
+    Header,
     LogEntry,
     LogSelector,
     NodeType,
@@ -41,6 +41,7 @@ def headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "HEADERS", SharedCache[Block](1 << 20, caches.cost_of_block, HEADER_CACHE))
     monkeypatch.setattr(browse, "_BITS", 2)
     monkeypatch.setattr(browse, "BLOCK", 4)
+    monkeypatch.setattr(browse, "PART", 300)
 
 
 class Stored:
@@ -177,20 +178,63 @@ def test_changes_of_each_revision(stored: Stored) -> None:
     assert found[stored.side] == found[stored.merge] == [("A", b"doc/new")]
 
 
-def test_what_was_shown_is_not_read_again(stored: Stored) -> None:
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The revisions whose headers were read."""
+    made: list[bytes] = []
+    header = GitContents.header
+
+    def counted(contents: GitContents, revision: bytes) -> Header | None:
+        made.append(revision)
+        return header(contents, revision)
+
+    monkeypatch.setattr(GitContents, "header", counted)
+    return made
+
+
+@pytest.mark.parametrize("selector", [LogSelector(), LogSelector(messages=False), LogSelector(changes=True)])
+def test_what_was_shown_is_not_read_again(stored: Stored, made: list[bytes], selector: LogSelector) -> None:
+    first = stored.log(selector)
+    assert len(made) == len(first) == 12
+    assert stored.log(selector) == first
+    assert len(made) == 12
+
+
+def test_only_what_a_log_shows_is_read(stored: Stored, made: list[bytes]) -> None:
+    assert len(stored.log(LogSelector(limit=3))) == len(made) == 3
+    stored.log(LogSelector(stored.line[7].hex(), stored.line[4].hex()))
+    assert made[3:] == stored.line[7:4:-1]
+    stored.log(LogSelector(path=b"doc"))
+    assert made[6:] == [stored.side] if stored.side not in made[:6] else made[6:] == []
+    assert len(stored.log(LogSelector())) == 12
+    assert len(made) == len(set(made)) == 12
+
+
+def test_long_headers_are_not_kept(stored: Stored, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "LONGEST", 10)
     first = stored.log(LogSelector())
-    counting = Counting()
     assert stored.log(LogSelector()) == first
-    assert counting[HEADER_CACHE.misses] == 0
-    assert counting[HEADER_CACHE.hits] == 4  # Of five revisions in the first pack, and seven in the second.
-    assert counting[READS] == 0
+    assert len(made) == 24
 
 
-def test_the_headers_of_a_short_log_are_not_kept(stored: Stored) -> None:
-    stored.log(LogSelector(limit=3))
-    counting = Counting()
-    assert len(stored.log(LogSelector(limit=3))) == 3
-    assert counting[HEADER_CACHE.hits] == 0
+def test_an_item_that_no_client_takes_is_refused_by_name(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "MAX_ITEM", 50)
+    with pytest.raises(LimitExceeded, match=f"what a log says of {stored.merge.hex()}"):
+        stored.log(LogSelector())
+
+
+def test_damage_of_what_a_log_does_not_show_does_not_matter(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = GitContents.header
+
+    def broken(contents: GitContents, revision: bytes) -> Header | None:
+        if revision == stored.line[5]:
+            raise ValueError("it has no end")
+        return header(contents, revision)
+
+    monkeypatch.setattr(GitContents, "header", broken)
+    assert stored.ids(LogSelector(stored.line[9].hex(), stored.line[5].hex())) == stored.line[9:5:-1]
+    with pytest.raises(CorruptRecord, match="cannot be read: it has no end"):
+        stored.log(LogSelector())
 
 
 @pytest.mark.parametrize(

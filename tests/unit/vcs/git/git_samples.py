@@ -57,3 +57,7 @@ class StoredObjects:
 
     def record(self, kind: int, key: Key) -> Record | None:
         return self.objects.get(key)
+
+    def length(self, kind: int, key: Key) -> int | None:
+        found = self.record(kind, key)
+        return None if found is None else len(found.text)

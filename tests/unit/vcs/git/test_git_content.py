@@ -114,7 +114,9 @@ def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
     sample.stored.refs_ = {b"refs/heads/main": whole, b"refs/heads/both": whole, b"refs/tags/both": tagged}
     sample.stored.settings["HEAD"] = b"refs/heads/main"
     find = sample.contents.find
-    assert find("") == find("main") == find("refs/heads/main") == find("heads/main") == whole
+    assert (
+        find("") == find("HEAD") == find("@") == find("main") == find("refs/heads/main") == find("heads/main") == whole
+    )
     assert find("both") == tagged
     assert find(other.hex()) == find(other.hex()[:9]) == other
     for name in ("nowhere", "beef" * 10, other.hex()[:3], "main~1"):
@@ -139,6 +141,7 @@ def test_a_head_that_is_not_there(sample: Sample) -> None:
         (b"A <a> 1 +0000", b"\nencoding punycode\n\nab-", ("A <a>", 1, 0, "ab-")),
         (b"A <a> 1 +0000", b"\nencoding hex\n\n41", ("A <a>", 1, 0, "41")),
         (b"A <a> 1 +0000", b"\nencoding \0\n\nx", ("A <a>", 1, 0, "x")),
+        (b"A <a> 1 +0000", b"\nencoding unicode_escape\n\n\\ud800", ("A <a>", 1, 0, "\\ud800")),
         (b"nobody", b"\n\nx", ("nobody", 0, 0, "x")),
         (b"A <a> %d +0000" % (1 << 70), b"\n\nx", (f"A <a> {1 << 70} +0000", 0, 0, "x")),
         (E, b"", ("A <a@example.org>", 5, 90, "")),
@@ -161,6 +164,7 @@ def test_how_trees_differ(sample: Sample) -> None:
     changed = sample.tree((b"100644", b"x", other), (b"100644", b"z", file))
     before = sample.tree(
         (b"100644", b"becomes", file),
+        (b"100644", b"becomes.more", file),
         (b"40000", b"folder", inner),
         (b"40000", b"gone", inner),
         (b"100644", b"mode", file),
@@ -179,6 +183,7 @@ def test_how_trees_differ(sample: Sample) -> None:
     second = sample.commit(after, [first])
     assert list(sample.contents.changes(second)) == [
         Change("D", b"becomes"),
+        Change("D", b"becomes.more"),
         Change("A", b"becomes/x"),
         Change("A", b"becomes/y"),
         Change("M", b"folder/x"),
@@ -192,7 +197,7 @@ def test_how_trees_differ(sample: Sample) -> None:
         Change("D", b"was/x"),
         Change("D", b"was/y"),
     ]
-    assert [change.action for change in sample.contents.changes(first)] == ["A"] * 9
+    assert [change.action for change in sample.contents.changes(first)] == ["A"] * 10
     assert list(sample.contents.changes(sample.commit(after, [second]))) == []
 
 

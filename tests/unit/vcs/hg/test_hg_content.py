@@ -85,6 +85,10 @@ class Stored:
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
 
+    def length(self, kind: int, key: Key) -> int | None:
+        found = self.record(kind, key)
+        return None if found is None else len(found.text)
+
 
 def contents(stored: Stored, branch: bytes = b"") -> Contents:
     return HgSystem().contents(stored, ReadScope(ref=branch))

@@ -78,6 +78,9 @@ class Stored:
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
 
+    def length(self, kind: int, key: Key) -> int | None:
+        raise AssertionError("nothing needs that")
+
 
 def find(stored: Stored, *names: bytes) -> dict[bytes, bytes]:
     asked = Names(names, is_all=False)

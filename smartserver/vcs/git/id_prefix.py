@@ -1,4 +1,4 @@
-"""Revisions named by the begin of their id in hex, as git and Mercurial take them."""
+"""Revisions named by the begin of their id in hex."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
     start, half = bytes.fromhex(digits[: len(digits) // 2 * 2]), digits[len(digits) // 2 * 2 :]
     tips = [stored.ordinal(tip.id) for value in stored.refs().values() for tip in value]
     newest = max([ordinal for ordinal in tips if ordinal is not None], default=-1)
-    found = [
-        revision
-        for revision in map(stored.revision, range(newest + 1))
-        if revision.startswith(start) and (not half or revision.hex().startswith(digits))
-    ]
-    if len(found) > 1:
-        raise NoSuchPart(f"ambiguous id {digits}: {len(found)} revisions begin so")
-    return found[0] if found else None
+    found: RevisionId | None = None
+    for revision in map(stored.revision, range(newest + 1)):
+        if revision.startswith(start) and (not half or revision.hex().startswith(digits)):
+            if found is not None:
+                raise NoSuchPart(f"ambiguous id {digits}: {found.hex()} and {revision.hex()} begin so")
+            found = revision
+    return found

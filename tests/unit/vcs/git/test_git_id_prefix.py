@@ -1,4 +1,4 @@
-"""vcs.id_prefix: revisions by the begin of their id."""
+"""vcs.git.id_prefix: revisions by the begin of their id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from git_samples import StoredObjects
 
 from smartserver.errors import NoSuchPart
-from smartserver.vcs.id_prefix import find_by_prefix
+from smartserver.vcs.git.id_prefix import find_by_prefix
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_whole_id_is_itself_though_others_begin_so(stored: StoredObjects) -> N
 
 @pytest.mark.parametrize("digits", ["ab1", "ab12", "a"])
 def test_several(stored: StoredObjects, digits: str) -> None:
-    with pytest.raises(NoSuchPart, match=f"ambiguous id {digits}: [23] revisions begin so"):
+    with pytest.raises(NoSuchPart, match=f"ambiguous id {digits}: ab12cd and ab(12ef|34cd) begin so"):
         find_by_prefix(stored, digits)
 
 
