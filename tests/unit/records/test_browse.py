@@ -111,7 +111,7 @@ def test_no_body_has_no_items() -> None:
         (PLAIN + b"\xff\xff\xff\xff", f"an item of 4294967295 bytes, expected no more than {browse.MAX_ITEM}"),
         (PLAIN + b"\0\0\0\1\xc1", "at byte 4: an item cannot be read"),
         (PLAIN + b"\0\0\0\3\x92\1\1", "an item cannot be read: Expected `bytes`"),
-        (PLAIN + encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc", "it ends 1 bytes before the end of an item"),
+        (PLAIN + encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc", "it ends 6 bytes before the end of an item"),
     ],
 )
 def test_what_is_no_content_body_is_said_with_its_offset(body: bytes, why: str) -> None:
