@@ -3,10 +3,25 @@ from __future__ import annotations
 import random
 import threading
 
+import pytest
 from counting import Counting, named
 
 from smartserver.meters import BLOCK_CACHE, counted, since
+from smartserver.store import caches
 from smartserver.store.caches import CachedText, SharedCache, TextCache
+
+
+@pytest.fixture(autouse=True)
+def only_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "OF_TEXT", 0)
+
+
+def test_small_texts_cost_what_python_keeps_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "OF_TEXT", 300)
+    cache = TextCache(10_000)
+    for number in range(1000):
+        cache.put(b"%d" % number, CachedText(b"", True, b"m"))
+    assert len(cache) == 10_000 // 301
 
 
 def test_what_is_put_is_found_until_pushed_out() -> None:

@@ -75,6 +75,9 @@ def test_each_type_of_node(sample: Sample, whole: bytes) -> None:
         b"sub": NodeType.SUBMODULE,
     }
     texts = {node.path: sample.contents.text(node) for node in nodes if node.type is not NodeType.FOLDER}
+    assert {node.path: sample.contents.size(node) for node in nodes if node.path in texts} == {
+        path: len(text) for path, text in texts.items()
+    }
     assert texts == {b"run": b"#!\n", b"link": b"a/file", b"old": b"", b"a/file": b"inner\n", b"sub": b"11" * 20}
 
 
@@ -114,9 +117,8 @@ def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
     sample.stored.refs_ = {b"refs/heads/main": whole, b"refs/heads/both": whole, b"refs/tags/both": tagged}
     sample.stored.settings["HEAD"] = b"refs/heads/main"
     find = sample.contents.find
-    assert (
-        find("") == find("HEAD") == find("@") == find("main") == find("refs/heads/main") == find("heads/main") == whole
-    )
+    for name in ("", "HEAD", "@", "main", "refs/heads/main", "heads/main"):
+        assert find(name) == whole
     assert find("both") == tagged
     assert find(other.hex()) == find(other.hex()[:9]) == other
     for name in ("nowhere", "beef" * 10, other.hex()[:3], "main~1"):
