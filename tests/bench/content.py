@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -196,6 +196,10 @@ class Content:
 
             yield work.start(side.name, side.served, serve, self.environment)
 
+    def _needed(self, side: Side, what: str, *before: str) -> AbstractContextManager[Server | None]:
+        """The server that a row asks, if it asks one."""
+        return nullcontext() if what in UNSERVED else self.served(side, *before)
+
     def rows(self, report: Report, names: Sequence[str], repeat: int) -> None:
         for what in names:
             for packing in ("packed", "unpacked"):
@@ -218,7 +222,7 @@ class Content:
 
     def _hot(self, what: str, packing: str, repeat: int) -> tuple[list[float], ...]:
         found: tuple[list[float], ...] = ([], [])
-        with self.served(self.sides[0]) as mine, self.served(self.sides[1]) as theirs:
+        with self._needed(self.sides[0], what) as mine, self._needed(self.sides[1], what) as theirs:
             for number in range(repeat + 1):
                 for side, server, times in zip(self.sides, (mine, theirs), found, strict=True):
                     times += [self._run(side, server, what, packing)] * bool(number)
@@ -229,11 +233,11 @@ class Content:
         for _ in range(repeat):
             for side, times in zip(self.sides, found, strict=True):
                 drop_pages([side.served / packing, self._dump(side)])
-                with self.served(side) as server:
+                with self._needed(side, what) as server:
                     times.append(self._run(side, server, what, packing))
         return found
 
-    def _run(self, side: Side, server: Server, what: str, packing: str, *before: str) -> float:
+    def _run(self, side: Side, server: Server | None, what: str, packing: str, *before: str) -> float:
         made = self.work.folder / "made"
         words = [*before, *side.words(what, server, packing, made, self._dump(side))]
         if what == LOAD and side is self.sides[1]:
@@ -256,12 +260,11 @@ class Content:
         """What a server that was just started reads the first and the second time."""
         with Workspace("traced") as work:
             traced = [*TRACED, str(work.folder / "trace")]
-            unserved = what in UNSERVED
-            with self.served(side, *([] if unserved else traced)) as server:
+            with self._needed(side, what, *traced) as server:
                 before = self._reads(work.folder, side)
                 found = []
                 for _ in range(2):
-                    self._run(side, server, what, packing, *(traced if unserved else []))
+                    self._run(side, server, what, packing, *(traced if server is None else []))
                     now = self._reads(work.folder, side)
                     found.append(now - before)
                     before = now
