@@ -260,7 +260,8 @@ class Content:
         """What a server that was just started reads the first and the second time."""
         with Workspace("traced") as work:
             traced = [*TRACED, str(work.folder / "trace")]
-            with self._needed(side, what, *traced) as server:
+            # A server is traced from beside it (-D): strace would leave it behind when it is stopped.
+            with self._needed(side, what, traced[0], "-D", *traced[1:]) as server:
                 before = self._reads(work.folder, side)
                 found = []
                 for _ in range(2):

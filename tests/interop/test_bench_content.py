@@ -76,6 +76,8 @@ def test_all_rows_beside_subversion(temporary: Path, odd: Path, monkeypatch: pyt
     ]
     dumps = 8 if "dump, packed, hot" in result.stdout else 0
     check_met(result, "4 revisions, loopback", 16 + dumps, rows)
+    commands = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(temporary) not in commands, "a server was left behind"
     for packing in ("packed", "unpacked"):
         assert re.search(rf"export, {packing}, first: opened.* [1-9]\d*, [1-9].* [1-9]\d*, [1-9]", result.stdout)
 
