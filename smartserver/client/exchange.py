@@ -14,10 +14,9 @@ from smartserver.client.content import Part, read_content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown, WrongVcs
-from smartserver.records.model import Kind, RevisionId
+from smartserver.records.model import HERE, Kind, RevisionId
 from smartserver.records.system import system_of
 from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_read import ReadRequest, ReadResult, repository_read

@@ -21,7 +21,7 @@ from smartserver.errors import (
     NotDone,
     RequestRefused,
 )
-from smartserver.records.model import GraphNode
+from smartserver.records.model import HERE, GraphNode
 from smartserver.server import jail
 from smartserver.server.access import Access
 from smartserver.server.advice import of_client, of_format, of_packs
@@ -35,7 +35,6 @@ from smartserver.store.states import LatestRoot
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.here import with_branch
 from smartserver.wire.limits import MAX_RESULTS
 from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, Status, raw

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.records.model import HERE as HERE
-
 MAX_NAME = 1024
 """Bytes of a ref name, revision id or map key (DESIGN 3)."""
 

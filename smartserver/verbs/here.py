@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import inspect
 
-from smartserver.verbs.fields import HERE, NAMES_A_REF
+from smartserver.records.model import HERE
+from smartserver.verbs.fields import NAMES_A_REF
 
 Branch = Callable[[], bytes]
 """Says the name; asked only where a `.` is."""

@@ -16,7 +16,8 @@ MAX_SELECTOR = 4 << 20
 
 
 class ReadRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`selector`: which parts, in the encoding of the repository's system. The rest is as in `Repository.pull`."""
+    """`selector`: which parts, as `records.browse` encodes it for every system, or in the encoding of the repository's
+    own. The rest is as in `Repository.pull`."""
 
     selector: Annotated[bytes, msgspec.Meta(max_length=MAX_SELECTOR)]
     haves: Haves = []
@@ -43,8 +44,8 @@ class ReadResult(Result, frozen=True, array_like=True):
 def repository_read(context: Context, request: ReadRequest) -> ReadResult:
     """Answer what changed of the refs, then send parts of the history: records, or whole revisions, as a bulk stream.
 
-    The protocol knows no selector: the package of the repository's system reads it, and a system without selectors
-    refuses the call. Whole revisions come parents first; other parts come in the order that the system gives them.
+    The store answers selectors of trees and logs; the package of the repository's system reads any other. A system
+    without either refuses the call. Whole revisions come parents first, other parts in the order that the system gives.
     """
     transaction = context.transaction
     wants = list(dict.fromkeys([*tips(transaction, request.refs), *request.ids]))

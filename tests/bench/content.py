@@ -172,7 +172,10 @@ class Content:
     def differences(self) -> list[str]:
         """The revisions whose trees are not the same on both sides."""
         found = []
-        numbers = {len(self.trees), *random.sample(range(1, len(self.trees) + 1), min(LOOKED_AT, len(self.trees)))}
+        numbers = {
+            len(self.trees),
+            *random.Random(len(self.trees)).sample(range(1, len(self.trees) + 1), min(LOOKED_AT, len(self.trees))),
+        }
         revisions = run(["git", "rev-list", "--reverse", "main"], self.git, self.environment).split()
         made = self.work.folder / "compared"
         for number in sorted(numbers):

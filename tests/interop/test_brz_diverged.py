@@ -19,7 +19,7 @@ from git_sides import Served
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.request import Outgoing
-from smartserver.verbs.fields import HERE
+from smartserver.records.model import HERE
 from smartserver.verbs.repository_open import OpenRequest, repository_open
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.messages import RequestFlag

@@ -16,12 +16,12 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Refusal
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchBranch, NoSuchRepository
+from smartserver.records.model import HERE
 from smartserver.verbs.branch_set_last_revision import (
     SetLastRevisionRequest,
     SetLastRevisionResult,
     branch_set_last_revision,
 )
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 from smartserver.verbs.rules import Rule

@@ -16,9 +16,9 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
 from smartserver.errors import AccessDenied, DivergedBranches, NoSuchBranch, NotDone, StaleEntry
+from smartserver.records.model import HERE
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import state_of
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.server_ping import PingRequest, server_ping
 

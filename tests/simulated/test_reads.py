@@ -24,14 +24,13 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchPart, NoSuchRepository, Unsupported
-from smartserver.records.model import Tip
+from smartserver.records.model import HERE, Tip
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
 from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.vcs.bzr.selector import Named, Parts, RevisionsField, TreesField, decode_answer, encode
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.frames import HEADER

@@ -15,11 +15,11 @@ from smartserver.plugins.breezy.given import until
 from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.place import KINDS, Place
 from smartserver.plugins.breezy.target import is_usable, likely_target, local_tips
-from smartserver.records.model import RevisionId
+from smartserver.records.model import HERE, RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.selector import Called, decode_answer, encode
 from smartserver.vcs.bzr.selector import History as Selected
-from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 

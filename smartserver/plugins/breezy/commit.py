@@ -18,11 +18,10 @@ from smartserver.client.updates import RefUpdate
 from smartserver.errors import StaleLease
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.selection import commit_on
-from smartserver.records.model import RevisionId
+from smartserver.records.model import HERE, RevisionId
 from smartserver.vcs.bzr.compat import forget_pages
 from smartserver.vcs.bzr.plan import BrzPlan
 from smartserver.vcs.bzr.repository import BrzRepository
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.rules import Create, Rule
 
 

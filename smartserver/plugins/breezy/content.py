@@ -17,7 +17,7 @@ from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.plugins.breezy.checkouts import pages_of
 from smartserver.plugins.breezy.given import TIP
 from smartserver.plugins.breezy.selection import Selection
-from smartserver.records.model import Key, Record, RevisionId
+from smartserver.records.model import HERE, Key, Record, RevisionId
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import StoreKey
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
@@ -25,7 +25,7 @@ from smartserver.vcs.bzr.meta import text_meta
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 from smartserver.vcs.bzr.selector import TAGS, Named, Parts, RevisionsField, Tag, TreesField, decode_answer, encode
 from smartserver.vcs.bzr.tree import BzrTree
-from smartserver.verbs.fields import HERE, MAX_IDS
+from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_stats import StatsResult
 
 PATIENCE = 2

@@ -11,8 +11,7 @@ from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleL
 from smartserver.plugins.breezy.changes import made, options_become, tags_updates
 from smartserver.plugins.breezy.place import tags_of
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.records.model import RevisionId, Tip
-from smartserver.verbs.fields import HERE
+from smartserver.records.model import HERE, RevisionId, Tip
 from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
 

@@ -18,11 +18,10 @@ from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.terminal import listen, moving
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.words import in_breezys_words
-from smartserver.records.model import RevisionId
+from smartserver.records.model import HERE, RevisionId
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.system import BzrSystem
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_verify import VerifyResult

@@ -31,11 +31,10 @@ from smartserver.plugins.breezy.place import KINDS, TAGS, VCS
 from smartserver.plugins.breezy.remote import Remote, remote_of
 from smartserver.plugins.breezy.sending import Lacking
 from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
-from smartserver.records.model import RevisionId
+from smartserver.records.model import HERE, RevisionId
 from smartserver.spans import Part, spent
 from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
 from smartserver.vcs.bzr.repository import BrzRepository
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
 

@@ -20,8 +20,8 @@ from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy.commands import Makes, running
 from smartserver.plugins.breezy.server import Server, server_of
 from smartserver.plugins.breezy.words import NoTrees, in_breezys_words
+from smartserver.records.model import HERE
 from smartserver.vcs.bzr.repository import BrzRepository
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_list import RepositoryField
 
 

@@ -28,10 +28,9 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.plugins.breezy.commands import running
-from smartserver.records.model import RevisionId
+from smartserver.records.model import HERE, RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
-from smartserver.verbs.fields import HERE
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError, TransportError
 from transports.errors import PermissionDenied as StoreDenies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smartserver.plugins.breezy.transport import below, path_of
-from smartserver.verbs.fields import HERE
+from smartserver.records.model import HERE
 
 
 def test_a_branchs_name_is_the_path_below_its_repository() -> None:

@@ -11,6 +11,7 @@ from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import done, refused
 
 from smartserver.errors import DivergedBranches
+from smartserver.records.model import HERE
 from smartserver.records.system import System
 from smartserver.server import header as headers
 from smartserver.server.access import FixedAccess
@@ -18,7 +19,6 @@ from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments, Permission
-from smartserver.verbs.fields import HERE
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open

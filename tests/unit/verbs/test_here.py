@@ -9,10 +9,11 @@ import pytest
 from msgspec import inspect
 from test_verb_arguments import filled
 
+from smartserver.records.model import HERE
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.branch_create import BranchCreateRequest
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.fields import HERE, Id, RefName
+from smartserver.verbs.fields import Id, RefName
 from smartserver.verbs.here import with_branch
 from smartserver.verbs.repository_pull import PullRequest
 
