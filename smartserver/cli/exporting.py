@@ -27,6 +27,14 @@ QUIET = 1.0
 OFTEN = 0.2
 """Seconds between two lines that say it."""
 
+OF_TOOLS = (".git", "git~1", ".hg", "hg~1", ".bzr", "bzr~1")
+"""Folders of version-control tools, also by the short names that NTFS gives them."""
+
+_IGNORED = dict.fromkeys(
+    [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF],
+)
+"""What HFS+ ignores in names, as git's `next_hfs_char` (utf8.c) has it."""
+
 MAX_LINK = 65_536
 """Bytes of the target of a link; no system takes so many."""
 
@@ -53,12 +61,12 @@ def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
 def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
     """A new folder beside the place, which is gone afterwards, and what puts it there."""
     place = os.path.abspath(folder)
-    above, name = os.path.split(place)
+    above = os.path.dirname(place)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
         raise CommandError(f"{folder} is there already: name a new folder, or an empty one")
     if not os.path.isdir(above):
         raise CommandError(f"{above} is not there: make it first")
-    made = tempfile.mkdtemp(prefix=f".{name}.", dir=above)
+    made = tempfile.mkdtemp(prefix=".smartserver-", dir=above)
     try:
         mask = os.umask(0)
         os.umask(mask)
@@ -107,15 +115,13 @@ class _Writer:
     def _descriptor(self, folder: bytes, entry: Entry) -> int:
         while self._open[-1][0] != folder:
             if len(self._open) == 1:
+                self._check(entry, *entry.path.split(b"/"))
                 raise CommandError(f"{self._place(entry.path)}: it came before its folder")
             os.close(self._open.pop()[1])
         return self._open[-1][1]
 
     def _create(self, folder: int, name: bytes, entry: Entry) -> None:
-        if name in (b"", b".", b".."):
-            raise CommandError(f"{self._place(entry.path)}: a name that leads elsewhere; nothing was written")
-        if b"\0" in name:
-            raise CommandError(f"{self._place(entry.path)}: a name that no file can have; nothing was written")
+        self._check(entry, name)
         if entry.type in (NodeType.FOLDER, NodeType.SUBMODULE):
             os.mkdir(name, dir_fd=folder)
             if entry.type is NodeType.FOLDER:
@@ -138,12 +144,32 @@ class _Writer:
         finally:
             os.close(descriptor)
 
+    def _check(self, entry: Entry, *names: bytes) -> None:
+        """Refuse names that a file must not have."""
+        for name in names:
+            why = ""
+            if name in (b"", b".", b".."):
+                why = "a name that leads elsewhere"
+            elif b"\0" in name:
+                why = "a name that no file can have"
+            elif is_of_tool(name):
+                why = "a name that a version-control tool takes for its own folder, whose settings run programs"
+            if why:
+                raise CommandError(f"{self._place(entry.path)}: {why}; nothing was written")
+
     def _place(self, path: bytes) -> str:
         return plain(f"{self._called}/{path.decode('utf-8', 'backslashreplace')}")
 
     def _progress(self, end: str = "") -> None:
         self._next, self._said = time.monotonic() + OFTEN, True
         click.echo(f"\rexport: {self._files:,} files, {self._bytes / 1e6:.1f} MB{end}", err=True, nl=False)
+
+
+def is_of_tool(name: bytes) -> bool:
+    """Whether a tool may take a name for its own folder, on any file system: some ignore case, dots and blanks at the
+    end, what follows a colon (NTFS), or some characters of no width (HFS+)."""
+    plain_name = name.decode("utf-8", "replace").translate(_IGNORED).lower().partition(":")[0].rstrip(" .")
+    return plain_name in OF_TOOLS
 
 
 def _why(wrong: OSError) -> str:

@@ -27,6 +27,7 @@ from smartserver.records.browse import (
     NodeType,
     Selector,
     TreeSelector,
+    checked_items,
     encode_item,
 )
 from smartserver.records.bulk import BulkWriter
@@ -77,7 +78,8 @@ class ContentBody:
         """It has none."""
         self.size = 0
         """Bytes read so far."""
-        self._parts = _compressed(items, level) if level else itertools.chain((PLAIN,), items)
+        checked = checked_items(items)
+        self._parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
         self._rest: bytes | memoryview = b""
         """What is left of the last part."""
 

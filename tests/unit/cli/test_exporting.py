@@ -11,7 +11,7 @@ import pytest
 from smartserver.cli import exporting
 from smartserver.cli.errors import CommandError
 from smartserver.cli.exporting import write_tree
-from smartserver.records.browse import PLAIN, ContentStream, Entry, NodeType, encode_item
+from smartserver.records.browse import PLAIN, ContentStream, Entry, NodeType, checked_items, encode_item
 from smartserver.records.varint import Malformed
 
 FOLDER, FILE, RUN, LINK, SUBMODULE = NodeType
@@ -32,9 +32,8 @@ TREE: Sequence[Item] = [
 
 
 def stream(items: Sequence[Item], size: int = 1000) -> ContentStream:
-    body = PLAIN
-    for path, kind, text in items:
-        body += encode_item(Entry(path, kind, -1 if kind is FOLDER else len(text))) + text
+    entries = [(Entry(path, kind, -1 if kind is FOLDER else len(text)), text) for path, kind, text in items]
+    body = PLAIN + b"".join(checked_items([encode_item(entry) + text for entry, text in entries]))
     return ContentStream(body[at : at + size] for at in range(0, len(body), size))
 
 
@@ -111,8 +110,8 @@ def test_a_folder_that_is_nowhere(tmp_path: Path) -> None:
 HOSTILE: dict[str, tuple[Sequence[Item], str]] = {
     "up": ([(b"..", FILE, b"x")], r"out/\.\.: a name that leads elsewhere"),
     "up below": ([(b"a", FOLDER, b""), (b"a/..", FILE, b"x")], r"out/a/\.\.: a name that leads elsewhere"),
-    "out by a path": ([(b"../x", FILE, b"x")], r"out/\.\./x: it came before its folder"),
-    "absolute": ([(b"/etc/x", FILE, b"x")], "out//etc/x: it came before its folder"),
+    "out by a path": ([(b"../x", FILE, b"x")], r"out/\.\./x: a name that leads elsewhere"),
+    "absolute": ([(b"/etc/x", FILE, b"x")], "out//etc/x: a name that leads elsewhere"),
     "folder of dots": ([(b".", FOLDER, b""), (b"./..", FOLDER, b"")], r"out/\.: a name that leads elsewhere"),
     "through a link": ([(b"a", LINK, b"/tmp"), (b"a/x", FILE, b"x")], "out/a/x: it came before its folder"),
     "over a link": ([(b"a", LINK, b"/tmp/x"), (b"a", FILE, b"x")], "out/a: it came twice"),
@@ -128,6 +127,21 @@ HOSTILE: dict[str, tuple[Sequence[Item], str]] = {
 }
 
 
+@pytest.mark.parametrize("name", [".git", ".GiT", ".git.. ", "git~1", ".g\u200cit", ".git:x", ".hg", ".BZR"])
+@pytest.mark.parametrize("kind", [FOLDER, FILE, LINK])
+def test_no_folder_of_a_tool_is_written(tmp_path: Path, name: str, kind: NodeType) -> None:
+    items = [(b"", FOLDER, b""), (b"a", FOLDER, b""), (b"a/" + name.encode(), kind, b"x")]
+    with pytest.raises(CommandError, match="a name that a version-control tool takes for its own folder"):
+        write_tree(stream(items), str(tmp_path / "out"), b"")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", [".gitignore", "git", ".gitx", "a.git", ".hgtags", ".bzrignore"])
+def test_other_names_are_written(tmp_path: Path, name: str) -> None:
+    write_tree(stream([(b"", FOLDER, b""), (name.encode(), FILE, b"x")]), str(tmp_path / "out"), b"")
+    assert os.listdir(tmp_path / "out") == [name]
+
+
 @pytest.mark.parametrize("case", HOSTILE)
 def test_nothing_is_written_outside_and_nothing_stays(tmp_path: Path, case: str) -> None:
     items, why = HOSTILE[case]
@@ -139,7 +153,7 @@ def test_nothing_is_written_outside_and_nothing_stays(tmp_path: Path, case: str)
 
 def test_a_tree_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
     cut = ContentStream([PLAIN + encode_item(Entry(b"a", FILE, 10)) + b"short"])
-    with pytest.raises(Malformed, match="before the end of an item"):
+    with pytest.raises(Malformed, match="it is cut off"):
         write_tree(cut, str(tmp_path / "out"), b"")
     assert os.listdir(tmp_path) == []
 

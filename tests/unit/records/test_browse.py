@@ -21,6 +21,7 @@ from smartserver.records.browse import (
     NodeType,
     Selector,
     TreeSelector,
+    checked_items,
     decode_selector,
     encode_item,
     encode_selector,
@@ -37,9 +38,13 @@ LOG = [
 ]
 
 
+def plain(items: bytes) -> bytes:
+    return PLAIN + b"".join(checked_items([items]))
+
+
 def compressed(items: bytes) -> bytes:
     bulk = BulkWriter(3)
-    return COMPRESSED + bulk.add(items) + bulk.finish()
+    return COMPRESSED + b"".join(map(bulk.add, checked_items([items]))) + bulk.finish()
 
 
 def cut(body: bytes, size: int) -> Iterator[bytes]:
@@ -57,24 +62,24 @@ def read(chunks: Iterator[bytes]) -> tuple[list[Entry], dict[bytes, bytes]]:
     return entries, texts
 
 
-@pytest.mark.parametrize("body", [PLAIN + ITEMS, compressed(ITEMS)], ids=["plain", "compressed"])
+@pytest.mark.parametrize("body", [plain(ITEMS), compressed(ITEMS)], ids=["plain", "compressed"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100, 10_000])
 def test_a_tree_is_read_however_it_is_cut(body: bytes, size: int) -> None:
     assert read(cut(body, size)) == (ENTRIES, TEXTS)
 
 
 def test_a_text_that_is_not_read_is_passed_over() -> None:
-    assert list(ContentStream(cut(PLAIN + ITEMS, 5)).entries(texts=True)) == ENTRIES
+    assert list(ContentStream(cut(plain(ITEMS), 5)).entries(texts=True)) == ENTRIES
 
 
 def test_sizes_without_texts() -> None:
-    body = PLAIN + b"".join(map(encode_item, ENTRIES))
+    body = plain(b"".join(map(encode_item, ENTRIES)))
     assert list(ContentStream(cut(body, 4)).entries(texts=False)) == ENTRIES
 
 
 @given(st.lists(st.integers(1, 60), min_size=1))
 def test_a_log_is_read_however_it_is_cut(sizes: Sequence[int]) -> None:
-    body = PLAIN + b"".join(map(encode_item, LOG))
+    body = plain(b"".join(map(encode_item, LOG)))
 
     def chunks() -> Iterator[bytes]:
         at = 0
@@ -86,18 +91,33 @@ def test_a_log_is_read_however_it_is_cut(sizes: Sequence[int]) -> None:
     assert list(ContentStream(filter(None, chunks())).log()) == LOG
 
 
-@pytest.mark.parametrize("body", [PLAIN + ITEMS, compressed(ITEMS)], ids=["plain", "compressed"])
+@pytest.mark.parametrize("body", [plain(ITEMS), compressed(ITEMS)], ids=["plain", "compressed"])
 def test_a_body_that_ends_early_is_never_a_shorter_tree(body: bytes) -> None:
-    ends = {1} if body[:1] == PLAIN else set()
-    at = 1
-    for entry in ENTRIES:
-        at += len(encode_item(entry)) + len(TEXTS.get(entry.path, b""))
-        ends.add(at)
     for length in range(1, len(body)):
-        if body[:1] == PLAIN and length in ends:
-            continue  # The protocol says how long a body is: `END` would lack.
         with pytest.raises(Malformed, match="byte"):
             read(cut(body[:length], 50))
+
+
+def flipped(body: bytes, at: int) -> bytes:
+    return body[:at] + bytes((body[at] ^ 32,)) + body[at + 1 :]
+
+
+def test_a_damaged_body_is_refused() -> None:
+    body = plain(ITEMS)
+    for at in range(len(body)):
+        with pytest.raises(Malformed, match="byte"):
+            read(cut(flipped(body, at), 500))
+
+
+def test_a_damaged_body_that_was_compressed_is_refused_or_says_the_same() -> None:
+    body = compressed(ITEMS)
+    refused = 0
+    for at in range(len(body)):
+        try:
+            assert read(cut(flipped(body, at), 500)) == (ENTRIES, TEXTS)  # As with another size of the window.
+        except Malformed:
+            refused += 1
+    assert refused > len(body) - 10
 
 
 def test_no_body_has_no_items() -> None:
@@ -108,10 +128,10 @@ def test_no_body_has_no_items() -> None:
     ("body", "why"),
     [
         (b"\x02", "at byte 0: a content body of the form 2"),
-        (PLAIN + b"\xff\xff\xff\xff", f"an item of 4294967295 bytes, expected no more than {browse.MAX_ITEM}"),
-        (PLAIN + b"\0\0\0\1\xc1", "at byte 4: an item cannot be read"),
-        (PLAIN + b"\0\0\0\3\x92\1\1", "an item cannot be read: Expected `bytes`"),
-        (PLAIN + encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc", "it ends 6 bytes before the end of an item"),
+        (plain(b"\xff\xff\xff\xff"), f"an item of 4294967295 bytes, expected no more than {browse.MAX_ITEM}"),
+        (plain(b"\0\0\0\1\xc1"), "at byte 4: an item cannot be read"),
+        (plain(b"\0\0\0\3\x92\1\1"), "an item cannot be read: Expected `bytes`"),
+        (plain(encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc"), "it ends 6 bytes before the end of an item"),
     ],
 )
 def test_what_is_no_content_body_is_said_with_its_offset(body: bytes, why: str) -> None:
