@@ -73,7 +73,7 @@ def dump(source: CopyEndpoint, since: DumpHeader | None, received: OnSent, *, bu
         except Malformed as wrong:
             raise RemoteProtocolError(str(wrong)) from wrong
 
-    pages = ((name, page) for name in system.untold for page in untold_pages(there, name))
+    pages = ((name, _sorted(page)) for name in system.untold for page in untold_pages(there, name))
     return Dump(header, write_dump(header, body(), pages))
 
 

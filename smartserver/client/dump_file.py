@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Annotated, BinaryIO, Final, TypeVar
 
 import msgspec
@@ -79,7 +80,8 @@ _Entries = tuple[str, dict[bytes, bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _header = msgspec.msgpack.Decoder(DumpHeader)
-_entries = msgspec.msgpack.Decoder(_Entries)
+_map = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+_entries = msgspec.msgpack.Decoder(dict[bytes, bytes])
 
 
 def write_dump(header: DumpHeader, body: Iterable[bytes], maps: Iterable[_Entries]) -> Iterator[bytes]:
@@ -162,6 +164,8 @@ class DumpReader:
         if self._used:
             self._rewind()
         self._used = True
+        for entries in self.untold.values():
+            entries.clear()
         left, last = self.header.size, HEADER
         while last != END:
             at, kind, content = self._block()
@@ -175,10 +179,7 @@ class DumpReader:
                     raise self._bad(at, f"{-left} bytes of revisions more than the header says")
                 yield content
             elif kind == MAP:
-                name, entries = self._decode(_entries, at, content)
-                if name not in self.untold:
-                    raise self._bad(at, f"the map {name!r} is not one that comes last")
-                self.untold[name] |= entries
+                self._add_entries(at, content)
             elif content:
                 raise self._bad(at, "the last block is not empty")
             last = kind
@@ -198,6 +199,18 @@ class DumpReader:
         """
         for _ in self:
             pass
+
+    def _add_entries(self, at: int, content: bytes) -> None:
+        name, encoded = self._decode(_map, at, content)
+        entries = self._decode(_entries, at, encoded)
+        known = self.untold.get(name)
+        if known is None:
+            raise self._bad(at, f"the map {name!r} is not one that comes last")
+        last = [next(reversed(known))] if known else []
+        # A key that is twice in one block is once in a dictionary.
+        if len(entries) < _length_of_map(encoded) or any(one >= two for one, two in pairwise([*last, *entries])):
+            raise self._bad(at, f"the keys of the map {name!r} are not in ascending order")
+        known |= entries
 
     def _rewind(self) -> None:
         if not self.is_repeatable:
@@ -237,14 +250,22 @@ class DumpReader:
             taken += part
         return bytes(taken)
 
-    def _decode(self, decoder: msgspec.msgpack.Decoder[T], at: int, content: bytes) -> T:
+    def _decode(self, decoder: msgspec.msgpack.Decoder[T], at: int, content: bytes | msgspec.Raw) -> T:
         try:
             return decoder.decode(content)
-        except (msgspec.DecodeError, RecursionError) as wrong:
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
             raise self._bad(at, f"a block that cannot be read: {wrong}") from None
 
     def _bad(self, at: int, why: str) -> BadDump:
         return BadDump(f"{self._name} is damaged at byte {at}: {why}")
+
+
+def _length_of_map(encoded: msgspec.Raw) -> int:
+    """How many pairs the head of a map in MessagePack announces."""
+    head = bytes(memoryview(encoded)[:5])
+    if head[0] & 0xF0 == 0x80:
+        return head[0] & 0x0F
+    return int.from_bytes(head[1:3] if head[0] == 0xDE else head[1:], "big")
 
 
 _AFTER: Final = {

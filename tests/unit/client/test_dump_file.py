@@ -62,6 +62,17 @@ def blocks(*given: tuple[bytes, bytes]) -> bytes:
     return made
 
 
+def of_hg(*maps: bytes) -> bytes:
+    """A dump with these blocks of maps."""
+    return blocks(encoded(OF_HG), (REVISIONS, b"segmen"), *((MAP, each) for each in maps), (END, b""))
+
+
+def page(*keys: bytes, head: bytes = b"") -> bytes:
+    """A block of the map of markers. `head`: of its entries, in place of the shortest."""
+    pairs = b"".join(b"\xc4%c%b\xc4\1v" % (len(key), key) for key in keys)
+    return b"\x92\xa8obsolete" + (head or bytes([0x80 + len(keys)])) + pairs
+
+
 def encoded(header: object) -> tuple[bytes, bytes]:
     return HEADER, msgspec.msgpack.encode(header)
 
@@ -97,10 +108,15 @@ HEADERS = st.builds(
 )
 
 
-@given(HEADERS, st.lists(st.binary(max_size=200)), st.lists(ENTRIES, max_size=3), st.integers(1, 90))
+MANY = st.dictionaries(IDS, st.binary(max_size=20), max_size=20)
+
+
+@given(HEADERS, st.lists(st.binary(max_size=200)), MANY, st.integers(1, 20), st.integers(1, 90))
 def test_what_is_written_is_read(
-    header: DumpHeader, body: list[bytes], pages: list[dict[bytes, bytes]], piece: int
+    header: DumpHeader, body: list[bytes], found: dict[bytes, bytes], page: int, piece: int
 ) -> None:
+    every = dict(sorted(found.items()))
+    pages = [dict(list(every.items())[at : at + page]) for at in range(0, len(every), page)]
     whole = b"".join(body)
     header = msgspec.structs.replace(header, size=len(whole))
     with pytest.MonkeyPatch.context() as patched:
@@ -108,7 +124,6 @@ def test_what_is_written_is_read(
         written = dumped(header, body, [("obsolete", page) for page in pages])
         # Where the body is cut does not show.
         assert written == dumped(header, [whole], [("obsolete", page) for page in pages])
-    every = {key: value for page in pages for key, value in page.items()}
     assert read(written) == (header, whole, {"obsolete": every})
 
 
@@ -163,11 +178,27 @@ def test_nothing_is_given_that_is_not_checked(monkeypatch: pytest.MonkeyPatch) -
     (blocks(encoded(OF_HG), (REVISIONS, b"segmen"), (MAP, b"\x80")), "a block that cannot be read"),
     (blocks(encoded(HEAD), (REVISIONS, b"segmen"), (MAP, msgspec.msgpack.encode(MARKERS[0])), (END, b"")),
      "the map 'obsolete' is not one that comes last"),
+    (blocks((HEADER, msgspec.msgpack.encode(HEAD).replace(b"git sha1", b"\xffit sha1"))),
+     "at byte 19: a block that cannot be read: 'utf-8' codec can't decode byte 0xff"),
+    (of_hg(page(b"a", b"b", b"b")), f"at byte {len(of_hg()) - 37}: the keys of the map 'obsolete' are not in ascending order"),
+    (of_hg(page(b"b", b"a")), "in ascending order"),
+    (of_hg(page(b"a", b"a", head=b"\xde\0\2")), "in ascending order"),
+    (of_hg(page(b"a", b"a", head=b"\xdf\0\0\0\2")), "in ascending order"),
+    (of_hg(page(b"a", b"b"), page(b"c", b"d"), page(b"d")), "in ascending order"),
+    (of_hg(page(b"a", b"b"), page(), page(b"a")), "in ascending order"),
+    (of_hg(b"\x92\xa8obsolete\xc0"), "a block that cannot be read"),
     (MAGIC + HEADER + b"\xff\xff\xff\xff", "at byte 19: a block of 4294967295 bytes, expected no more than 67108864"),
 ])  # fmt: skip
 def test_what_is_not_in_the_grammar_is_refused(content: bytes, why: str) -> None:
     with pytest.raises(BadDump, match=re.escape(why)):
         read(content)
+
+
+@pytest.mark.parametrize("head", [b"", b"\xde\0\2", b"\xdf\0\0\0\2"])
+def test_a_map_may_be_encoded_in_any_way(head: bytes) -> None:
+    assert read(of_hg(page(b"a", b"b", head=head), page(), page(b"c")))[2] == {
+        "obsolete": dict.fromkeys([b"a", b"b", b"c"], b"v")
+    }
 
 
 def test_a_system_that_is_not_known_is_of_the_dump() -> None:
