@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO
 
 import click
@@ -49,7 +46,10 @@ def command(flags: frozenset[str], source: str, file: str, since: str | None) ->
     from smartserver.client.copy import CopyEndpoint
     from smartserver.client.dump import dump
     from smartserver.client.dump_file import DumpReader
+    from smartserver.client.replace import check_folder, new_file
 
+    if file != STANDARD:
+        check_folder(file)
     earlier = None
     if since is not None:
         with open(since, "rb") as stream, between(since, since):
@@ -58,45 +58,12 @@ def command(flags: frozenset[str], source: str, file: str, since: str | None) ->
         earlier = read.header
     with repository_at(source, flags, writes=False) as remote, between(source, source):
         made = dump(CopyEndpoint(source, remote), earlier, on_terminal("dump"), bulk=is_url(source))
-        into: AbstractContextManager[BinaryIO] = nullcontext(sys.stdout.buffer) if file == STANDARD else new_file(file)
+        into: AbstractContextManager[BinaryIO] = nullcontext(sys.stdout.buffer)
+        if file != STANDARD:
+            into = new_file(file, durable=True)
         with into as written:
             size = sum(map(written.write, made.pieces))
             written.flush()
     if file != STANDARD:
         refs = count(len(made.header.refs), "ref")
         click.echo(f"{count(made.header.segments, 'revision')}, {refs}, {size_of(size)}")
-
-
-@contextmanager
-def new_file(path: str) -> Iterator[BinaryIO]:
-    """A file to write, which replaces the one at the path when the block ends without an error. A device or a pipe is
-    written directly."""
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        with open(path, "wb") as file:
-            yield file
-        return
-    place = os.path.realpath(path)
-    folder, name = os.path.split(place)
-    if not os.path.isdir(folder):
-        raise CommandError(f"{folder} is not there: make it first")
-    part = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
-    try:
-        with open(part, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, place)
-        sync_folder(folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(part)
-        raise
-
-
-def sync_folder(path: str) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

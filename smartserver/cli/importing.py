@@ -23,6 +23,7 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import count
 from smartserver.cli.user import user
 from smartserver.client.push import PushRequest
+from smartserver.client.replace import new_file
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import (
@@ -225,17 +226,10 @@ class FolderImport:
         return None
 
     def _remember(self, base: Base) -> None:
-        path = self._path
-        if path is None:
-            return
-        temporary = f"{path}.{os.getpid()}"
-        try:
-            with open(temporary, "wb") as file:
+        if self._path is not None:
+            # A full disk must not fail the command that is done.
+            with contextlib.suppress(OSError), new_file(self._path) as file:
                 file.write(msgspec.msgpack.encode(base))
-            os.replace(temporary, path)
-        except OSError:  # A full disk must not fail the command that is done.
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
 
     @property
     def _path(self) -> str | None:

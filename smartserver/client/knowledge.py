@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from smartserver.client.replace import new_file
 from smartserver.records.model import RefValue, RevisionId, Tip
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
@@ -291,16 +292,11 @@ class Knowledge:
     def _save(self) -> None:
         if self.path is None or self._folder is None:
             return
-        temporary = f"{self.path}.{os.getpid()}"
         # Knowledge is a hint: a full or read-only disk must not fail the command that gained it.
-        try:
+        with contextlib.suppress(OSError):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            with open(temporary, "wb") as file:
+            with new_file(self.path) as file:
                 file.write(encode(self._saved))
-            os.replace(temporary, self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
 
 
 def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:

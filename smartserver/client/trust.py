@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from smartserver.client.medium import CannotConnect
+from smartserver.client.replace import new_file
 from smartserver.client.url import DEFAULT_PORT
 
 if TYPE_CHECKING:
@@ -75,12 +76,10 @@ def trust(where: str, fingerprint: str, environment: Mapping[str, str]) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lines = _lines(path)
         kept = [line for number, line in enumerate(lines, 1) if _server_of(path, number, line)[0] != where.lower()]
-        part = f"{path}.new"
-        with open(part, "w", encoding="utf-8") as file:
-            file.writelines(
-                f"{line}\n" for line in (*kept, *([f"{where.lower()} {fingerprint}"] if fingerprint else []))
-            )
-        os.replace(part, path)
+        if fingerprint:
+            kept.append(f"{where.lower()} {fingerprint}")
+        with new_file(path) as file:
+            file.write("".join(f"{line}\n" for line in kept).encode())
     return path
 
 

@@ -89,7 +89,7 @@ def test_a_changed_file_is_sent_alone(
 
 
 @pytest.mark.max_round_trips("import, first contact")
-def test_whoever_knows_nothing_asks_first(
+def test_a_client_without_knowledge_asks_first(
     again: Place, network: SimulatedNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     again.run(memory=tmp_path / "another")

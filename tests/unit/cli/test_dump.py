@@ -21,7 +21,6 @@ from test_copying import add_markers, marker, markers_of, opened, refs, run, why
 from smartserver.cli import dump as dump_command
 from smartserver.cli import load as load_command
 from smartserver.cli.copying import between, repository_at
-from smartserver.cli.dump import new_file
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server
@@ -178,7 +177,7 @@ def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, H
     assert found.rests_on[:2] == [tip, line[-1]]
 
 
-def test_a_repository_that_was_made_anew_is_dumped_whole(source: tuple[Path, History], tmp_path: Path) -> None:
+def test_a_recreated_repository_is_dumped_whole(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, _ = source
     stored(tmp_path / "another", 3)
     lone = History()
@@ -468,25 +467,9 @@ def test_a_dump_that_fails_leaves_what_was_there(source: tuple[Path, History], t
     assert [(each.name, each.read_text()) for each in out.iterdir()] == [("x", "the one of yesterday")]
 
 
-def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    with new_file(str(path)) as file:
-        file.write(b"one")
-        assert not path.exists()
-    assert path.read_bytes() == b"one"
-    with pytest.raises(KeyboardInterrupt), new_file(str(path)):
-        raise KeyboardInterrupt
-    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("x", b"one")]
-    (tmp_path / "link").symlink_to("x")
-    with new_file(str(tmp_path / "link")) as file:
-        file.write(b"by a link")
-    assert (tmp_path / "link").is_symlink()
-    assert path.read_bytes() == b"by a link"
-    with (
-        pytest.raises(CommandError, match=r"absent is not there: make it first$"),
-        new_file(str(tmp_path / "absent/x")),
-    ):
-        pass
+def test_the_folder_is_checked_first(tmp_path: Path) -> None:
+    result = run("dump", "hpss://localhost:1/none", str(tmp_path / "absent/x"))
+    assert isinstance(result.exception, FileNotFoundError)
 
 
 def test_a_device_or_a_pipe_is_no_file_to_be_replaced(source: tuple[Path, History], tmp_path: Path) -> None:
