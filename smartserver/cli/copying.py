@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +17,7 @@ import click
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, act_as_owner, check_meant, count, is_store_url, is_url, near, open_store
+from smartserver.cli.progress import ProgressLine
 from smartserver.cli.session import AGENT, repository_on_server, tracing_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
@@ -44,54 +44,6 @@ HOME = "~"
 
 AT_ONCE = 1 << 20
 """Bytes of segments read at a time."""
-
-QUIET = 1.0
-"""Seconds in which nothing is said of how far it is."""
-
-OFTEN = 0.2
-"""Seconds between two looks at how far it is."""
-
-
-class ProgressLine:
-    """How far it is, said on a terminal once it takes a while."""
-
-    def __init__(self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what = what
-        self._terminal = terminal
-        self._clock = clock
-        self._next = clock() + QUIET
-        self._said = False
-
-    def __call__(self, size: int, done: int, total: int) -> None:
-        """So many bytes are moved, and so much of so much is done."""
-        ends = done >= total
-        if self._said if ends else self._terminal and self._clock() >= self._next:
-            self._next, self._said = self._clock() + OFTEN, not ends
-            share = f"{100 * done // max(total, 1)} %, {size / 1e6:.1f} MB"
-            click.echo(f"\r{self._what}: {share}", err=True, nl=ends)
-
-
-class ReadLine:
-    """How much was read, said on a terminal once it takes a while: nobody knows of how much."""
-
-    def __init__(self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what = what
-        self._terminal = terminal
-        self._clock = clock
-        self._next = clock() + QUIET
-        self._said = False
-
-    def __call__(self, size: int, files: int | None = None) -> None:
-        """So many bytes were read, of so many files."""
-        if self._terminal and self._clock() >= self._next:
-            self._next, self._said = self._clock() + OFTEN, True
-            which = "" if files is None else f"{files:,} files, "
-            click.echo(f"\r{self._what}: {which}{size / 1e6:.1f} MB read", err=True, nl=False)
-
-    def end(self) -> None:
-        """It was all read."""
-        if self._said:
-            click.echo(err=True)
 
 
 @contextmanager

@@ -11,21 +11,13 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import click
-
 from smartserver.cli.errors import CommandError
+from smartserver.cli.progress import CountLine
 from smartserver.client.plain import plain
 from smartserver.records.browse import ContentStream, Entry, NodeType
-
-QUIET = 1.0
-"""Seconds in which nothing is said of how far it is."""
-
-OFTEN = 0.2
-"""Seconds between two lines that say it."""
 
 OF_TOOLS = (".git", "git~1", ".hg", "hg~1", ".bzr", "bzr~1")
 """Folders of version-control tools, also by the short names that NTFS gives them."""
@@ -85,9 +77,7 @@ class _Writer:
         self._open = [(b"", os.open(root, _FOLDER))]
         """The folders that lead to the last entry, and their descriptors."""
         self._files = self._bytes = 0
-        self._terminal = sys.stderr.isatty()
-        self._next = time.monotonic() + QUIET
-        self._said = False
+        self._line = CountLine("export", sys.stderr.isatty(), done="written")
 
     def write(self, single: bytes) -> None:
         """Write all that comes."""
@@ -102,10 +92,8 @@ class _Writer:
                 self._create(self._descriptor(folder, entry), name, entry)
             except OSError as wrong:
                 raise CommandError(f"{self._place(path)}: {_why(wrong)}") from wrong
-            if self._terminal and time.monotonic() >= self._next:
-                self._progress()
-        if self._said:
-            self._progress("\n")
+            self._line(self._bytes, self._files)
+        self._line.end()
 
     def close(self) -> None:
         """Close the folders."""
@@ -159,10 +147,6 @@ class _Writer:
 
     def _place(self, path: bytes) -> str:
         return plain(f"{self._called}/{path.decode('utf-8', 'backslashreplace')}")
-
-    def _progress(self, end: str = "") -> None:
-        self._next, self._said = time.monotonic() + OFTEN, True
-        click.echo(f"\rexport: {self._files:,} files, {self._bytes / 1e6:.1f} MB{end}", err=True, nl=False)
 
 
 def is_of_tool(name: bytes) -> bool:

@@ -14,9 +14,10 @@ from typing import IO
 
 import click
 
-from smartserver.cli.copying import ReadLine, on_terminal, report, repository_at
+from smartserver.cli.copying import on_terminal, report, repository_at
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import count
+from smartserver.cli.progress import CountLine
 from smartserver.client.body import OnSent
 from smartserver.client.copy import HEADS, TAGS, CannotCopy, CopySource, of_remote
 from smartserver.client.plain import plain
@@ -151,7 +152,7 @@ class Import:
                 source = sys.stdin.buffer
             else:
                 source = until.enter_context(open(self._stream, "rb"))
-            line = ReadLine("fast-import", sys.stderr.isatty())
+            line = CountLine("fast-import", sys.stderr.isatty())
             import_stream(local, source, options, line)
             line.end()
 

@@ -1,8 +1,8 @@
-"""What `smartserver import` does: a folder becomes one commit, on top of a branch.
+"""`smartserver import` makes one commit of a folder, on top of a branch, and pushes it.
 
-The keys of the branch's files and trees are asked for in one request, and the commit is pushed in another. After a push
-they are remembered, beside what else is known of the repository: as long as nobody moves the branch the next import
-asks nothing.
+The client reads the keys of the branch's files and trees in one request, and pushes the commit in a second one. After a
+push it caches the keys, beside its other knowledge of the repository. The next import then needs no read, unless
+another client moved the branch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from datetime import datetime
 import click
 import msgspec
 
-from smartserver.cli.copying import ReadLine, on_terminal, repository_at
+from smartserver.cli.copying import on_terminal, repository_at
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import count
+from smartserver.cli.progress import CountLine
 from smartserver.cli.user import user
 from smartserver.client.push import PushRequest
 from smartserver.client.replace import new_file
@@ -136,7 +137,7 @@ class FolderImport:
     def _read(self) -> FolderTree:
         vcs = self._remote.knowledge.vcs or NEW_VCS
         if self._tree is None or self._tree.vcs != vcs:
-            line = ReadLine("import", sys.stderr.isatty())
+            line = CountLine("import", sys.stderr.isatty())
             self._tree = FolderTree(self._folder, vcs, line)
             line.end()
         return self._tree

@@ -17,9 +17,10 @@ from click.testing import CliRunner, Result
 from mercurial import obsolete
 from stored import pack_of, stored
 
-from smartserver.cli.copying import OFTEN, QUIET, ProgressLine, ReadLine, _parts, between, report, repository_at
+from smartserver.cli.copying import _parts, between, report, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
+from smartserver.cli.progress import ProgressLine
 from smartserver.cli.servers import Server, Workspace
 from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
@@ -507,35 +508,6 @@ def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
     assert run("push", "a", "b", "c").exit_code == 2
     assert "no repository" in why(run("pull", str(tmp_path / "nothing"), str(tmp_path / "here")))
     assert not (tmp_path / "here").exists()
-
-
-def test_how_far_it_is_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixture[str]) -> None:
-    now = [0.0]
-    shown = ProgressLine("push", True, lambda: now[0])
-    for seconds in (0.0, QUIET, QUIET + OFTEN / 2, QUIET + OFTEN):
-        now[0] = seconds
-        shown(int(seconds * 10_000_000), int(seconds * 10), 100)
-    shown(72_000_000, 100, 100)
-    assert capsys.readouterr().err == "\rpush: 10 %, 10.0 MB\rpush: 12 %, 12.0 MB\rpush: 100 %, 72.0 MB\n"
-    quick, hidden = ProgressLine("push", True, lambda: 0.0), ProgressLine("push", False, lambda: now[0])
-    for each in (quick, hidden):
-        now[0] += QUIET
-        each(1, 1, 2)
-        each(2, 2, 2)
-    assert capsys.readouterr().err == ""
-
-
-def test_how_much_was_read_is_said_when_it_takes_a_while(capsys: pytest.CaptureFixture[str]) -> None:
-    now = [0.0]
-    shown, hidden = ReadLine("import", True, lambda: now[0]), ReadLine("import", False, lambda: now[0])
-    for each in (shown, hidden):
-        each.end()
-        for seconds, files in ((0.0, 1), (QUIET, 2000), (QUIET + OFTEN / 2, 3000), (QUIET + OFTEN, None)):
-            now[0] = seconds
-            each(int(seconds * 10_000_000), files)
-        each.end()
-    said = "\rimport: 2,000 files, 10.0 MB read\rimport: 12.0 MB read\n"
-    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("command", ["push", "pull"])

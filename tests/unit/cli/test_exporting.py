@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli import exporting
+from smartserver.cli import progress
 from smartserver.cli.errors import CommandError
 from smartserver.cli.exporting import write_tree
 from smartserver.records.browse import PLAIN, ContentStream, Entry, NodeType, checked_items, encode_item
@@ -169,8 +169,8 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
 def test_progress_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(exporting, "QUIET", -1.0)
-    monkeypatch.setattr(exporting, "OFTEN", -1.0)
+    monkeypatch.setattr(progress, "QUIET", -1.0)
+    monkeypatch.setattr(progress, "OFTEN", -1.0)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     write_tree(stream(TREE), str(tmp_path / "out"), b"")
-    assert capsys.readouterr().err.endswith("\rexport: 4 files, 0.3 MB\n")
+    assert capsys.readouterr().err.endswith("\rexport: 4 files, 0.3 MB written\n")
