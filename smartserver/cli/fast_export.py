@@ -7,7 +7,10 @@ import click
 SIGNED_TAGS = ("abort", "verbatim", "warn", "warn-strip", "strip")
 
 KEEP = click.option(
-    "--keep", metavar="DIR", help="A bare git repository that stays: what it has already is not received again."
+    "--keep",
+    metavar="DIR",
+    help="Keep the bare git repository in DIR, and receive only what it lacks. DIR is new or empty, or an earlier "
+    "--keep created it.",
 )
 
 
@@ -43,8 +46,8 @@ def command(
     writes the stream. Marks are those of git. An increment receives the whole history again, but with --keep.
 
     A stream has all of a history but signatures of commits and other headers that git adds, tags of something else than
-    a commit, and the name inside a tag where it is not that of the ref. Standard error tells how many there are: what
-    is read from the stream has another id.
+    a commit, and the name inside a tag where it is not that of the ref. Standard error tells how many the
+    whole history has, also for an increment: what is read from the stream has another id.
 
     URL is that of a server (hpss://), or of a store, or a folder with a repository.
 
@@ -53,7 +56,7 @@ def command(
     smartserver fast-export --export-marks m --keep cache hpss://example.org/project main > all
     smartserver fast-export --import-marks m --export-marks m --keep cache hpss://example.org/project main > more
     """
-    from smartserver.cli.git_streams import Export  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import StreamRun, fast_export  # Loaded late, as in `push`.
 
     options = [f"--signed-tags={signed_tags}", f"--reencode={reencode}"]
-    Export(place, refs, options, import_marks, export_marks, keep, flags).run()
+    fast_export(StreamRun(place, flags, import_marks, export_marks, keep), refs, options)

@@ -44,6 +44,6 @@ def command(
     git fast-export --all | smartserver fast-import hpss://example.org/project
     hg-fast-export.sh ... | smartserver fast-import --export-marks marks hpss://example.org/project
     """
-    from smartserver.cli.git_streams import Import  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import StreamRun, fast_import  # Loaded late, as in `push`.
 
-    Import(place, stream, import_marks, export_marks, object_format, keep, flags, force=force).run()
+    fast_import(StreamRun(place, flags, import_marks, export_marks, keep), stream, object_format, force=force)

@@ -1,5 +1,5 @@
-"""What `fast-export` and `fast-import` do: a git repository is copied into a bare one here, where git writes or reads
-the stream."""
+"""`smartserver fast-export` and `fast-import`: a git repository is copied into a bare one here. There git writes or
+reads the stream, and `fast-import` pushes what the stream added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import IO
+from typing import NamedTuple
 
 import click
 
@@ -22,6 +22,7 @@ from smartserver.client.body import OnSent
 from smartserver.client.copy import HEADS, TAGS, CannotCopy, CopySource, of_remote
 from smartserver.client.plain import plain
 from smartserver.client.push import PushRequest
+from smartserver.client.replace import check_folder, new_file, sync_file
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import NoSuchRepository
@@ -31,7 +32,7 @@ from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.records.model import RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.git.bare import open_bare, set_refs
+from smartserver.vcs.git.bare import check_kept, open_bare, set_refs
 from smartserver.vcs.git.insert import Inserter
 from smartserver.vcs.git.names import HEAD
 from smartserver.vcs.git.repository import GitRepository
@@ -41,138 +42,115 @@ from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.rules import Rule
 
 
-class Export:
-    """One run of `fast-export`."""
+class StreamRun(NamedTuple):
+    """What both commands are told."""
 
-    def __init__(
-        self,
-        place: str,
-        refs: Sequence[str],
-        options: Sequence[str],
-        import_marks: str | None,
-        export_marks: str | None,
-        keep: str | None,
-        flags: Set[str],
-    ) -> None:
-        self._place = place
-        self._refs = refs
-        self._options = list(options)
-        if import_marks:
-            self._options.append(f"--import-marks={_existing(import_marks)}")
-        if export_marks:
-            self._options.append(f"--export-marks={os.path.abspath(export_marks)}")
-        self._keep = keep
-        self._flags = flags
+    place: str
+    flags: Set[str]
+    import_marks: str | None
+    export_marks: str | None
+    keep: str | None
 
-    def run(self) -> None:
-        """Write the stream.
+    def check(self) -> None:
+        """Check the files of marks, before anything is received.
 
         Raises:
-            CommandError: it cannot be had.
+            CommandError: the file of marks to be read is missing.
+            FileNotFoundError: the folder of the file of marks to be written is missing.
         """
-        with _errors(self._place), _workplace(self._keep) as folder:
-            with repository_at(self._place, self._flags) as remote:
-                local, copied = bring(self._place, remote, folder, self._refs, on_terminal("fast-export"))
-            with local:
-                omissions = find_omissions(local)
-                options = [*self._options, *(("--mark-tags",) if omissions.has_nested_tags else ())]
-                refs = [os.fsdecode(name) for name in copied.refs] if self._refs else ()
-                export_stream(local, refs, options, sys.stdout.buffer, _say)
-            for number, what, why in (
-                (omissions.commits, "commit", "with a signature, or another header that no stream has"),
-                (
-                    omissions.tags,
-                    "tag",
-                    "of something else than a commit, or with another name than its ref",
-                ),
-            ):
-                if number:
-                    _say(f"{count(number, what)} {why}: read from the stream, the id is another")
+        if self.import_marks and not os.path.isfile(self.import_marks):
+            raise CommandError(f"{self.import_marks} is not there: an earlier run writes it with --export-marks")
+        if self.export_marks:
+            check_folder(self.export_marks)
 
 
-class Import:
-    """One run of `fast-import`."""
+def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> None:
+    """Write a stream of a repository to standard output. `refs`: none for all; `options`: of git.
 
-    def __init__(
-        self,
-        place: str,
-        stream: str,
-        import_marks: str | None,
-        export_marks: str | None,
-        object_format: str,
-        keep: str | None,
-        flags: Set[str],
-        *,
-        force: bool,
-    ) -> None:
-        self._place = place
-        self._stream = stream
-        self._import_marks = import_marks and _existing(import_marks)
-        self._export_marks = export_marks and os.path.abspath(export_marks)
-        self._new_vcs = f"git {object_format}"
-        self._keep = keep
-        self._flags = flags
-        self._force = force
-
-    def run(self) -> None:
-        """Read the stream, and push what it said.
-
-        Raises:
-            CommandError: nothing was changed.
-        """
-        with (
-            _errors(self._place),
-            _workplace(self._keep) as folder,
-            tempfile.TemporaryDirectory(prefix="smartserver-") as marks,
-            repository_at(self._place, self._flags) as remote,
+    Raises:
+        CommandError: the repository cannot be read.
+    """
+    run.check()
+    options = [*options, *_mark_options(run.import_marks, run.export_marks)]
+    with _errors(run.place), _workplace(run.keep) as folder:
+        with repository_at(run.place, run.flags) as remote:
+            local, copied = bring(run.place, remote, folder, refs, on_terminal("fast-export"))
+        with local:
+            omissions = find_omissions(local)
+            if omissions.has_nested_tags:
+                options.append("--mark-tags")
+            names = [os.fsdecode(name) for name in copied.refs] if refs else ()
+            export_stream(local, names, options, sys.stdout.buffer, _say)
+        for number, what, why in (
+            (omissions.commits, "commit", "with a signature, or another header that no stream has"),
+            (omissions.tags, "tag", "of something else than a commit, or with another name than its ref"),
         ):
-            try:
-                local, copied = bring(self._place, remote, folder, (), on_terminal("fast-import"))
-                before = {name: value[0].id for name, value in copied.refs.items()}
-            except NoSuchRepository:
-                remote.knowledge.forget()
-                local, before = open_bare(folder, self._new_vcs, os.environ), {}
-                set_refs(local, {}, HEADS + b"main")
-            with local:
-                new_marks = os.path.join(marks, "marks")
-                self._read(local, new_marks)
-                self._push(remote, local, before)
-                if self._export_marks:
-                    _replace(new_marks, self._export_marks)
+            if number:
+                which = f"{count(number, what)} of the whole history"
+                _say(f"{which} {why}: read from the stream, the id is another")
 
-    def _read(self, local: GitRepository, new_marks: str) -> None:
-        options = [f"--export-marks={new_marks}"]
-        if self._import_marks:
-            options.append(f"--import-marks={self._import_marks}")
-        if self._force:
-            options.append("--force")
-        source: IO[bytes]
-        with contextlib.ExitStack() as until:
-            if self._stream == "-":
-                source = sys.stdin.buffer
-            else:
-                source = until.enter_context(open(self._stream, "rb"))
-            line = CountLine("fast-import", sys.stderr.isatty())
-            import_stream(local, source, options, line)
-            line.end()
 
-    def _push(self, remote: RemoteRepository, local: GitRepository, before: Mapping[bytes, RevisionId]) -> None:
-        after = local.refs()
-        updates = [self._update(local, name, tip, before) for name, tip in after.items() if before.get(name) != tip]
-        updates += [RefUpdate(name, None, expected=tip) for name, tip in before.items() if name not in after]
-        new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
-        remote.sent = on_terminal("fast-import")
-        request = PushRequest(updates, LocalSource(local), new if updates else None, atomic=True)
-        report(remote.push(request), 0)
+def fast_import(run: StreamRun, stream: str, object_format: str, *, force: bool) -> None:
+    """Read a stream from a file (`-`: from standard input), and push what it adds. `object_format`: of a repository
+    that is created.
 
-    def _update(
-        self, local: GitRepository, name: bytes, tip: RevisionId, before: Mapping[bytes, RevisionId]
-    ) -> RefUpdate:
-        rule = Rule.NEW if name.startswith(TAGS) else Rule.FF
-        expected = None
-        if self._force and name in before:
-            rule, expected = Rule.LEASE, before[name]
-        return RefUpdate(name, tip, rule, expected=expected, attributes=peeled(local, local.objects.read(tip)))
+    Raises:
+        CommandError: nothing was changed.
+    """
+    run.check()
+    with contextlib.ExitStack() as until:
+        until.enter_context(_errors(run.place))
+        folder = until.enter_context(_workplace(run.keep))
+        marks = os.path.join(until.enter_context(tempfile.TemporaryDirectory(prefix="smartserver-")), "marks")
+        remote = until.enter_context(repository_at(run.place, run.flags))
+        try:
+            local, copied = bring(run.place, remote, folder, (), on_terminal("fast-import"))
+            before = {name: value[0].id for name, value in copied.refs.items()}
+        except NoSuchRepository:
+            remote.knowledge.forget()
+            local, before = open_bare(folder, f"git {object_format}", os.environ), {}
+            set_refs(local, {}, HEADS + b"main")
+        until.enter_context(local)
+        options = [*_mark_options(run.import_marks, marks), *(["--force"] if force else [])]
+        _read(local, stream, options)
+        if run.export_marks:
+            # The rename alone is left for after the push: a full disk must not lose the marks of what was pushed.
+            written = until.enter_context(new_file(run.export_marks))
+            with open(marks, "rb") as source:
+                shutil.copyfileobj(source, written)
+            sync_file(written)
+        _push(remote, local, before, force=force)
+
+
+def _mark_options(import_marks: str | None, export_marks: str | None) -> list[str]:
+    """Options of git, which runs in another folder."""
+    options = [f"--import-marks={os.path.abspath(import_marks)}"] if import_marks else []
+    return [*options, f"--export-marks={os.path.abspath(export_marks)}"] if export_marks else options
+
+
+def _read(local: GitRepository, stream: str, options: Sequence[str]) -> None:
+    with contextlib.nullcontext(sys.stdin.buffer) if stream == "-" else open(stream, "rb") as source:
+        line = CountLine("fast-import", sys.stderr.isatty())
+        import_stream(local, source, options, line)
+        line.end()
+
+
+def _push(remote: RemoteRepository, local: GitRepository, before: Mapping[bytes, RevisionId], *, force: bool) -> None:
+    after = local.refs()
+    changed = {name: tip for name, tip in after.items() if before.get(name) != tip}
+    updates = [_update(local, name, tip, before.get(name) if force else None) for name, tip in changed.items()]
+    updates += [RefUpdate(name, None, expected=tip) for name, tip in before.items() if name not in after]
+    new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
+    remote.sent = on_terminal("fast-import")
+    request = PushRequest(updates, LocalSource(local), new if updates else None, atomic=True)
+    report(remote.push(request), 0)
+
+
+def _update(local: GitRepository, name: bytes, tip: RevisionId, replaced: RevisionId | None) -> RefUpdate:
+    """`replaced`: the tip that may be lost."""
+    rule = Rule.NEW if name.startswith(TAGS) else Rule.FF
+    attributes = peeled(local, local.objects.read(tip))
+    return RefUpdate(name, tip, Rule.LEASE if replaced else rule, expected=replaced, attributes=attributes)
 
 
 def bring(
@@ -188,7 +166,7 @@ def bring(
     """
     known = remote.knowledge
     haves: list[RevisionId] = []
-    if known.vcs in GIT and os.path.exists(os.path.join(folder, "HEAD")):
+    if known.vcs in GIT and check_kept(folder, os.environ):
         with open_bare(folder, known.vcs, os.environ) as kept:
             haves = kept.complete_haves(known.tips(), MAX_HAVES)
     raw = [os.fsencode(name) for name in names]
@@ -197,21 +175,19 @@ def bring(
     if known.vcs not in GIT:
         raise CommandError(f"{place} is a repository of {known.vcs}: git's streams are of git alone")
     copied = of_remote(known).only(names)
-    local = open_bare(folder, known.vcs, os.environ)
     keeps: list[str] = []
-    try:
-        Inserter(local, keeps, as_pack=True).insert(segments_of(pulled, local.kinds, moved))
-        tips = {name: value[0].id for name, value in copied.refs.items()}
-        set_refs(local, tips, known.settings.get(HEAD, HEADS + b"main"))
-    except Malformed as wrong:
-        local.close()
-        raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
-    except BaseException:
-        local.close()
-        raise
-    finally:
-        for keep in keeps:
-            os.unlink(keep)
+    with contextlib.ExitStack() as until:
+        local = until.enter_context(open_bare(folder, known.vcs, os.environ))
+        try:
+            Inserter(local, keeps, as_pack=True).insert(segments_of(pulled, local.kinds, moved))
+            tips = {name: value[0].id for name, value in copied.refs.items()}
+            set_refs(local, tips, known.settings.get(HEAD, HEADS + b"main"))
+        except Malformed as wrong:
+            raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
+        finally:
+            for keep in keeps:
+                os.unlink(keep)
+        until.pop_all()
     return local, copied
 
 
@@ -229,23 +205,12 @@ def _errors(place: str) -> Iterator[None]:
 def _workplace(keep: str | None) -> Iterator[str]:
     """A folder for a bare repository, which is gone afterwards unless it was named."""
     if keep:
-        yield os.path.abspath(keep)
+        folder = os.path.abspath(keep)
+        check_kept(folder, os.environ)
+        yield folder
         return
     with tempfile.TemporaryDirectory(prefix="smartserver-") as folder:
         yield os.path.join(folder, "bare.git")
-
-
-def _existing(path: str) -> str:
-    if not os.path.isfile(path):
-        raise CommandError(f"{path} is not there: an earlier run writes it with --export-marks")
-    return os.path.abspath(path)
-
-
-def _replace(source: str, target: str) -> None:
-    """Have a file of another file system at once where there may be one."""
-    temporary = f"{target}.{os.getpid()}"
-    shutil.copyfile(source, temporary)
-    os.replace(temporary, target)
 
 
 def _say(line: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -34,8 +35,7 @@ def new_file(path: str, *, durable: bool = False) -> Iterator[BinaryIO]:
         with open(part, "xb") as file:
             yield file
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                sync_file(file)
         os.replace(part, target)
         if durable:
             sync_folder(folder)
@@ -54,6 +54,13 @@ def check_folder(path: str) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder: create it first", folder)
+
+
+def sync_file(file: BinaryIO) -> None:
+    """Write what is in memory to the disk, where the file is on one: a full disk is noticed now."""
+    file.flush()
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        os.fsync(file.fileno())
 
 
 def sync_folder(path: str) -> None:

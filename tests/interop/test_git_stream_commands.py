@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fastimport.parser import ImportParser
 from git_sides import Done, Served, Side, fine, server_head, server_refs
+
+from smartserver.vcs.git.bare import OF_REPOSITORIES
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -95,9 +98,9 @@ def test_import_of_what_cannot_be(side: Side) -> None:
 
 
 def test_import_into_another_system(side: Side) -> None:
-    side.prepare('mkdir d; echo x >d/x; hg init r; hg -R r --config extensions.hpss= init "$URL" || true')
-    if not (side.served and (side.served.root / side.url.rpartition("/")[2]).exists()):
+    if shutil.which("hg") is None:
         pytest.skip("no hg")
+    side.prepare('mkdir d; echo x >d/x; hg init r; hg -R r --config extensions.hpss= init "$URL"')
     failed(side.run('smartserver import d "$URL"'), "commits can be made of git alone")
     failed(side.run('smartserver fast-export "$URL"'), "git's streams are of git alone")
     failed(side.run('smartserver fast-import "$URL" </dev/null'), "git's streams are of git alone")
@@ -165,6 +168,35 @@ def test_increments_by_marks(ours: Begin) -> None:
     assert len((side.folder / "s2").read_bytes()) < 1000
 
 
+def test_only_a_folder_of_its_own_is_kept(ours: Begin) -> None:
+    side = ours("shared")
+    before = refs_in(side, "b")
+    done = side.run('smartserver fast-export --keep b/.git "$URL"')
+    failed(done, "b/.git is not a repository that smartserver created to keep: name a new folder")
+    assert done.counts.bytes_up == 0
+    failed(side.run('smartserver fast-import --keep b/.git "$URL" </dev/null'), "name a new folder")
+    assert refs_in(side, "b") == before
+
+
+@pytest.mark.parametrize(
+    ("marks", "why"),
+    [("absent/marks", "absent: there is no such folder: create it first"), ("/dev/full", "No space left on device")],
+)
+def test_marks_that_cannot_be_written_prevent_the_push(ours: Begin, marks: str, why: str) -> None:
+    side = ours("shared")
+    before = refs_of(side)
+    (side.folder / "stream").write_text(
+        "commit refs/heads/new\nmark :1\ncommitter A <a@b> 1 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"
+    )
+    failed(side.run(f'smartserver fast-import --export-marks {marks} "$URL" stream'), why)
+    assert refs_of(side) == before
+
+
+def test_no_variable_of_another_repository_is_left(side: Side) -> None:
+    listed = side.git(".", "rev-parse", "--local-env-vars").split()
+    assert OF_REPOSITORIES.issuperset(listed)
+
+
 def test_a_stream_goes_on_from_what_is_there(ours: Begin) -> None:
     side = ours("shared")
     before = refs_of(side)
@@ -225,7 +257,9 @@ def test_what_a_stream_cannot_say_is_told(ours: Begin) -> None:
     side = ours("shared")
     done = side.run('smartserver fast-export "$URL" >stream')
     assert done.status == 0
-    words = "smartserver: 1 tag of something else than a commit, or with another name than its ref: "
+    words = (
+        "smartserver: 1 tag of the whole history of something else than a commit, or with another name than its ref: "
+    )
     assert done.err == words + "read from the stream, the id is another\n"
     failed(side.run('smartserver fast-export "$URL" none'), "there is no ref 'none'; there is refs/heads/main")
     failed(side.run('smartserver fast-export "$URL-none"'), "no repository at")

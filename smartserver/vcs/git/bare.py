@@ -11,13 +11,18 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository, failure
 
-_OF_REPOSITORIES: Final = frozenset(
+OF_REPOSITORIES: Final = frozenset(
     [
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CEILING_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE",
-        "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_PARAMETERS", "GIT_DEFAULT_REF_FORMAT", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS",
+        "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REFERENCE_BACKEND", "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
     ]
 )  # fmt: skip
-"""Variables that are of another repository, where this runs in a hook or an alias of that."""
+"""Variables that git sets for another repository, where this runs in a hook or an alias of that: those that
+`git rev-parse --local-env-vars` lists, and a few more. Among them are the settings of `git -c`, which would be stronger
+than `_SETTINGS`: a hook of the user's would run here."""
 
 _SETTINGS: Final = {
     "core.compression": "1",  # A quarter less work for fast-import, and a sixth more on disk.
@@ -26,20 +31,20 @@ _SETTINGS: Final = {
     "core.logAllRefUpdates": "false",
     "fastimport.unpackLimit": "1",  # Loose objects are slow to read, and there may be many.
     "gc.auto": "0",
+    "smartserver.kept": "true",  # Last: all others are there where this one is.
 }
 
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:
-    """The repository in a folder, made where there is none. `vcs`: `git sha1` or `git sha256`.
+    """The repository that this function created in a folder, created where the folder is empty or missing. `vcs`:
+    `git sha1` or `git sha256`.
 
     Raises:
         VcsError: it is of another format, or something else is there.
-        ToolFailed: git cannot make it.
+        ToolFailed: git cannot create it.
     """
-    variables = {name: value for name, value in environment.items() if name not in _OF_REPOSITORIES}
-    if not os.path.exists(os.path.join(folder, "HEAD")):
-        if os.path.isdir(folder) and os.listdir(folder):
-            raise VcsError(f"{folder} is not empty, and no bare git repository")
+    variables = _without_repository(environment)
+    if not check_kept(folder, environment):
         object_format = vcs.partition(" ")[2]
         command = ["git", "init", "--quiet", "--bare", f"--object-format={object_format}", "--template=", folder]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=variables, check=False)
@@ -53,6 +58,26 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
         repository.close()
         raise VcsError(f"{folder} is a repository of {repository.vcs}, expected one of {vcs}")
     return repository
+
+
+def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
+    """Whether `open_bare` created the repository in a folder; False: there is nothing.
+
+    Raises:
+        VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete.
+    """
+    if not os.path.isdir(folder) or not os.listdir(folder):
+        return False
+    with GitRepository(folder, _without_repository(environment)) as found:
+        arguments = ("config", "--local", "--type=bool", "--get", "smartserver.kept")
+        # Git ends with 1 without such a setting, and with 128 if there is no repository.
+        if found.run(*arguments, accept=(0, 1, 128)) != b"true\n":
+            raise VcsError(f"{folder} is not a repository that smartserver created to keep: name a new folder")
+    return True
+
+
+def _without_repository(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in OF_REPOSITORIES}
 
 
 def set_refs(repository: GitRepository, refs: Mapping[bytes, RevisionId], head: bytes) -> None:

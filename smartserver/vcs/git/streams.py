@@ -36,7 +36,7 @@ _AHEAD: Final = 4096
 _KNOWN: Final = re.compile(
     rb"tree [^\n]*\n(?:parent [^\n]*\n)*author [^\n]*\ncommitter [^\n]*\n(?:encoding [^\n]*\n)?(?:\n|\Z)"
 )
-"""The head of a commit of which a stream has all."""
+"""The head of a commit that a stream represents completely."""
 
 
 _TAG: Final = re.compile(rb"object [^\n]*\ntype ([a-z]+)\ntag ([^\n]*)\n")

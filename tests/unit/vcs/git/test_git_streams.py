@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.vcs.base import ToolFailed, VcsError
-from smartserver.vcs.git.bare import open_bare, set_refs
+from smartserver.vcs.git.bare import check_kept, open_bare, set_refs
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.git.streams import BadStream, Omissions, _Feed, export_stream, find_omissions, import_stream
 
@@ -50,12 +50,42 @@ def test_it_is_made_and_opened_again(tmp_path: Path, repository: GitRepository) 
         open_bare(repository.git_dir, "git sha256", VARIABLES)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
-    with pytest.raises(VcsError, match="full is not empty, and no bare git repository"):
+    with pytest.raises(VcsError, match="full is not a repository that smartserver created to keep: name a new folder"):
         open_bare(str(tmp_path / "full"), "git sha1", VARIABLES)
     with pytest.raises(ToolFailed):
         open_bare(str(tmp_path / "full/file"), "git sha1", VARIABLES)
     with open_bare(str(tmp_path / "large"), "git sha256", VARIABLES) as other:
         assert other.vcs == "git sha256"
+
+
+def test_a_repository_of_the_user_is_refused(tmp_path: Path) -> None:
+    for options, folder in (["--bare"], "bare"), ([], "work/.git"):
+        place = str(tmp_path / folder)
+        subprocess.run(["git", "init", "-q", *options, place.removesuffix("/.git")], env=VARIABLES, check=True)
+        with pytest.raises(VcsError, match=f"^{place} is not a repository that smartserver created to keep"):
+            check_kept(place, VARIABLES)
+        with pytest.raises(VcsError, match="name a new folder"):
+            open_bare(place, "git sha1", VARIABLES)
+    assert not check_kept(str(tmp_path / "absent"), VARIABLES)
+    open_bare(str(tmp_path / "absent"), "git sha1", VARIABLES).close()
+    assert check_kept(str(tmp_path / "absent"), VARIABLES)
+
+
+def test_it_works_in_a_hook_of_another_repository(tmp_path: Path) -> None:
+    of_hook = {
+        "GIT_QUARANTINE_PATH": str(tmp_path / "quarantine"),
+        "GIT_CONFIG": str(tmp_path / "config"),
+        "GIT_CONFIG_PARAMETERS": f"'core.hooksPath'='{tmp_path}'",
+        "GIT_GRAFT_FILE": str(tmp_path / "grafts"),
+    }
+    hook = tmp_path / "reference-transaction"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    with open_bare(str(tmp_path / "bare"), "git sha1", {**VARIABLES, **of_hook}) as opened:
+        read(opened, COMMIT % (1, WHO))
+        (tip,) = opened.refs().values()
+        set_refs(opened, {b"refs/heads/other": tip}, MAIN)
+        assert list(opened.refs()) == [b"refs/heads/other"]
 
 
 def test_its_refs_are_those_that_are_set(repository: GitRepository) -> None:
