@@ -1,6 +1,6 @@
 """Trees and logs read from a server, ours beside Subversion: the same line of revisions on both, packed and unpacked.
 
-Hot: the server stays, and what is measured was asked for before. Cold: the server is started anew, and no page of the
+Hot: the server stays, and what is measured was asked for before. Cold: the server is restarted, and no page of the
 repository's files is in memory; the kernel still knows their names. What a server opens and reads is counted by strace,
 in runs that are not timed.
 """
