@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Self
+from typing import BinaryIO, Final, NamedTuple, Self
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits
@@ -41,6 +41,7 @@ class File(NamedTuple):
 
     path: bytes
     key: Key
+    size: int
 
 
 class _OpenFolder:
@@ -82,9 +83,9 @@ class FolderTree:
             BadFolder: it is another than before.
         """
         place = self._at(file.path)
-        text = os.readlink(place) if os.path.islink(place) else self._content(place)
+        text = os.readlink(place) if os.path.islink(place) else _content(place, file.size)
         if git_key(self._check, BLOB, text) != file.key:
-            raise BadFolder(f"{_named(place)} was changed while it was read; try again")
+            raise _changed(place)
         return text
 
     def _read(self) -> Key:
@@ -107,8 +108,8 @@ class FolderTree:
             if entry.is_dir(follow_symlinks=False):
                 levels.append(_OpenFolder(path, self._list(path)))
             else:
-                mode, key = self._blob(entry)
-                self.files.append(File(path, key))
+                mode, key, size = self._blob(entry)
+                self.files.append(File(path, key, size))
                 self.keys.number(key)
                 folder.rows.append((entry.name, mode + b" " + entry.name, key))
                 self._seen(self._size, len(self.files))
@@ -126,20 +127,22 @@ class FolderTree:
             self.keys.number(key)
         return key
 
-    def _blob(self, entry: os.DirEntry[bytes]) -> tuple[bytes, Key]:
+    def _blob(self, entry: os.DirEntry[bytes]) -> tuple[bytes, Key, int]:
+        """The mode of a file or link, its object, and its size."""
         found = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
-            return b"120000", git_key(self._check, BLOB, os.readlink(entry.path))
+            target = os.readlink(entry.path)
+            return b"120000", git_key(self._check, BLOB, target), len(target)
         if not stat.S_ISREG(found.st_mode):
             raise BadFolder(f"{_named(entry.path)} is neither a file nor a link nor a folder")
         if found.st_size > limits.MAX_RECORD:
             raise BadFolder(
                 f"{_named(entry.path)} has {found.st_size} bytes, expected no more than {limits.MAX_RECORD} in a file"
             )
-        return _MODES[bool(found.st_mode & 0o100)], self._hash_file(entry.path)
+        return _MODES[bool(found.st_mode & 0o100)], *self._hash_file(entry.path)
 
-    def _hash_file(self, place: bytes) -> Key:
-        with open(place, "rb", 0, opener=lambda name, flags: os.open(name, flags | _OPEN)) as file:
+    def _hash_file(self, place: bytes) -> tuple[Key, int]:
+        with _open(place) as file:
             size = os.fstat(file.fileno()).st_size
             digest = self._hash(b"blob %d\0" % size)
             read = 0
@@ -147,13 +150,9 @@ class FolderTree:
                 digest.update(block)
                 read += len(block)
         if read != size:
-            raise BadFolder(f"{_named(place)} was changed while it was read; try again")
+            raise _changed(place)
         self._size += size
-        return digest.digest()
-
-    def _content(self, place: bytes) -> bytes:
-        with open(place, "rb", 0, opener=lambda name, flags: os.open(name, flags | _OPEN)) as file:
-            return file.read()
+        return digest.digest(), size
 
     def _at(self, path: bytes) -> bytes:
         return os.path.join(self._place, path) if path else self._place
@@ -226,6 +225,22 @@ def commit_text(tree: Key, parents: Iterable[RevisionId], author: bytes, committ
     lines = [b"tree " + tree.hex().encode(), *[b"parent " + parent.hex().encode() for parent in parents]]
     lines += [b"author " + author, b"committer " + committer, b"", message.rstrip() + b"\n"]
     return b"\n".join(lines)
+
+
+def _open(place: bytes) -> BinaryIO:
+    return open(place, "rb", opener=lambda name, flags: os.open(name, flags | _OPEN))
+
+
+def _content(place: bytes, size: int) -> bytes:
+    """The content of a file that has this size."""
+    with _open(place) as file:
+        if os.fstat(file.fileno()).st_size != size:
+            raise _changed(place)
+        return file.read(size)  # No more, if it grows now.
+
+
+def _changed(place: bytes) -> BadFolder:
+    return BadFolder(f"{_named(place)} was changed while it was read; try again")
 
 
 def _named(place: bytes) -> str:

@@ -127,6 +127,15 @@ def test_a_file_that_changes_before_it_is_sent(tmp_path: Path) -> None:
         list(commit.segments())
 
 
+def test_a_file_that_grew_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path, [b"a"])
+    tree = FolderTree(str(tmp_path), "git sha1")
+    with open(tmp_path / "a", "r+b") as file:
+        file.truncate(1 << 40)  # More than fits into memory.
+    with pytest.raises(BadFolder, match="a was changed while it was read; try again"):
+        tree.text(tree.files[0])
+
+
 def test_more_than_a_commit_may_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(1)
     for number in range(8):
