@@ -44,6 +44,30 @@ def test_an_odd_history(ours: Begin, script: str) -> None:
     check_there_and_back(side)
 
 
+TREES = {
+    "ten folders in ten folders, twelve times": (12, 10),
+    "a thousand folders in each other": (1000, 1),
+}
+
+
+@pytest.mark.parametrize(("depth", "width"), TREES.values(), ids=TREES)
+def test_each_tree_is_read_once_however_often_it_is_there(ours: Begin, depth: int, width: int) -> None:
+    """A trillion paths, of twelve trees; more folders in each other than Python nests calls."""
+    side = ours("history")
+    blob = side.git("a", "hash-object", "-w", "--stdin")  # Of nothing.
+    rows = f"100644 blob {blob}\tf\n"
+    for _ in range(depth):
+        made = subprocess.run(
+            ["git", "mktree"], cwd=side.folder / "a", env=environment(side.folder), input=rows.encode(),
+            capture_output=True, check=True,
+        ).stdout.decode().strip()  # fmt: skip
+        rows = "".join(f"040000 tree {made}\td{number}\n" for number in range(width))
+    side.git("a", "update-ref", "refs/heads/many", side.git("a", "commit-tree", "-m", "x", made))
+    done = side.run('a git push -q "$URL" many; a git ls-remote -q "$URL" many')
+    assert (done.status, done.err) == (0, "")
+    assert done.out.split()[0] == side.git("a", "rev-parse", "many")
+
+
 ODD_REFS = [
     b"refs/heads/caf\xe9",
     "refs/heads/größe".encode(),

@@ -382,14 +382,26 @@ class _Trees:
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[Change]:
-        """Each path that differs from all of `before`."""
+        """Each path that differs from all of `before`. Of new folders with the same content all are named, but what is
+        in them once."""
         changes: list[Change] = []
-        if new not in before:
-            self.compare(new, before, b"", changes)
+        walked: set[Key] = set()
+        levels = [] if new in before else [self._compared(new, before, b"")]
+        while levels:
+            found = next(levels[-1], None)
+            if found is None:
+                levels.pop()
+                continue
+            change, olds = found
+            changes.append(change)
+            if change.type == TREE and (any(olds) or change.key not in walked):
+                if not any(olds):
+                    walked.add(change.key)
+                levels.append(self._compared(change.key, olds, change.path + b"/"))
         return changes
 
-    def compare(self, new: Key, before: Sequence[Key], folder: bytes, changes: list[Change]) -> None:
-        """Add to `changes` each path below `folder` that differs from all of `before`; an empty key is no tree."""
+    def _compared(self, new: Key, before: Sequence[Key], folder: bytes) -> Iterator[tuple[Change, Sequence[Key]]]:
+        """Each path in a folder that differs from all of `before`, and what was at it; an empty key is no tree."""
         olds = [self._by_name(key) for key in before]
         entries = self.entries(new) if new else []
         names = {(entry.name, entry.type == TREE) for entry in entries}
@@ -397,17 +409,17 @@ class _Trees:
             was = [old.get((entry.name, entry.type == TREE)) for old in olds]
             if any(e is not None and e.key == entry.key and e.mode == entry.mode for e in was):
                 continue
-            self._add(folder + entry.name, entry.type, entry.key, was, changes)
+            yield _change(folder + entry.name, entry.type, entry.key, was)
         for name, first in olds[0].items() if olds else ():
             if name not in names:
                 was = [old.get(name) for old in olds]
                 if None not in was:
-                    self._add(folder + first.name, first.type, b"", was, changes)
+                    yield _change(folder + first.name, first.type, b"", was)
 
-    def _add(self, path: bytes, kind: int, key: Key, was: Sequence[_Entry | None], changes: list[Change]) -> None:
-        changes.append(Change(path, kind, key, tuple([(e.type, e.key) for e in was if e is not None and e.type])))
-        if kind == TREE:
-            self.compare(key, [e.key if e is not None else b"" for e in was], path + b"/", changes)
+
+def _change(path: bytes, kind: int, key: Key, was: Sequence[_Entry | None]) -> tuple[Change, Sequence[Key]]:
+    before = tuple([(e.type, e.key) for e in was if e is not None and e.type])
+    return Change(path, kind, key, before), [e.key if e is not None else b"" for e in was]
 
 
 def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
