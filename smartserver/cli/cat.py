@@ -18,8 +18,9 @@ from smartserver.records.browse import NodeType, TreeSelector
 def command(flags: frozenset[str], place: str, path: str) -> None:
     """Print the file at PATH in a revision of the repository at URL. Of a link, where it leads.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository; it may go on into the tree. REV is
-    a branch, a tag, or an id or the begin of one; without it, what a clone would check out.
+    URL is that of a server (hpss://), or of a store, or a folder with a repository of smartserver's; it may go on to a
+    branch of Breezy's and into the tree. REV is a branch, a tag, a number of Breezy's, or an id or the begin of one;
+    without it, what a clone would check out.
 
     \b
     smartserver cat hpss://example.org/project README

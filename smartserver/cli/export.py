@@ -17,10 +17,12 @@ def command(flags: frozenset[str], place: str, folder: str, path: str) -> None:
     """Write the tree of a revision of the repository at URL into the new folder DIR.
 
     It is in DIR when it is whole: what is interrupted leaves nothing. Nothing is written outside DIR, whatever a server
-    sends. Submodules are empty folders.
+    sends. Submodules are empty folders, links are
+    written as they are.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository; it may go on into the tree. REV is
-    a branch, a tag, or an id or the begin of one; without it, what a clone would check out.
+    URL is that of a server (hpss://), or of a store, or a folder with a repository of smartserver's; it may go on to a
+    branch of Breezy's and into the tree. REV is a branch, a tag, a number of Breezy's, or an id or the begin of one;
+    without it, what a clone would check out.
 
     \b
     smartserver export hpss://example.org/project project

@@ -35,9 +35,9 @@ def command(
 ) -> None:
     """Show the revisions that a revision of the repository at URL reaches, the newest first.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository; where it goes on into the tree,
-    revisions that changed what is there are shown. REV is a branch, a tag, or an id or the begin of one; without it,
-    what a clone would check out.
+    URL is that of a server (hpss://), or of a store, or a folder with a repository of smartserver's; it may go on to a
+    branch of Breezy's and into the tree: then revisions that changed what is there are shown. REV is a branch, a tag, a
+    number of Breezy's, or an id or the begin of one; without it, what a clone would check out.
 
     \b
     smartserver log hpss://example.org/project

@@ -19,6 +19,7 @@ from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_requests_to, log_to
 from smartserver.cli.place import is_store_url, near, open_store
+from smartserver.cli.process import raise_descriptors, use_one_heap
 from smartserver.cli.serve_options import (
     banned_by,
     check_access_options,
@@ -29,10 +30,8 @@ from smartserver.cli.serve_options import (
     parse_listen,
     peer_of,
     policy_of,
-    raise_descriptors,
     refuse_with_stdio,
     share_memory,
-    use_one_heap,
 )
 from smartserver.cli.user import user
 from smartserver.client.url import DEFAULT_PORT

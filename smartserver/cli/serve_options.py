@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from smartserver.server.site import Site
     from smartserver.server.tcp import Encryption
 
-DESCRIPTORS = 65_536
-"""Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
-
 FOR_TCP = (
     "listen",
     "tls",
@@ -43,20 +39,6 @@ FOR_TCP = (
 
 MAX_LEVEL = 19
 """Of zstd, but for levels that need as much memory for each client as all else."""
-
-_ARENA_MAX = -8
-"""mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
-
-_TRIM_THRESHOLD = -1
-"""mallopt: from how many free bytes at its end on a heap is cut."""
-
-_MMAP_THRESHOLD = -3
-"""mallopt: from how many bytes on a block of memory lies apart, and goes back to the system when it is freed."""
-
-LARGE_BLOCK = 2 << 20
-"""Bytes of a block that lies apart. The columns of a large push grow past that, and leave holes in the heap: with it
-a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) stay below: to map each costs four
-times the CPU."""
 
 
 def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:
@@ -226,29 +208,3 @@ def share_memory(site: Site, megabytes: int) -> None:
     site.texts.resize(2 * quarter)
     CACHED.resize(quarter)
     HEADERS.resize(quarter)
-
-
-def raise_descriptors() -> int:
-    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. The number
-    that it grants."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
-    if soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
-
-
-def use_one_heap() -> None:
-    """Let no thread keep a heap of its own: after two pushes of a large history that saves a quarter of all memory."""
-    import ctypes
-
-    with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_ARENA_MAX, 1)
-        mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
-        # Else it is 128 KiB from here on: each piece of an answer would be given back and its pages made anew.
-        mallopt(_TRIM_THRESHOLD, 2 * LARGE_BLOCK)

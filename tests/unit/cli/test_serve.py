@@ -1,4 +1,4 @@
-"""cli.serve, cli.serve_options: where to listen, what is refused before anything starts, how it ends."""
+"""cli.serve, cli.serve_options, cli.process: where to listen, what is refused before anything starts, how it ends."""
 
 from __future__ import annotations
 
