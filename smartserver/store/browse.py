@@ -44,6 +44,9 @@ BLOCK: Final = 1 << _BITS
 LONGEST: Final = 16 << 10
 """Bytes of a header that is kept: a block takes 4 MiB at most."""
 
+AT_ONCE: Final = 4 << 20
+"""Bytes of headers that are read before the first of them is sent."""
+
 PART: Final = 64 << 10
 """Bytes of headers that are joined."""
 
@@ -197,22 +200,37 @@ class _Rows:
         """Rows of the block that were not in the cache."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """The items of revisions, without those that a log does not show."""
+        """The items of revisions, without those that a log does not show.
+
+        Some at a time are read oldest first: a revision's record mostly rests on that of the one before, and to read
+        that first is to decode each once. They are given newest first.
+        """
         try:
-            for ordinal in ordinals:
-                if not self._first <= ordinal < self._stop:
-                    self._keep()
-                    self._open(ordinal)
-                row = self._block[ordinal - self._first]
-                if row is None:
-                    row = self._make(self._view.revision(ordinal))
-                    if len(row) <= LONGEST:
-                        self._block[ordinal - self._first] = row
-                        self._made += 1
-                if row:
-                    yield row
+            while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
+                rows: list[bytes | None] = []
+                size = 0
+                for ordinal in reversed(some):
+                    row = self._row(ordinal) if size < AT_ONCE else None
+                    size += len(row or b"")
+                    rows.append(row)
+                for ordinal, row in zip(some, reversed(rows), strict=True):
+                    if item := self._row(ordinal) if row is None else row:
+                        yield item
         finally:
             self._keep()
+
+    def _row(self, ordinal: int) -> bytes:
+        """The item of a revision; empty where a log does not show it."""
+        if not self._first <= ordinal < self._stop:
+            self._keep()
+            self._open(ordinal)
+        row = self._block[ordinal - self._first]
+        if row is None:
+            row = self._make(self._view.revision(ordinal))
+            if len(row) <= LONGEST:
+                self._block[ordinal - self._first] = row
+                self._made += 1
+        return row
 
     def _open(self, ordinal: int) -> None:
         """Get the block of a revision, which lies whole in one pack."""
