@@ -71,11 +71,10 @@ def test_all_rows_beside_subversion(temporary: Path, odd: Path, monkeypatch: pyt
     result = bench(temporary, "content", odd, "--repeat", "1")
     rows = [
         f"{what}, {packing}, "
-        for what in (content.EXPORT, content.QUIET, content.VERBOSE, content.VERIFY)
+        for what in (content.EXPORT, content.QUIET, content.VERBOSE, content.VERIFY, content.DUMP)
         for packing in ("packed", "unpacked")
     ]
-    dumps = 8 if "dump, packed, hot" in result.stdout else 0
-    check_met(result, "4 revisions, loopback", 16 + dumps, rows)
+    check_met(result, "4 revisions, loopback", 4 * 5 + 1, [*rows, "load, once"])
     commands = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert str(temporary) not in commands, "a server was left behind"
     for packing in ("packed", "unpacked"):
