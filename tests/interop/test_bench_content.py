@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,21 @@ pytestmark = [
 needs_svn = pytest.mark.skipif(
     not all(map(shutil.which, ("svn", "svnadmin", "svnserve", "strace", "fincore"))), reason="needs svn and strace"
 )
+
+IN_MEMORY = (
+    subprocess.run(
+        ["stat", "--file-system", "--format=%T", tempfile.gettempdir()], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    == "tmpfs"
+)
+"""Whether temporary files are on no disk: their pages stay in memory."""
+
+
+@pytest.fixture(autouse=True)
+def no_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a disk nothing is cold, and that is not looked at."""
+    if IN_MEMORY and request.function is not test_pages_that_stay:
+        monkeypatch.setattr(content, "drop_pages", lambda places: None)
 
 
 @pytest.fixture
@@ -92,6 +108,7 @@ def test_a_long_history_and_a_difference(temporary: Path, monkeypatch: pytest.Mo
     assert "wrong: revision 3 of svn is not the tree of git's" in result.stderr
 
 
+@pytest.mark.skipif(IN_MEMORY, reason="needs temporary files on a disk")
 def test_pages_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(bytes(10_000))
     content.drop_pages([tmp_path, tmp_path / "none"])
