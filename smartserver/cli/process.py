@@ -44,5 +44,5 @@ def use_one_heap() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_ARENA_MAX, 1)
         mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
-        # Else it is 128 KiB from here on: each piece of an answer would be given back and its pages made anew.
+        # Without this glibc would return the memory of each piece of an answer to the kernel, and fault it in again.
         mallopt(_TRIM_THRESHOLD, 2 * LARGE_BLOCK)

@@ -1,8 +1,8 @@
 """Git's fast-export and fast-import, run in a repository here, and what goes wrong with a stream in one line.
 
-Git says what is wrong with a stream but not where. It leaves a report with the last commands that it read. The stream
-goes through this process, which counts its lines; the pipe says how much of it git has not read. In the last of what it
-has read these commands are looked for, which gives the line.
+Git says what is wrong with a stream but not where. It leaves a report with the last commands that it read. This process
+passes the stream on and counts its lines. The kernel says how much of it git has not read. This process then searches
+the bytes that git read last for the commands of the report, which gives the line.
 """
 
 from __future__ import annotations
