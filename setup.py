@@ -81,7 +81,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "smartserver=smartserver.cli.main:main",
+            "smartserver=smartserver.cli.entry:main",
             *[f"git-remote-{scheme}=smartserver.cli.git_remote:main" for scheme in SCHEMES],
         ],
         "pytest11": ["smartserver.pytest_plugin=smartserver.pytest_plugin"],

@@ -51,12 +51,12 @@ def children(process: int) -> list[int]:
 
 def workers(zygote: int) -> list[int]:
     """Those of its children that have a command: its streams are theirs. One more waits for the next command."""
-    return [each for each in children(zygote) if _input(each) not in ("", os.devnull)]
+    return [each for each in children(zygote) if _output(each) not in ("", os.devnull)]
 
 
-def _input(process: int) -> str:
+def _output(process: int) -> str:
     try:
-        return os.readlink(f"/proc/{process}/fd/0")
+        return os.readlink(f"/proc/{process}/fd/1")
     except OSError:
         return ""
 

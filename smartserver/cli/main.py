@@ -134,12 +134,14 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
     try:
         interrupts.heed()
         code = command.main(prog_name=name, standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BaseException as wrong:
         code = None if interrupts.number else _say(wrong)
+    interrupts.end()
     if interrupts.number:
         # Whatever came of it: raised inside of a library (`shutil.rmtree`, `threading`) it may become an error of that
         # or nothing at all, and what this command has started fails of the same signal.
-        interrupts.end()
         if interrupts.number == signal.SIGINT:
             click.echo("interrupted", err=True)
         sys.exit(128 + interrupts.number)

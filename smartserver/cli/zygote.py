@@ -1,4 +1,4 @@
-"""The zygote: a process that has loaded what `git-remote-hpss` needs, and forks a worker for each command.
+"""The zygote: a process that has loaded what `git-remote-hpss` and commands that read need. It forks a worker for each.
 
 It is one thread, and reads nothing of what a command brings: that is for the worker, which is that command from then
 on.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
+import io
 import os
 import queue
 import select
@@ -16,7 +18,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
@@ -31,8 +33,11 @@ from smartserver.agent.thin import (
     STREAMS,
     ask_to_run,
 )
+from smartserver.cli import main
+from smartserver.cli.entry import NAME, READING
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
+from smartserver.plugins.git.credentials import RunProgram
 from smartserver.records.delta import compress
 from smartserver.trace.recorder import stand_for
 from smartserver.vcs.git.names import HEADS
@@ -153,9 +158,13 @@ def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Se
 def load() -> None:
     """Load and make what a command loads and makes once it needs it: every worker has it then."""
     import smartserver.agent.lending
+    import smartserver.cli.exporting
     import smartserver.vcs.git.insert
     import smartserver.vcs.git.read
     import smartserver.vcs.git.refs  # noqa: F401
+
+    for name in READING:
+        importlib.import_module(main.COMMANDS[name])
 
     compress(b"Makes the contexts of zstd.")
     for system in GIT.values():
@@ -171,7 +180,7 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
         above, count, *rest = packet.split(b"\0")
         parent = int(above)
-        remote, url = [word.decode("utf-8", "surrogateescape") for word in rest[: int(count)]]
+        words = rest[: int(count)]
         environment = dict(variable.split(b"=", 1) for variable in rest[int(count) :])
         process = process_at(connection)
         there = circumstances(process, environment)
@@ -184,12 +193,8 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     os.umask(there.mask)
     os.environb.clear()
     os.environb.update(environment)
-    try:
-        holder = holder_of(url, os.environ)
-    except BadUrl:
-        _leave(connection)  # Whoever runs it says what is wrong.
-    # A program that logs in may ask something, at the terminal of who runs it.
-    if holder is None or not is_wanted(os.environ) or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
+    run_command = _command(words, parent) if is_wanted(os.environ) else None
+    if run_command is None:
         _leave(connection)
     connection.settimeout(None)
     try:
@@ -211,12 +216,39 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         return outputs.get()
 
     stand_for(process)
-    status = serve(remote, url, os.environ, parent=parent, holder=holder, run_program=run_there)
+    status = run_command(run_there)
     try:
         connection.send(ENDED + bytes([status]))
     except OSError:  # It is gone.
         os._exit(1)
     os._exit(0)
+
+
+def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int] | None:
+    """What runs the command of those words and gives its status; None: it is to run itself."""
+    if words[0] == NAME and len(words) > 2:
+        sys.argv = [*map(os.fsdecode, words)]
+        return lambda _: _status_of_main()
+    remote, url = [word.decode("utf-8", "surrogateescape") for word in words]
+    try:
+        holder = holder_of(url, os.environ)
+    except BadUrl:
+        return None  # Whoever runs it says what is wrong.
+    # A program that logs in may ask something, at the terminal of who runs it.
+    if holder is None or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
+        return None
+    return lambda run_there: serve(remote, url, os.environ, parent=parent, holder=holder, run_program=run_there)
+
+
+def _status_of_main() -> int:
+    """Run a command of `smartserver`: its status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=os.isatty(1))  # As Python has it from its start.
+    try:
+        main.main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 def _leave(connection: socket.socket) -> NoReturn:

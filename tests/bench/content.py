@@ -1,5 +1,7 @@
 """Trees and logs read from a server, ours beside Subversion: the same line of revisions on both, packed and unpacked.
 
+Our client has the agent, as its user has.
+
 Hot: the server stays, and what is measured was asked for before. Cold: the server is restarted, and no page of the
 repository's files is in memory; the kernel still knows their names. What a server opens and reads is counted by strace,
 in runs that are not timed.
@@ -21,6 +23,7 @@ from typing import Final, NamedTuple
 import click
 
 from bench import linear, options
+from bench.links import agent
 from bench.process import measure
 from bench.report import Progress, Report, median
 from smartserver.cli.errors import CommandError
@@ -114,7 +117,7 @@ def our_side(served: Path) -> Side:
     def serve(served: Path, host: str, port: int) -> Sequence[str]:
         return serving(served, host, port, "--memory-cache-size", linear.CACHE[1])
 
-    return Side("hpss", served, serve, commands, ("smartserver", "--version"))
+    return Side("hpss", served, serve, commands, ("smartserver", "ls", "--help", "hpss://localhost/"))
 
 
 def subversion(served: Path, configuration: Path) -> Side:
@@ -141,7 +144,8 @@ class Content:
     def __init__(self, work: Workspace, make: Callable[[Path, Mapping[str, str]], object]) -> None:
         self.work = work
         self._progress = Progress()
-        self.environment = work.environment("bench") | {"LC_ALL": "C.UTF-8"}  # svn writes names as the locale has them.
+        here = work.environment("bench") | {"LC_ALL": "C.UTF-8"}  # svn writes names as the locale has them.
+        self.environment = {**here, **work.enter(agent(run, here))}
         self.git = work.folder / "source.git"
         self._progress.step("making the history")
         make(self.git, self.environment)

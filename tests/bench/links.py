@@ -233,8 +233,10 @@ class Across(PacketLine):
 
 
 @contextmanager
-def agent(there: Across, environment: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """What is in the environment of a user with an agent on the near side; it ends with the context.
+def agent(
+    run: Callable[[Sequence[str], Path, Mapping[str, str]], object], environment: Mapping[str, str]
+) -> Iterator[Mapping[str, str]]:
+    """What is in the environment of a user with an agent where commands are `run`; it ends with the context.
 
     Its folder is in /tmp, whatever TMPDIR says: the path of a socket is short.
     """
@@ -243,7 +245,7 @@ def agent(there: Across, environment: Mapping[str, str]) -> Iterator[Mapping[str
         try:
             yield settings
         finally:
-            there.run(["smartserver", "agent", "stop"], Path(folder), {**environment, **settings})
+            run(["smartserver", "agent", "stop"], Path(folder), {**environment, **settings})
 
 
 AUTHORITY = "authority.pem"

@@ -98,7 +98,7 @@ def reach(there: Across, work: Workspace, media: Sequence[Medium]) -> Iterator[l
     keys = work.folder / "sshd"
     keys.mkdir()
     with ExitStack() as stack:
-        held = stack.enter_context(agent(there, user))
+        held = stack.enter_context(agent(there.run, user))
         sshd = Sshd(keys, listener=there.network.listen(), session={key: user[key] for key in ("PATH", "HOME")})
         try:
             stack.enter_context(sshd)

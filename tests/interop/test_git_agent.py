@@ -14,78 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from agent_sides import PATIENCE, Blocked, User, ended, modules, read, zygote_of
 from agents import children, of_its_own, stop, workers
-from git_sides import Served, environment
+from git_sides import Served
 
 from smartserver.agent.address import ZYGOTE, connect
-from smartserver.agent.lending import ask
-from smartserver.agent.messages import Status, decode_held
 from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-PATIENCE = 30.0
 HELD = "1 round trip on a held connection"
 CONNECTED = "1 round trip on a fresh connection"
-
-
-class User:
-    """Somebody with an agent, a clone, and the programs as they are installed."""
-
-    def __init__(self, folder: Path, agent: dict[str, str], server: Served, programs: str) -> None:
-        self.folder = folder
-        self.url = f"hpss://127.0.0.1:{server.direct[1]}/project"
-        self.environment = {
-            **environment(folder),
-            **agent,
-            "PATH": os.pathsep.join([programs, os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
-            "SMARTSERVER_DEBUG": "hpss",
-        }
-        self.agent = agent
-        self("git init -q -b main .")
-        self.commit()
-        self(f"git remote add origin {self.url}")
-
-    def commit(self) -> None:
-        self("git commit -q --allow-empty -m more")
-
-    def start(self, command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["sh", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-
-    def __call__(self, command: str, *, status: int = 0) -> str:
-        """What a command says. That it is read to its end shows that nothing which stays holds it."""
-        process = self.start(command)
-        said = "".join(process.communicate(timeout=PATIENCE))
-        assert process.returncode == status, said
-        return said
-
-    def keeper(self) -> int:
-        return ask(Status(), decode_held, self.agent)[0].process
-
-    def wait_until_loaded(self) -> int:
-        """The zygote, ready."""
-        found = children(self.keeper())
-        deadline = time.monotonic() + PATIENCE
-        while not modules(found[0], "msgspec") or workers(found[0]) or not children(found[0]):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return found[0]
-
-
-def read(path: Path) -> str:
-    """A file of /proc; empty where its process is gone."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def modules(process: int, name: str) -> bool:
-    """Whether a process has loaded what has that name in its path."""
-    return name in Path(f"/proc/{process}/maps").read_text()
 
 
 @pytest.fixture
@@ -196,31 +135,6 @@ def test_a_server_that_was_started_anew_is_met_anew(user: User, server: Served) 
     assert "Connection refused" in user("git push origin main", status=1)
 
 
-class Blocked:
-    """A server that takes everything and says nothing, and a command that waits for it."""
-
-    def __init__(self, user: User, command: str) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.git = user.start(command.format(f"hpss://127.0.0.1:{self._listener.getsockname()[1]}/x"))
-        self._connection, _ = self._listener.accept()
-        assert self._connection.recv(1)
-
-    def program(self) -> int:
-        """The program that git runs."""
-        found = self.git.pid
-        while below := children(found):
-            found = below[0]
-        return found
-
-    def hang_up(self) -> None:
-        self._listener.close()
-        self._connection.close()
-
-    def close(self) -> None:
-        self.hang_up()
-        self.git.communicate(timeout=PATIENCE)
-
-
 @pytest.fixture
 def blocked(user: User) -> Iterator[Blocked]:
     user("git push origin main")
@@ -230,15 +144,6 @@ def blocked(user: User) -> Iterator[Blocked]:
     made.close()
 
 
-def ended(process: int) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while Path(f"/proc/{process}").exists():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked, programs: str) -> None:
     assert "git-remote-hpss" in Path(f"/proc/{blocked.program()}/cmdline").read_text()
     assert not modules(blocked.program(), "msgspec")
@@ -246,10 +151,6 @@ def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked, program
     (worker,) = workers(zygote_of(user))
     assert modules(worker, "msgspec")
     assert os.getsid(worker) != os.getsid(blocked.git.pid)
-
-
-def zygote_of(user: User) -> int:
-    return children(user.keeper())[0]
 
 
 def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:

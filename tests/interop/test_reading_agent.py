@@ -1,0 +1,114 @@
+"""cli.entry and cli.zygote: commands that read, run by the agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent_sides import PATIENCE, Blocked, User, ended, modules, zygote_of
+from agents import of_its_own, workers
+from git_sides import Served
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+PROGRAM = f"{sys.executable} -m smartserver.cli.entry"
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    """One whose agent is ready, and whose repository has a commit with the file `a`."""
+    folder = tmp_path_factory.mktemp("user")
+    served = tmp_path_factory.mktemp("server")
+    server = Served(served, "--anonymous", "write")
+    try:
+        with of_its_own() as agent:
+            made = User(folder, agent, server, os.path.dirname(sys.executable))
+            del made.environment["SMARTSERVER_DEBUG"]
+            made("sh -c 'echo one >a && git add a && git commit -q -m file && git push -q origin main'")
+            made.wait_until_loaded()
+            yield made
+    finally:
+        server.close()
+
+
+def run(user: User, words: str, agent: str, after: str = "") -> tuple[int, bytes, bytes]:
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{PROGRAM} {words} {after}"], cwd=user.folder, stdin=subprocess.DEVNULL,
+        env={**user.environment, "SMARTSERVER_AGENT": agent}, capture_output=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls -l {url}",
+        "cat {url} a",
+        "log -v {url}",
+        "log --json {url}@nowhere",
+        "list --refs {url}",
+        "list {url}/../\udcff",
+        "stats {url}",
+        "ls --help {url}",
+        "ls --no-such-option {url}",
+        "cat {url} b",
+        "export {url} a",
+        "ls hpss://127.0.0.1:1/",
+        "-Dhpss-ban=no-such-rule ls {url}",
+    ],
+)
+def test_the_agent_says_the_same(user: User, words: str) -> None:
+    command = words.format(url=user.url)
+    assert run(user, command, "1") == run(user, command, "0")
+
+
+def test_the_folder_and_the_mask_are_the_commands(user: User) -> None:
+    folder = user.folder / "there"
+    folder.mkdir()
+    command = f"cd there && umask 027 && {PROGRAM} export {user.url} made"
+    done = subprocess.run(["sh", "-c", command], cwd=user.folder, env=user.environment, check=False)
+    assert done.returncode == 0
+    assert (folder / "made" / "a").read_text() == "one\n"
+    assert (folder / "made" / "a").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("agent", ["0", "1"])
+def test_an_output_that_is_full_is_said(user: User, agent: str) -> None:
+    status, _, said = run(user, f"ls {user.url}", agent, ">/dev/full")
+    assert (status, said) == (1, b"smartserver: output: No space left on device\n")
+
+
+@pytest.mark.parametrize("agent", ["0", "1"])
+def test_a_reader_that_has_enough_is_no_error_to_speak_of(user: User, agent: str) -> None:
+    _, _, said = run(user, f"log {user.url}", agent, "| true")
+    assert said == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_worker(user: User, number: signal.Signals) -> None:
+    blocked = Blocked(user, f"{PROGRAM} export {{}} made")
+    try:
+        assert not modules(blocked.program(), "msgspec")
+        (worker,) = workers(zygote_of(user))
+        os.killpg(blocked.git.pid, number)
+        _, said = blocked.git.communicate(timeout=PATIENCE)
+        assert blocked.git.returncode == 128 + number
+        assert said.strip() == ("interrupted" if number == signal.SIGINT else "")
+        assert ended(worker)
+        assert not list(Path(user.folder).glob(".smartserver-*"))
+    finally:
+        blocked.close()
+
+
+def test_what_may_ask_or_change_something_is_run_here(user: User) -> None:
+    """As a push, and whatever starts ssh."""
+    blocked = Blocked(user, f"{PROGRAM} verify {{}}")
+    try:
+        assert workers(zygote_of(user)) == []
+    finally:
+        blocked.close()
