@@ -61,7 +61,7 @@ class Session:
     """An open channel. It lasts until it is lost or closed, and then for ever raises `TransportFailed`."""
 
     def __init__(self, channel: Channel, where: str, *, patience: float = PATIENCE, window: int = WINDOW) -> None:
-        """Say who we are; what the server says to that is not waited for."""
+        """Who we are is said with the first request, or where the server's answer to that is asked for."""
         self._channel = channel
         self._where = where
         self._patience = patience
@@ -80,7 +80,7 @@ class Session:
         """Times the server has sent something."""
         self._greeted = threading.Event()
         self._version = sftp.Version(0, frozenset())
-        self._send(sftp.init())
+        self._greeting = sftp.init()
         threading.Thread(target=self._read, name=f"sftp {where}", daemon=True).start()
 
     @property
@@ -94,6 +94,9 @@ class Session:
         Raises:
             TransportFailed: the connection is lost.
         """
+        with self._sending:
+            self._check()
+            self._send(b"")
         heard = self._heard
         while not self._greeted.wait(self._patience):
             heard = self._check_heard(heard)
@@ -164,8 +167,11 @@ class Session:
 
     def _send(self, packets: bytes) -> None:
         """What is not sent whole ends it: the server would take what comes next for the rest."""
+        greeting, self._greeting = self._greeting, b""
+        if not (greeting or packets):
+            return
         try:
-            self._channel.sendall(packets)
+            self._channel.sendall(greeting + packets)
         except TimeoutError:
             self._end(self._takes_nothing)
             self._check()

@@ -216,26 +216,27 @@ def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
 
 
 def test_a_dump_and_its_load(account: Account) -> None:
-    dump_and_load(account)
+    dump_and_load(account, trips=(13, 23))
 
 
 @pytest.mark.unbanned("file-level calls are how it is reached")
 def test_a_dump_and_its_load_by_verbs(by_verbs: Account) -> None:
-    dump_and_load(by_verbs)
+    dump_and_load(by_verbs, trips=(4, 10))
 
 
-def dump_and_load(account: Account) -> None:
-    """`smartserver dump` and `load`; the trips are those of the store."""
+def dump_and_load(account: Account, trips: tuple[int, int]) -> None:
+    """`smartserver dump` and `load`; the trips of each are those of the store."""
     account.run("git", "init", "-q", "a")
     commit(account, "a", "one")
     account.run("git", "push", "-q", account.url("one"), "main", where="a")
     above = account.above.removeprefix("hpss+")
-    # 13 and 23; where the machine is busy, two answers may come apart.
-    assert account.run("smartserver", "dump", f"{above}/one", "x.dump").rounds <= 15
-    assert account.run("smartserver", "load", "x.dump", f"{above}/deep/two").rounds <= 26
-    assert account.tip(b"refs/heads/main", "deep/two") == account.tip(b"refs/heads/main", "one")
-    account.run("smartserver", "dump", f"{above}/deep/two", "y.dump")
-    assert (account.home / "x.dump").read_bytes() == (account.home / "y.dump").read_bytes()
+    # Who is slow to send looks as if he had waited: the least of three counts is right.
+    dumped = min(account.run("smartserver", "dump", f"{above}/one", f"x{n}.dump").rounds for n in range(3))
+    loaded = min(account.run("smartserver", "load", "x0.dump", f"{above}/deep/{n}").rounds for n in range(3))
+    assert (dumped, loaded) == trips
+    assert account.tip(b"refs/heads/main", "deep/2") == account.tip(b"refs/heads/main", "one")
+    account.run("smartserver", "dump", f"{above}/deep/2", "y.dump")
+    assert (account.home / "x0.dump").read_bytes() == (account.home / "y.dump").read_bytes()
 
 
 @pytest.mark.parametrize("tool", ["git", "brz"])

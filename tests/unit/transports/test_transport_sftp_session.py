@@ -98,6 +98,15 @@ def test_extensions_are_asked_for_and_waited_for(connect: Connect) -> None:
     assert not session.has(sftp.POSIX_RENAME)
 
 
+def test_who_we_are_goes_with_the_first_request() -> None:
+    channel = Scripted(wait_in_vain)
+    session = Session(channel, "there")
+    assert not channel.sent
+    with pytest.raises(TransportFailed):
+        session.send(asked(b"x"))
+    assert channel.sent == [sftp.init() + asked(b"x").packet(1)]
+
+
 def test_what_is_sent_later_goes_with_the_next(connect: Connect) -> None:
     peer = connect(echo)
     session = peer.session()
@@ -189,7 +198,7 @@ class Scripted:
     def __init__(self, send: Callable[[Scripted], None]) -> None:
         self._send = send
         self._greeting = [version()]
-        self._sent = 0
+        self.sent: list[bytes] = []
         self.closed = threading.Event()
 
     def recv(self, nbytes: int, /) -> bytes:
@@ -200,9 +209,8 @@ class Scripted:
         raise TimeoutError
 
     def sendall(self, s: bytes, /) -> None:
-        self._sent += 1
-        if self._sent > 1:  # The first says who we are.
-            self._send(self)
+        self.sent.append(s)
+        self._send(self)
 
     def close(self) -> None:
         self.closed.set()
