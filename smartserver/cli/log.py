@@ -10,7 +10,7 @@ import click
 
 from smartserver.cli.as_json import json_line, json_option, text_of
 from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
-from smartserver.client.plain import plain
+from smartserver.client.plain import plain, plain_lines
 from smartserver.records.browse import LogEntry, LogSelector
 
 
@@ -89,10 +89,10 @@ def _line(entry: LogEntry) -> str:
 
 
 def _whole(entry: LogEntry) -> str:
-    message = "\n".join(f"    {plain(line)}" for line in entry.message.rstrip("\n").split("\n"))
+    message = plain_lines(entry.message.rstrip("\n")).replace("\n", "\n    ")
     parents = f"parents: {' '.join(map(plain, entry.parents))}\n" if len(entry.parents) > 1 else ""
     head = f"revision: {plain(entry.id)}\n{parents}author: {plain(entry.author)}\ndate: {date_of(entry)}\n"
-    return f"{head}{_changes(entry)}\n{message}\n\n"
+    return f"{head}{_changes(entry)}\n    {message}\n\n"
 
 
 def _changes(entry: LogEntry) -> str:

@@ -18,7 +18,7 @@ from smartserver.client.credentials import TOKEN_VARIABLE, SourceOf, credentials
 from smartserver.client.held import Holder, holder_for
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.places import behind, connect, login_of, parse_place
-from smartserver.client.plain import plain
+from smartserver.client.plain import plain, plain_lines
 from smartserver.trace.flags import VARIABLE, combined
 from smartserver.wire.observer import Observer
 
@@ -142,7 +142,7 @@ def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.envir
 
 
 def _say(line: str) -> None:
-    print("\n".join(map(plain, line.split("\n"))), file=sys.stderr, flush=True)
+    print(plain_lines(line), file=sys.stderr, flush=True)
 
 
 def _progress(phase: str, done: int, total: int) -> None:

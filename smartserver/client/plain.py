@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 
+class _Blanks(dict[int, int]):
+    """What a character becomes, by number."""
+
+    def __missing__(self, code: int) -> int:
+        return code if chr(code).isprintable() else ord(" ")
+
+
+_BLANKS = _Blanks({code: code if chr(code).isprintable() else ord(" ") for code in range(256)})
+
+
 def plain(text: str) -> str:
     """The text on one line, with a blank for whatever could command a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else " " for character in text)
+    return text if text.isprintable() else text.translate(_BLANKS)
+
+
+def plain_lines(text: str) -> str:
+    """The same for each line of a text."""
+    return "\n".join(map(plain, text.split("\n")))
