@@ -8,6 +8,7 @@ import logging
 import os
 import shlex
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -34,6 +35,7 @@ from smartserver.cli.serve_options import (
     share_memory,
 )
 from smartserver.cli.user import user
+from smartserver.cli.workers import fork_workers
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
@@ -42,12 +44,12 @@ from smartserver.wire.limits import STALL_TIMEOUT
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from twisted.internet.protocol import Factory
     from twisted.logger import ILogObserver
 
     from smartserver.server.connections import Connections
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor
-    from smartserver.server.tcp import ListeningPort
 
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
@@ -186,6 +188,15 @@ EVERYWHERE = ("0.0.0.0", "::")
     help="Memory for caches: texts of files, blocks of indexes, headers of revisions.",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes that serve; each keeps one core busy at most. Each has its own caches and its own limits of "
+    "connections, as large as the options say.",
+)
+@click.option(
     "--compression",
     default="auto",
     show_default=True,
@@ -228,6 +239,7 @@ def command(
     metrics: str | None,
     metrics_public: bool,
     memory_cache_size: int,
+    workers: int,
     compression: str,
     slow: int | None,
     verbose: bool,
@@ -274,6 +286,8 @@ def command(
         check_root(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
     metrics_place = metrics_place_of(metrics, public=metrics_public)
+    if metrics_place is not None and workers > 1:
+        raise UsageConflict("--metrics tells of one process, and --workers makes several: leave out one of them")
     encryption = encryption_of(tls, tls_key, required=require_tls)
     banned = banned_by(rules)
     policy = policy_of(fsck, ignored)
@@ -282,6 +296,9 @@ def command(
     if encryption is None:
         # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
         sys.modules.setdefault("twisted.internet._newtls", cast("ModuleType", None))
+    transport = open_store(root, ctx.obj or frozenset())
+    opened = None if stdio else ctx.with_resource(_open_port(host, port))
+    is_first = workers == 1 or fork_workers(workers)  # Before the reactor, which processes cannot share.
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
     from twisted.internet import reactor as untyped
@@ -301,7 +318,6 @@ def command(
     use_one_heap()
     descriptors = raise_descriptors()
     reactor = cast("Reactor", untyped)
-    transport = open_store(root, ctx.obj or frozenset())
     discipline = Discipline.FOLDER if folder_locks else None
     site = Site(
         transport,
@@ -366,12 +382,11 @@ def command(
         permitted = Anonymous(anonymous or "read")
         by_address = tcp.anonymous_by_address(permitted)
         admit = by_address if file is None or tokens is None else by_token(file, tokens)
-        try:
-            listening = tcp.listen(reactor, connections, host, port, admit, encryption)
-            counters = None if metrics_place is None else _serve_metrics(reactor, *metrics_place, site, connections)
-        except error.CannotListenError as wrong:
-            reason = getattr(wrong.socketError, "strerror", None) or str(wrong.socketError)
-            raise CommandError(f"cannot listen on {wrong.interface}:{wrong.port}: {reason}") from None
+        assert opened is not None
+        listening = tcp.accept(reactor, opened, tcp.TcpFactory(connections, admit, encryption))
+        counters = None
+        if metrics_place is not None:
+            counters = tcp.accept(reactor, _open_port(*metrics_place), _metrics(site, connections))
         globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if fast_open else ""
         if unopened:
@@ -385,11 +400,12 @@ def command(
             serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
         if counters is not None:
             serving += f"\nmetrics on http://{tcp.shown(counters.getHost().host, counters.getHost().port)}/metrics"
-        # Said once it runs: from then on it can be told to stop.
-        reactor.callLater(0, lambda: click.echo(serving, err=True))
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
-        # Once a server, not once for each client that sshd lets in.
-        executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
+        if is_first:
+            # Said once it runs: from then on it can be told to stop.
+            reactor.callLater(0, lambda: click.echo(serving, err=True))
+            # Once a server, not once for each client that sshd lets in.
+            executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
@@ -397,6 +413,15 @@ def command(
     # nothing is answered.
     gc.freeze()
     reactor.run(installSignalHandlers=False)
+
+
+def _open_port(host: str, port: int) -> socket.socket:
+    from smartserver.server.tcp import open_port, shown
+
+    try:
+        return open_port(host, port)
+    except OSError as wrong:
+        raise CommandError(f"cannot listen on {shown(host, port)}: {wrong.strerror}") from None
 
 
 def _check_asked(root: str, original: str) -> None:
@@ -420,11 +445,10 @@ def _check_asked(root: str, original: str) -> None:
     )
 
 
-def _serve_metrics(reactor: Reactor, host: str, port: int, site: Site, connections: Connections) -> ListeningPort:
-    """Count requests by verb, and serve them with all other counters."""
+def _metrics(site: Site, connections: Connections) -> Factory:
+    """Count requests by verb; what serves them with all other counters."""
     try:
-        from smartserver.server.metrics import ServerCollector
-        from smartserver.server.metrics import listen as listen_for_metrics
+        from smartserver.server.metrics import ServerCollector, page_of
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
         raise CommandError(f"--metrics needs {library}: pip install 'smartserver[metrics]'") from None
@@ -432,7 +456,7 @@ def _serve_metrics(reactor: Reactor, host: str, port: int, site: Site, connectio
 
     requests = RequestMeters()
     site.ended = requests.add
-    return listen_for_metrics(reactor, host, port, ServerCollector(requests, lambda: len(connections.open)))
+    return page_of(ServerCollector(requests, lambda: len(connections.open)))
 
 
 def _connections(count: int) -> str:

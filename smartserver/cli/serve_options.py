@@ -34,6 +34,7 @@ FOR_TCP = (
     "fast_open",
     "metrics",
     "metrics_public",
+    "workers",
 )
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 

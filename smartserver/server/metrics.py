@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
+from twisted.internet.protocol import Factory
 from twisted.web.http import NOT_FOUND
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from smartserver.meters import METERS, NANOSECONDS, Unit, counted
 from smartserver.server.request_meters import OPEN, REQUESTS, SECONDS, RequestMeters
-from smartserver.server.tcp import ListeningPort, TcpReactor
 
 PAGE = b"/metrics"
 
 PREFIX = "smartserver_"
-
-BACKLOG = 8
-"""Connections that wait to be accepted: few programs ask."""
 
 
 class ServerCollector(Collector):
@@ -67,12 +64,8 @@ class MetricsPage(Resource):
         return encode(self._registry)
 
 
-def listen(reactor: TcpReactor, host: str, port: int, collector: Collector) -> ListeningPort:
-    """Begin to serve the page.
-
-    Raises:
-        CannotListenError: the address is taken or not this machine's.
-    """
+def page_of(collector: Collector) -> Factory:
+    """What serves the page to each connection."""
     site: Any = Site(MetricsPage(collector))  # Its interfaces say nothing to a type checker.
     site.noisy = False
-    return reactor.listenTCP(port, site, BACKLOG, host)
+    return cast("Factory", site)

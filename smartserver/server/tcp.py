@@ -77,8 +77,10 @@ class ListeningPort(Interface):
 class TcpReactor(Interface):
     """What is used of a reactor."""
 
-    def listenTCP(self, port: int, factory: protocol.Factory, backlog: int, interface: str) -> ListeningPort:
-        """Begin to listen."""
+    def adoptStreamPort(
+        self, fileDescriptor: int, addressFamily: socket.AddressFamily, factory: protocol.Factory
+    ) -> ListeningPort:
+        """Accept connections of a copy of a socket that listens."""
 
 
 Admit = Callable[[str, bool], Admission]
@@ -229,20 +231,30 @@ def anonymous_by_address(policy: Anonymous) -> Admit:
     return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 
-def listen(
-    reactor: TcpReactor,
-    connections: Connections,
-    host: str,
-    port: int,
-    admission: Admit,
-    encryption: Encryption | None = None,
-) -> ListeningPort:
-    """Begin to listen.
+def open_port(host: str, port: int) -> socket.socket:
+    """A socket that listens.
 
     Raises:
-        CannotListenError: the address is taken or not this machine's.
+        OSError: the address is taken or not this machine's.
     """
-    return reactor.listenTCP(port, TcpFactory(connections, admission, encryption), BACKLOG, host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    place = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][4]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def accept(reactor: TcpReactor, opened: socket.socket, factory: protocol.Factory) -> ListeningPort:
+    """Accept connections of a socket that listens, which is closed here: the reactor has a copy."""
+    with opened:
+        return reactor.adoptStreamPort(opened.fileno(), opened.family, factory)
 
 
 def fast_open(port: ListeningPort) -> str:

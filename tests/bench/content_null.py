@@ -17,7 +17,7 @@ import click
 from bench import linear, options
 from bench.process import MODULES, cpu_of, measure
 from bench.report import Progress, Report
-from smartserver.cli.servers import Server, Workspace, run
+from smartserver.cli.servers import Server, Workspace, run, serving
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
@@ -33,11 +33,15 @@ REVISIONS = 200_000
 TICK = 0.01
 """CPU seconds below which nothing is told apart."""
 
-PULLERS = 4
-"""Clients that pull at once."""
+CLIENTS, WORKERS = 4, 2
+"""Clients at once, and processes of the server that answers them."""
 
-EXPORTED, LOGGED, PULLED = 140, 100_000, 800
-"""MB exported and revisions logged in a CPU second of the server; MB pulled in a second."""
+COMPRESSION = "3"
+"""What `auto` is for a client on another machine."""
+
+EXPORTED, COMPRESSED, LOGGED, PULLED = 140, 120, 100_000, 800
+"""MB exported, without and with compression, and revisions logged in a CPU second of the server; MB pulled in a
+second."""
 
 EXPORT, LOG, PULL = "export", "log", "pull"
 
@@ -60,6 +64,11 @@ class Null:
         self.environment = work.environment("bench")
         self.progress = Progress()
         self.server: Server = work.start_ours()
+
+    def restart(self, *options: str) -> None:
+        """Go on with another server of the same repositories."""
+        served = self.server.served
+        self.server = self._work.start("hpss", served, lambda host, port: serving(served, host, port, *options))
 
     def push(self, name: str, changes: Iterable[linear.Files]) -> None:
         """Make a repository on the server; it is in one pack then."""
@@ -134,10 +143,26 @@ def command(requests: int) -> None:
             what = f"export, {files:,} files of {size >> 10} KB"
             _add(report, what, "MB", files * size / 1e6, found, requests, EXPORTED)
             report.add(f"{what}: files of a CPU second", f"{requests * files / found.cpu:,.0f}")
-        found = null.drain("large", PULL, requests, PULLERS)
-        rate, what = found.size / found.seconds / 1e6, f"pull, {PULLERS} clients"
-        report.add(f"{what}: MB of a second", f"{rate:,.0f}", "", f"{PULLED:,}", rate >= PULLED)
-        report.add(f"{what}: MB of a CPU second", f"{found.size / found.cpu / 1e6:,.0f}")
+        for workers in (1, WORKERS):
+            null.restart("--workers", str(workers))
+            for asked, bar in ((PULL, PULLED), (EXPORT, 0)):
+                found = null.drain("large", asked, requests, CLIENTS)
+                rate = found.size / found.seconds / 1e6
+                what = f"{asked}, {CLIENTS} clients, {workers} process{'es' * (workers > 1)}"
+                report.add(f"{what}: MB of a second", f"{rate:,.0f}", "", f"{bar:,}" if bar else "", rate >= bar)
+                report.add(f"{what}: MB of a CPU second", f"{found.size / found.cpu / 1e6:,.0f}")
+        null.restart("--compression", COMPRESSION)
+        found = null.drain("large", EXPORT, requests)
+        source, what = requests * LARGE[0] * LARGE[1] / 1e6, f"export, compressed (zstd {COMPRESSION})"
+        report.add(
+            f"{what}: MB of text in a CPU second",
+            f"{source / found.cpu:,.0f}",
+            "",
+            f"{COMPRESSED}",
+            source / found.cpu >= COMPRESSED,
+        )
+        report.add(f"{what}: times smaller", f"{source * 1e6 / found.size:.2f}")
+        null.restart()
         null.push("long", linear.long_history(REVISIONS))
         what = f"log -q, {REVISIONS:,} revisions"
         _add(report, what, "revisions", REVISIONS, null.drain("long", LOG, requests), requests, LOGGED)

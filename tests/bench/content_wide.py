@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import click
@@ -24,7 +26,12 @@ RATIO: Final = 1.0
 
 
 class Wide(Content):
-    """Both sides with the tree; git's repository is the one that it came from."""
+    """Both sides with the tree; git's repository is the one that it came from. Without the agent: what a client of ours
+    costs is that of its own process."""
+
+    def __init__(self, work: Workspace, make: Callable[[Path, Mapping[str, str]], object]) -> None:
+        super().__init__(work, make)
+        self.environment["SMARTSERVER_AGENT"] = "0"
 
     def export(self, side: Side | None) -> tuple[Cost, Cost]:
         """What an export costs the client, and the server; None: by git, which has none."""

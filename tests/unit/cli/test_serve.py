@@ -140,7 +140,7 @@ def test_metrics_without_their_library(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.delitem(sys.modules, "smartserver.server.metrics", raising=False)
     site, clock = Site(open_store(str(tmp_path))), cast("Reactor", task.Clock())
     with pytest.raises(CommandError, match=r"^--metrics needs prometheus_client: pip install"):
-        serve._serve_metrics(clock, "127.0.0.1", 0, site, Connections(site, InlineExecutor(), clock))
+        serve._metrics(site, Connections(site, InlineExecutor(), clock))
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["nothing there", "a file"])

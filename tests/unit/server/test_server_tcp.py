@@ -183,21 +183,25 @@ class Port:
 
 class Reactor:
     def __init__(self) -> None:
-        self.asked: tuple[int, Factory, int, str] | None = None
+        self.asked: tuple[tuple[Any, ...], Factory] | None = None
 
-    def listenTCP(self, port: int, factory: Factory, backlog: int, interface: str) -> Port:
-        self.asked = (port, factory, backlog, interface)
+    def adoptStreamPort(self, fileDescriptor: int, addressFamily: socket.AddressFamily, factory: Factory) -> Port:
+        with socket.socket(addressFamily, fileno=os.dup(fileDescriptor)) as adopted:
+            self.asked = (adopted.getsockname(), factory)
         return Port()
 
 
-def test_listening(connections: Connections) -> None:
+@pytest.mark.sockets
+def test_listening() -> None:
     reactor = Reactor()
-    port = tcp.listen(reactor, connections, "::1", 4155, tcp.anonymous_by_address(Anonymous.READ))
+    opened = tcp.open_port("::1", 0)
+    place = opened.getsockname()
+    factory = Factory()
+    port = tcp.accept(reactor, opened, factory)
     assert port.getHost().port == 1
     port.socket.close()
-    assert reactor.asked is not None
-    assert (reactor.asked[0], reactor.asked[3]) == (4155, "::1")
-    assert isinstance(reactor.asked[1], tcp.TcpFactory)
+    assert opened.fileno() < 0
+    assert reactor.asked == (place, factory)
 
 
 @pytest.mark.parametrize(
