@@ -16,15 +16,20 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 
 import smartserver
+from smartserver.agent.reading import NAME, READING
 
-PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls")
-"""Those that an agent may run, see `cli.git_remote`."""
+OURS = NAME.decode()
 
-KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "cli/git_remote.py", "cli/zygote.py")
+PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OURS)
+"""Those whose commands an agent may run, see `cli.git_remote` and `agent.reading`."""
+
+KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "cli/git_remote.py", "agent/reading.py",
+         "cli/zygote.py")  # fmt: skip
 """The files that the C program must agree with."""
 
 CODE = "from smartserver.cli.git_remote import main; main()  # git-remote-hpss"
-"""What it has Python run. Processes are shown with it."""
+CODE_OF_OURS = f"from smartserver.cli.entry import main; main()  # {OURS}"
+"""What they have Python run. Processes are shown with it."""
 
 OPTIONS = ("-std=gnu11", "-O2")
 
@@ -45,23 +50,30 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
     """
     if sys.platform != "linux":  # There `cc` may open a window that offers to install one.
         raise NotCompiled("the program in C needs Linux")
-    made = [f"{path}.{os.getpid()}.new" for path in paths]
-    words = [*shlex.split(environment.get("CC") or "cc"), *_definitions(environment), *options]
+    made = {path: f"{path}.{os.getpid()}.new" for path in paths}
+    source = os.path.join(_folder(), "agent", "thin.c")
+    words = [*shlex.split(environment.get("CC") or "cc"), *_definitions(environment)]
     try:
-        _run([*words, "-o", made[0], os.path.join(_folder(), "agent", "thin.c")], environment)
-        _run([made[0], "--help"], environment)
-        for other in made[1:]:
-            shutil.copy(made[0], other)
-        for new, path in zip(made, paths, strict=True):
+        for is_ours, code in ((False, CODE), (True, CODE_OF_OURS)):
+            new = [made[path] for path in paths if (os.path.basename(path) == OURS) == is_ours]
+            if new:
+                _run(
+                    [*words, *(_OF_OURS if is_ours else ()), _defined("CODE", code), *options, "-o", new[0], source],
+                    environment,
+                )
+                _run([new[0], "--help"], environment)
+            for other in new[1:]:
+                shutil.copy(new[0], other)
+        for path, program in made.items():
             if os.path.exists(path):
-                shutil.copymode(path, new)
-            os.replace(new, path)
+                shutil.copymode(path, program)
+            os.replace(program, path)
     except OSError as wrong:
         raise NotCompiled(f"{wrong.filename}: {wrong.strerror}") from None
     finally:
-        for new in made:
-            if os.path.lexists(new):
-                os.unlink(new)
+        for program in made.values():
+            if os.path.lexists(program):
+                os.unlink(program)
 
 
 def installed() -> list[str]:
@@ -104,10 +116,17 @@ def _definitions(environment: Mapping[str, str]) -> list[str]:
         raise NotCompiled(f"{sys.executable} loads another smartserver than {_folder()}")
     paths = [os.path.join(_folder(), each) for each in KNOWN]
     files = ", ".join(f"{{{_quoted(each)}, {os.stat(each).st_mtime_ns}LL}}" for each in paths)
-    texts = {"PYTHON": sys.executable, "CODE": CODE, "VERSION": smartserver.__version__, "FOLDER": _folder()}
-    return [*[f"-D{name}={_quoted(text)}" for name, text in texts.items()], f"-DFILES={files}"]
+    texts = {"PYTHON": sys.executable, "VERSION": smartserver.__version__, "FOLDER": _folder()}
+    return [*[_defined(*each) for each in texts.items()], f"-DFILES={files}"]
+
+
+def _defined(name: str, *texts: str) -> str:
+    return f"-D{name}={', '.join(map(_quoted, texts))}"
 
 
 def _quoted(text: str) -> str:
     """A string of C, whatever is in it."""
     return '"' + "".join(f"\\{byte:03o}" for byte in os.fsencode(text)) + '"'
+
+
+_OF_OURS = (_defined("NAME", OURS), _defined("READING", *READING))

@@ -1,7 +1,8 @@
 /* git-remote-hpss in C: it hands the command to the user's agent, as agent/thin.py does, without the start of Python.
+   With NAME and READING it is smartserver.
 
-   thin.py describes the packets, address.py the socket, cli/git_remote.py the commands that an agent may run. This
-   program repeats them byte for byte. It runs the Python program instead wherever one of those files changed since it
+   thin.py describes the packets, address.py the socket, cli/git_remote.py and reading.py the commands that an agent
+   may run. This program repeats them byte for byte. It runs the Python program instead wherever one of those files changed since it
    was compiled, no agent answers, or anything is unusual. Until then it has touched no stream and no signal.
 
    agent/compiled.py compiles it, and defines
@@ -9,7 +10,8 @@
      CODE     what the interpreter runs in place of this program
      VERSION  of smartserver
      FOLDER   of smartserver
-     FILES    {path, time of the last change in nanoseconds}, of __init__.py first */
+     FILES    {path, time of the last change in nanoseconds}, of __init__.py first
+     NAME     of the program, and READING, its commands that the agent may run; of git's programs neither */
 
 #define _GNU_SOURCE
 
@@ -71,6 +73,27 @@ static bool is_false(const char *value) {
     return false;
 }
 
+static bool has_scheme(const char *word, const char *const *schemes, size_t count) {
+    for (size_t at = 0; at < count; at++)
+        if (strncasecmp(word, schemes[at], strlen(schemes[at])) == 0) return true;
+    return false;
+}
+
+#ifdef READING
+
+static bool is_known(int count, char *const *words) {
+    static const char *const commands[] = {READING}, *const schemes[] = {"hpss://", "hpss+tls://"};
+    int command = 1;
+    bool is_reading = false, has_url = false;
+    while (command < count && starts_with(words[command], "-D")) command++;
+    for (size_t at = 0; command < count && at < COUNT(commands); at++)
+        is_reading |= strcmp(words[command], commands[at]) == 0;
+    for (int at = 1; at < count; at++) has_url |= has_scheme(words[at], schemes, COUNT(schemes));
+    return is_reading && has_url;
+}
+
+#else
+
 /* A trace that git writes to a descriptor, which is not passed on. */
 static bool is_trace_above_2(const char *variable) {
     const char *value = strchr(variable, '=');
@@ -81,17 +104,21 @@ static bool is_trace_above_2(const char *variable) {
     return strlen(value) > 1 || *value > '2';
 }
 
-static bool is_for_agent(int count, char *const *words) {
+static bool is_known(int count, char *const *words) {
     static const char *const schemes[] = {"hpss://", "hpss+tls://", "hpss+ssh://"};
-    bool is_known = false;
     if (count != 3 || strcmp(words[1], "-h") == 0 || strcmp(words[1], "--help") == 0) return false;
-    for (size_t at = 0; at < COUNT(schemes); at++)
-        is_known |= strncasecmp(words[2], schemes[at], strlen(schemes[at])) == 0;
-    if (!is_known || is_false(getenv("SMARTSERVER_AGENT")) || is_set("LD_PRELOAD") || is_set("LD_AUDIT")) return false;
-    /* With these Python may load another smartserver, or another locale. */
-    if (is_set("PYTHONPATH") || is_set("PYTHONHOME") || getenv("PYTHONCOERCECLOCALE") != NULL) return false;
     for (char **each = environ; *each != NULL; each++)
         if (is_trace_above_2(*each)) return false;
+    return has_scheme(words[2], schemes, COUNT(schemes));
+}
+
+#endif
+
+static bool is_for_agent(int count, char *const *words) {
+    if (!is_known(count, words)) return false;
+    if (is_false(getenv("SMARTSERVER_AGENT")) || is_set("LD_PRELOAD") || is_set("LD_AUDIT")) return false;
+    /* With these Python may load another smartserver, or another locale. */
+    if (is_set("PYTHONPATH") || is_set("PYTHONHOME") || getenv("PYTHONCOERCECLOCALE") != NULL) return false;
     for (int stream = 0; stream < 3; stream++) /* Else a socket would get its number. */
         if (fcntl(stream, F_GETFD) < 0) return false;
     return true;
@@ -211,14 +238,29 @@ static bool send_with(int worker, const char *bytes, size_t size, const int *des
     return sendmsg(worker, &message, MSG_NOSIGNAL) == (ssize_t)size;
 }
 
+/* The command's words; those of git's have no name in front. */
+static bool add_words(int count, char *const *words) {
+    char number[32];
+    bool is_complete;
+#ifdef NAME
+    snprintf(number, sizeof number, "%d", count);
+    is_complete = add_field(number) && add_field(NAME);
+#else
+    snprintf(number, sizeof number, "%d", count - 1);
+    is_complete = add_field(number);
+#endif
+    for (int at = 1; is_complete && at < count; at++) is_complete = add_field(words[at]);
+    return is_complete;
+}
+
 /* Have a worker begin the command: the connection to it. -1: nothing was done, and it is to be run here. */
-static int hand_over(char *const *words) {
+static int hand_over(int count, char *const *words) {
     static const int streams[] = {0, 1, 2};
     char parent[32], answer;
     int worker = connect_to_zygote();
     if (worker < 0) return -1;
     snprintf(parent, sizeof parent, "%d", (int)getppid());
-    bool is_complete = find_variables() && add_field(parent) && add_field("2") && add_field(words[1]) && add_field(words[2]);
+    bool is_complete = find_variables() && add_field(parent) && add_words(count, words);
     for (size_t at = 0; is_complete && at < variables_count; at++) is_complete = add_field(variables[at]);
     int folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     bool is_begun = is_complete && folder >= 0 && send_with(worker, packet, packet_size - 1, &folder, 1) &&
@@ -349,7 +391,7 @@ static int wait_for(int worker) {
 }
 
 int main(int count, char **words) {
-    int worker = is_for_agent(count, words) ? hand_over(words) : -1;
+    int worker = is_for_agent(count, words) ? hand_over(count, words) : -1;
     if (worker >= 0) _exit(wait_for(worker));
     char **there = calloc((size_t)count + 5, sizeof *there);
     if (there != NULL) {

@@ -7,16 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
-READING = ("export", "ls", "cat", "log", "list", "stats")
-"""Commands that ask for one answer and show it. None of them asks the user anything."""
-
-SCHEMES = ("hpss://", "hpss+tls://")
-"""Of URLs whose server needs no program that logs in."""
-
-NAME = b"smartserver"
-"""The first word of a command that is handed over; one of git's has no name."""
+from smartserver.agent.reading import NAME, is_for_agent
 
 
 def main() -> None:
@@ -34,12 +26,6 @@ def main() -> None:
     from smartserver.cli.main import main as run
 
     run()
-
-
-def is_for_agent(words: Sequence[str]) -> bool:
-    """Whether they are a command that the agent may run."""
-    commands = [word for word in words if not word.startswith("-D")][:1]
-    return commands[:1] != [] and commands[0] in READING and any(word.lower().startswith(SCHEMES) for word in words)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def git() -> None:
     """Let git use hpss:// URLs in submodules too, and those of hpss+tls://, hpss+ssh://, hpss+sftp://
     and hpss+vfs://
     (`git config --global protocol.hpss.allow always`). With a C compiler (CC, else cc), the programs that pip
-    made for git become programs in C, which start faster.
+    made for git become programs in C, which start faster, and so does smartserver itself.
 
     \b
     smartserver setup git

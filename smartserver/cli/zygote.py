@@ -23,6 +23,7 @@ from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
 from smartserver.agent.circumstances import circumstances, process_at
+from smartserver.agent.reading import NAME, READING
 from smartserver.agent.thin import (
     ACCEPTED,
     BEGIN,
@@ -34,7 +35,6 @@ from smartserver.agent.thin import (
     ask_to_run,
 )
 from smartserver.cli import main
-from smartserver.cli.entry import NAME, READING
 from smartserver.cli.git_remote_run import holder_of, serve
 from smartserver.client.url import BadUrl
 from smartserver.plugins.git.credentials import RunProgram

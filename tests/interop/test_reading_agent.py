@@ -16,18 +16,18 @@ from git_sides import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-PROGRAM = f"{sys.executable} -m smartserver.cli.entry"
 
-
-@pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
-    """One whose agent is ready, and whose repository has a commit with the file `a`."""
+@pytest.fixture(scope="module", params=["python", "c"])
+def user(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[User]:
+    """One whose agent is ready, whose repository has a commit with the file `a`, and who has either program."""
+    in_python = os.path.dirname(sys.executable)
+    programs = in_python if request.param == "python" else str(request.getfixturevalue("compiled"))
     folder = tmp_path_factory.mktemp("user")
     served = tmp_path_factory.mktemp("server")
     server = Served(served, "--anonymous", "write")
     try:
         with of_its_own() as agent:
-            made = User(folder, agent, server, os.path.dirname(sys.executable))
+            made = User(folder, agent, server, programs)
             del made.environment["SMARTSERVER_DEBUG"]
             made("sh -c 'echo one >a && git add a && git commit -q -m file && git push -q origin main'")
             made.wait_until_loaded()
@@ -38,7 +38,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
 
 def run(user: User, words: str, agent: str, after: str = "") -> tuple[int, bytes, bytes]:
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"{PROGRAM} {words} {after}"], cwd=user.folder, stdin=subprocess.DEVNULL,
+        ["bash", "-o", "pipefail", "-c", f"smartserver {words} {after}"], cwd=user.folder, stdin=subprocess.DEVNULL,
         env={**user.environment, "SMARTSERVER_AGENT": agent}, capture_output=True, check=False, timeout=PATIENCE,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -70,7 +70,7 @@ def test_the_agent_says_the_same(user: User, words: str) -> None:
 def test_the_folder_and_the_mask_are_the_commands(user: User) -> None:
     folder = user.folder / "there"
     folder.mkdir()
-    command = f"cd there && umask 027 && {PROGRAM} export {user.url} made"
+    command = f"cd there && umask 027 && smartserver export {user.url} made"
     done = subprocess.run(["sh", "-c", command], cwd=user.folder, env=user.environment, check=False)
     assert done.returncode == 0
     assert (folder / "made" / "a").read_text() == "one\n"
@@ -91,7 +91,7 @@ def test_a_reader_that_has_enough_is_no_error_to_speak_of(user: User, agent: str
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_worker(user: User, number: signal.Signals) -> None:
-    blocked = Blocked(user, f"{PROGRAM} export {{}} made")
+    blocked = Blocked(user, "smartserver export {} made")
     try:
         assert not modules(blocked.program(), "msgspec")
         (worker,) = workers(zygote_of(user))
@@ -107,7 +107,7 @@ def test_a_signal_ends_the_worker(user: User, number: signal.Signals) -> None:
 
 def test_what_may_ask_or_change_something_is_run_here(user: User) -> None:
     """As a push, and whatever starts ssh."""
-    blocked = Blocked(user, f"{PROGRAM} verify {{}}")
+    blocked = Blocked(user, "smartserver verify {}")
     try:
         assert workers(zygote_of(user)) == []
     finally:

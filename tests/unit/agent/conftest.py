@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agents import RUN_HERE, of_its_own
 
-from smartserver.agent.compiled import OPTIONS, compile_to
+from smartserver.agent.compiled import OPTIONS, OURS, compile_to
 
 
 @pytest.fixture
@@ -21,10 +21,19 @@ def environment() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def compiled_alone(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A program in C that ends with `RUN_HERE` where it would run the Python program."""
+    """A program of git's in C that ends with `RUN_HERE` where it would run the Python program."""
+    return _compiled(tmp_path_factory.mktemp("compiled") / "git-remote-hpss")
+
+
+@pytest.fixture(scope="session")
+def our_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same in place of `smartserver`."""
+    return _compiled(tmp_path_factory.mktemp("compiled") / OURS)
+
+
+def _compiled(path: Path) -> str:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler (cc)")
-    path: Path = tmp_path_factory.mktemp("compiled") / "git-remote-hpss"
     code = f"-DCODE=\"import sys; sys.exit({RUN_HERE} if sys.argv[1:] != ['--help'] else 0)\""
     compile_to([str(path)], {**os.environ, "CC": "cc"}, (*OPTIONS, "-UCODE", code))
     return str(path)

@@ -15,7 +15,8 @@ from agents import RUN_HERE
 
 import smartserver
 from smartserver.agent.address import ZYGOTE, path_of
-from smartserver.agent.compiled import CODE, KNOWN, OPTIONS, PROGRAMS, NotCompiled, compile_to, installed
+from smartserver.agent.compiled import CODE, KNOWN, OPTIONS, OURS, PROGRAMS, NotCompiled, compile_to, installed
+from smartserver.agent.reading import NAME, is_for_agent
 from smartserver.agent.thin import ACCEPTED, ENDED
 
 pytestmark = pytest.mark.sockets
@@ -159,6 +160,35 @@ def test_other_words_go_to_python(
     assert zygote.packets == []
 
 
+WORDS = [
+    ["log", "-q", "hpss://h/"],
+    ["-Dhpss", "-Dx", "cat", "HPSS+tls://h/\u00e9", "a b"],
+    ["ls", *["x" * 1000] * 50, "hpss://h/"],
+    [],
+    ["-Dhpss"],
+    ["log"],
+    ["logs", "hpss://h/"],
+    ["push", "log", "hpss://h/"],
+    ["--stats", "log", "hpss://h/"],
+    ["log", "hpss+ssh://h/"],
+    ["log", "/hpss://h/"],
+]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_smartserver_hands_over_the_same(
+    environment: dict[str, str], zygote: Zygote, our_compiled: str, words: list[str]
+) -> None:
+    there = subprocess.run([our_compiled, *words], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    here = "from smartserver.cli import entry, main; main.main = lambda: None; entry.main()"
+    python = [sys.executable, "-P", "-c", here, *words]
+    subprocess.run(python, env=environment, stdin=subprocess.DEVNULL, check=False)
+    assert there == (HANDED_OVER if is_for_agent(words) else RUN_HERE)
+    packets = [packet[: len(words) + 3] for packet in zygote.packets]
+    expected = [b"%d" % os.getpid(), b"%d" % (len(words) + 1), NAME, *map(os.fsencode, words)]
+    assert packets == [expected] * (2 * is_for_agent(words))
+
+
 def test_a_relative_folder_of_sockets_is_none(environment: dict[str, str], zygote: Zygote, compiled_alone: str) -> None:
     folder, name = os.path.split(environment["XDG_RUNTIME_DIR"])
     run([compiled_alone], encoded(environment) | {b"XDG_RUNTIME_DIR": os.fsencode(name)}, folder=folder)
@@ -205,7 +235,8 @@ def test_where_a_file_has_changed_python_runs(
 def test_the_python_program_does_the_rest(compiled: Path) -> None:
     for program in PROGRAMS:
         done = subprocess.run([compiled / program, "--help"], capture_output=True, check=False)
-        assert done.stdout.startswith(b"usage: git-remote-hpss REMOTE URL")
+        usage = b"Usage: smartserver [OPTIONS]" if program == OURS else b"usage: git-remote-hpss REMOTE URL"
+        assert done.stdout.startswith(usage)
         assert done.returncode == 0
     assert subprocess.run([compiled / PROGRAMS[0]], capture_output=True, check=False).returncode == 2
 
@@ -261,7 +292,7 @@ def test_what_pip_made_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     record = tmp_path / "lib" / "smartserver-1.dist-info"
     record.mkdir(parents=True)
     (tmp_path / "bin").mkdir()
-    names = [*PROGRAMS[:2], "git-remote-hpss+vfs", "smartserver"]
+    names = [*PROGRAMS[:2], "git-remote-hpss+vfs", "pytest"]
     for name in names:
         (tmp_path / "bin" / name).touch()
     (record / "RECORD").write_text("".join(f"../bin/{name},,\n" for name in [*names, PROGRAMS[2]]))

@@ -72,7 +72,10 @@ def test_the_programs_are_compiled_where_they_can_be(
     monkeypatch.setattr("smartserver.agent.compiled.installed", lambda: [str(program)])
     result = CliRunner().invoke(group, ["setup", "git"])
     assert result.exit_code == 0
-    assert result.output.splitlines()[-1] == f"git-remote-hpss, git-remote-hpss+ssh, git-remote-hpss+tls: {said}"
+    assert (
+        result.output.splitlines()[-1]
+        == f"git-remote-hpss, git-remote-hpss+ssh, git-remote-hpss+tls, smartserver: {said}"
+    )
     assert (program.read_bytes() != b"#!/bin/sh\n") == (compiler == "cc")
     assert program.stat().st_mode & 0o777 == 0o711
 

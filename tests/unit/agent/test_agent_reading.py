@@ -1,10 +1,10 @@
-"""cli.entry: which commands the agent may run."""
+"""agent.reading: which commands the agent may run."""
 
 from __future__ import annotations
 
 import pytest
 
-from smartserver.cli.entry import READING, is_for_agent
+from smartserver.agent.reading import READING, is_for_agent
 from smartserver.cli.main import COMMANDS
 
 URL = "hpss://host/project"

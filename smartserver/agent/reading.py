@@ -1,0 +1,20 @@
+"""Which commands of `smartserver` the agent may run. `thin.c` repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NAME = b"smartserver"
+"""The first word of a command that is handed over; one of git's has no name."""
+
+READING = ("export", "ls", "cat", "log", "list", "stats")
+"""Commands that ask for one answer and show it. None of them asks the user anything."""
+
+SCHEMES = ("hpss://", "hpss+tls://")
+"""Of URLs whose server needs no program that logs in."""
+
+
+def is_for_agent(words: Sequence[str]) -> bool:
+    """Whether they are such a command."""
+    command = next((word for word in words if not word.startswith("-D")), "")
+    return command in READING and any(word.lower().startswith(SCHEMES) for word in words)
