@@ -22,6 +22,8 @@ from smartserver.records.browse import ContentStream, Entry, NodeType
 OF_TOOLS = (".git", "git~1", ".hg", "hg~1", ".bzr", "bzr~1")
 """Folders of version-control tools, also by the short names that NTFS gives them."""
 
+_FIRST_OF_TOOLS = frozenset(b"%c" % byte for byte in b".gGhHbB")
+
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF],
 )
@@ -152,6 +154,8 @@ class _Writer:
 def is_of_tool(name: bytes) -> bool:
     """Whether a tool may take a name for its own folder, on any file system: some ignore case, dots and blanks at the
     end, what follows a colon (NTFS), or some characters of no width (HFS+)."""
+    if name.isascii() and name[:1] not in _FIRST_OF_TOOLS:
+        return False  # As nearly all: it takes a tenth of the time.
     plain_name = name.decode("utf-8", "replace").translate(_IGNORED).lower().partition(":")[0].rstrip(" .")
     return plain_name in OF_TOOLS
 

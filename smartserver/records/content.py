@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
+from smartserver.errors import CorruptRecord
 from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId
 
 
@@ -91,3 +93,12 @@ class ReadPlan(NamedTuple):
     """What is sent; None: nothing."""
     items: Iterator[bytes] | None = None
     """What is sent instead, as a content body (`records.browse`); None: none is."""
+
+
+@contextmanager
+def reading(revision: RevisionId, what: str = "it") -> Iterator[None]:
+    """A ValueError is damage of this revision: `what` cannot be read."""
+    try:
+        yield
+    except ValueError as wrong:
+        raise CorruptRecord(revision, revision, f"{what} cannot be read: {wrong}") from wrong

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchPart, shown
+from smartserver.errors import LimitExceeded, NoSuchPart, shown
 from smartserver.records.browse import (
     COMPRESSED,
     MAX_ITEM,
@@ -31,7 +30,7 @@ from smartserver.records.browse import (
     encode_item,
 )
 from smartserver.records.bulk import BulkWriter
-from smartserver.records.content import ReadPlan
+from smartserver.records.content import ReadPlan, reading
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.caches import HEADERS
@@ -66,7 +65,7 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
         haves = [_ordinal(view, _find(contents, selector.oldest))] if selector.oldest else []
         return ReadPlan(items=_log(view, contents, selector, path, view.reached([newest], haves, [])))
     revision = _find(contents, selector.revision)
-    with _reading(revision):
+    with reading(revision):
         nodes = contents.nodes(revision, path, deep=selector.deep)
         first = next(nodes)
     return ReadPlan(items=_tree(contents, selector, revision, path, itertools.chain((first,), nodes)))
@@ -119,7 +118,7 @@ def _compressed(items: Iterator[bytes], level: int) -> Iterator[bytes]:
 def _tree(
     contents: Contents, selector: TreeSelector, revision: RevisionId, path: bytes, nodes: Iterator[Node]
 ) -> Iterator[bytes]:
-    with _reading(revision):
+    with reading(revision):
         for node in nodes:
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
@@ -154,7 +153,7 @@ def _log(
 
 
 def _find(contents: Contents, name: str) -> RevisionId:
-    with _reading(name.encode() or HERE):
+    with reading(name.encode() or HERE):
         return contents.find(name)
 
 
@@ -172,7 +171,7 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
     def state(ordinal: int) -> object:
         if ordinal not in states:
             revision = view.revision(ordinal)
-            with _reading(revision):
+            with reading(revision):
                 states[ordinal] = contents.state(revision, path)
         return states[ordinal]
 
@@ -252,7 +251,7 @@ class _Rows:
 
     def _make(self, revision: RevisionId) -> bytes:
         selector, contents = self._selector, self._contents
-        with _reading(revision):
+        with reading(revision):
             header = contents.header(revision)
             if header is None:
                 return b""
@@ -266,12 +265,3 @@ class _Rows:
         if len(row) > MAX_ITEM:
             raise LimitExceeded(f"bytes of what a log says of {header.id}", len(row), MAX_ITEM)
         return row
-
-
-@contextmanager
-def _reading(revision: RevisionId) -> Iterator[None]:
-    """Report an unreadable record as damage of this revision."""
-    try:
-        yield
-    except ValueError as wrong:
-        raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong

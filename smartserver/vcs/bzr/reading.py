@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 
 import msgspec
 
-from smartserver.errors import CorruptRecord, MissingRevision, NoSuchPart
-from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+from smartserver.errors import MissingRevision, NoSuchPart
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, reading
 from smartserver.records.model import Key, Piece, RevisionId
 from smartserver.vcs.bzr import parts
 from smartserver.vcs.bzr.kinds import REVISION, SIGNATURE, TEXT
@@ -29,6 +28,8 @@ from smartserver.vcs.bzr.selector import (
     decode_selector,
     encode,
 )
+
+TREE = "its tree"
 
 MAX_DIGITS = 15
 """Of a tip's number in its attributes, which are the client's; more are none."""
@@ -201,12 +202,12 @@ class ChosenParts:
         for revision in dict.fromkeys(trees.had):
             ordinal = stored.ordinal(revision)
             if ordinal is not None:
-                with _reading(revision):
+                with reading(revision, TREE):
                     # What says which tree it is, and nothing of that.
                     yield ordinal, [*_described(revision), *parts.tree(stored.record, revision, (), set())]
                     had.add(revision)
         for revision in wanted:
-            with _reading(revision):
+            with reading(revision, TREE):
                 pages, texts = had.shared(revision)
             self._walked |= pages
             yield from self._tree(revision, changed, also, texts)
@@ -237,7 +238,7 @@ class ChosenParts:
         paths = [path for path in self._trees.paths or () if path]
         found: set[bytes] = set()
         for revision in revisions:
-            with _reading(revision):
+            with reading(revision, TREE):
                 found |= parts.named(self._stored.record, revision, paths)
         return found
 
@@ -245,7 +246,7 @@ class ChosenParts:
         """The texts that one tree of a pair has and the other has not."""
         found: set[Key] = set()
         for pair in pairs:
-            with _reading(pair[0]):
+            with reading(pair[0], TREE):
                 found |= parts.changed(self._stored.record, pair[0], pair[1] if len(pair) > 1 else None)
         return found
 
@@ -264,7 +265,7 @@ class ChosenParts:
         def places() -> Iterator[tuple[int, Key]]:
             yield from _described(revision)
             brought_by: set[RevisionId] | None = set() if trees.bringers else None
-            with _reading(revision):
+            with reading(revision, TREE):
                 for kind, key in parts.tree(read, revision, self._trees.paths, self._walked, also, brought_by):
                     if kind == TEXT:
                         if key in had or (changed is not None and key not in changed):
@@ -293,12 +294,3 @@ class ChosenParts:
 def _described(revision: RevisionId) -> list[tuple[int, Key]]:
     """What a revision says of itself."""
     return [(REVISION, revision), (SIGNATURE, revision)]
-
-
-@contextmanager
-def _reading(revision: RevisionId) -> Iterator[None]:
-    """What cannot be read is damage of this revision's tree."""
-    try:
-        yield
-    except ValueError as wrong:
-        raise CorruptRecord(revision, revision, f"its tree cannot be read: {wrong}") from wrong

@@ -145,8 +145,8 @@ def test_what_is_had_is_read_once_however_many_trees_are_compared_with_it() -> N
 
     of_one = had(noted, line[:1])
     of_had = {(kind, key) for kind, key in parts.tree(read, line[0], None, set()) if kind != TEXT}
-    anew = [had(read, line[:1]).shared(revision) for revision in line[1:]]
-    assert [of_one.shared(revision) for revision in line[1:]] == anew
+    by_itself = [had(read, line[:1]).shared(revision) for revision in line[1:]]
+    assert [of_one.shared(revision) for revision in line[1:]] == by_itself
     assert [place for place in of_had if asked.count(place) > 1] == []
 
 
