@@ -35,7 +35,7 @@ from smartserver.cli.serve_options import (
     share_memory,
 )
 from smartserver.cli.user import user
-from smartserver.cli.workers import fork_workers
+from smartserver.cli.workers import TOLD, fork_workers
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
@@ -409,6 +409,8 @@ def command(
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
+    if workers > 1:
+        signal.signal(TOLD, lambda number, _: reactor.callFromThread(lambda: again(number)))
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()

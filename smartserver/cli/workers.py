@@ -18,6 +18,10 @@ from smartserver.cli.interrupts import ENDING, on_ending
 
 log = logging.getLogger("smartserver")
 
+TOLD = signal.SIGUSR2
+"""How a worker is told what came to the process above it. It heeds no other signal that ends a command: that of a
+terminal or of a service manager may come to all of them, and a second one ends what the first one lets finish."""
+
 STARTED = 2.0
 """Seconds after which a worker has started. One that fails before says what is wrong, and all end with it."""
 
@@ -26,8 +30,8 @@ def fork_workers(count: int) -> bool:
     """Returns in each worker; this process looks after them, and exits when they have ended. True: it is the first one
     there ever was, which does what is done once for all of them.
 
-    A worker that is killed is replaced. A signal that ends a command is passed on to each; no worker gets that of a
-    terminal itself. They end as after SIGTERM where this process is gone.
+    A worker that is killed is replaced. `TOLD` comes to each for a signal that ends a command, and where this process
+    is gone.
     """
     return _Workers(count).run()
 
@@ -37,7 +41,6 @@ class _Workers:
         self._count = count
         self._started: dict[int, float] = {}
         """When each was forked, by its process."""
-        self._heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         self._is_ending = False
         self._status = 0
         self._here, self._there = os.pipe()
@@ -60,34 +63,45 @@ class _Workers:
             else:
                 why = f"signal {-status}" if status < 0 else f"status {status}"
                 log.error("worker %d ended with %s: another one takes its place", process, why)
-                time.sleep(max(STARTED - lasted, 0))
-                if not self._is_ending and self._fork():
+                if self._replace(max(STARTED - lasted, 0)):
                     return False
         sys.exit(self._status)
 
+    def _replace(self, pause: float) -> bool:
+        """Fork another worker after a pause; whether this is it."""
+        while True:
+            time.sleep(pause)
+            try:
+                return self._fork()
+            except OSError as wrong:
+                log.error("no worker can be started: %s", wrong.strerror)
+                pause = STARTED
+
     def _pass_on(self, number: int) -> None:
+        if self._is_ending and number == signal.SIGHUP:
+            return  # The end of a terminal sends it, and its shell once more.
         self._is_ending = True
         for process in self._started:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, number)
+                os.kill(process, TOLD)
 
     def _fork(self) -> bool:
-        """Fork a worker; whether this is it."""
+        """Fork a worker, unless they are to end; whether this is it."""
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
-            process = os.fork()
+            process = 0 if self._is_ending else os.fork()
             if process:
                 self._started[process] = time.monotonic()
+            if process or self._is_ending:
                 return False
-            for number in self._heeded:
-                signal.signal(number, signal.SIG_DFL)  # Until it serves there is nothing to undo or to say.
+            for number in ENDING:
+                signal.signal(number, signal.SIG_IGN)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        os.setpgid(0, 0)
         os.close(self._there)
         threading.Thread(target=self._end_with_parent, daemon=True).start()
         return True
 
     def _end_with_parent(self) -> None:
         os.read(self._here, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), TOLD)

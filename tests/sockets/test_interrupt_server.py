@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from agents import children
 from builders import MAIN, History
 from pushing import Source, connected, count_segments, push
 from serving import PATIENCE, Server, User, check_store, server_refs, wait_until, write_history
@@ -226,19 +227,26 @@ def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
     check_store(tmp_path, "p")
 
 
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["", "workers"])
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals) -> None:
-    """The first one says what is waited for."""
+def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals, options: tuple[str, ...]) -> None:
+    """The first one says what is waited for. A terminal or systemd sends one to all processes, which counts once."""
     history, tip = big_history()
-    with Server(tmp_path) as server:
+    with Server(tmp_path, *options) as server:
+
+        def send() -> None:
+            for process in (server.process.pid, *children(server.process.pid)):
+                os.kill(process, sent)
+
         with connected(server.port) as remote:
             assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
         with connected(server.port) as remote:
             pulled = remote.pull()
-            server.process.send_signal(sent)
+            send()
             wait_until(lambda: any("stopping: 1 connection has 30 s" in line for line in server.log), "it says so")
-            assert server.process.poll() is None
-            server.process.send_signal(sent)
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.process.wait(0.5)
+            send()
             assert server.process.wait(PATIENCE / 4) == 0
             with pytest.raises(ConnectionLost):
                 count_segments(pulled.body)
