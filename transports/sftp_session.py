@@ -61,7 +61,7 @@ class Session:
     """An open channel. It lasts until it is lost or closed, and then for ever raises `TransportFailed`."""
 
     def __init__(self, channel: Channel, where: str, *, patience: float = PATIENCE, window: int = WINDOW) -> None:
-        """Who we are is said with the first request, or where the server's answer to that is asked for."""
+        """Our greeting is sent with the first request, or when the server's answer to it is asked for."""
         self._channel = channel
         self._where = where
         self._patience = patience
@@ -94,9 +94,10 @@ class Session:
         Raises:
             TransportFailed: the connection is lost.
         """
-        with self._sending:
-            self._check()
-            self._send(b"")
+        if not self._greeted.is_set():
+            with self._sending:
+                self._check()
+                self._send(b"")
         heard = self._heard
         while not self._greeted.wait(self._patience):
             heard = self._check_heard(heard)

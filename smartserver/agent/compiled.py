@@ -27,9 +27,9 @@ KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "cl
          "cli/zygote.py")  # fmt: skip
 """The files that the C program must agree with."""
 
-CODE = "from smartserver.cli.git_remote import main; main()  # git-remote-hpss"
-CODE_OF_OURS = f"from smartserver.cli.entry import main; main()  # {OURS}"
-"""What they have Python run. Processes are shown with it."""
+_CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
+"""What the program has Python run; the first argument is the program itself. Processes are shown with it."""
+CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")
 
@@ -51,29 +51,33 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
     if sys.platform != "linux":  # There `cc` may open a window that offers to install one.
         raise NotCompiled("the program in C needs Linux")
     made = {path: f"{path}.{os.getpid()}.new" for path in paths}
-    source = os.path.join(_folder(), "agent", "thin.c")
-    words = [*shlex.split(environment.get("CC") or "cc"), *_definitions(environment)]
+    ours = [made[path] for path in paths if os.path.basename(path) == OURS]
+    others = [each for each in made.values() if each not in ours]
+    known = _definitions(environment)
     try:
-        for is_ours, code in ((False, CODE), (True, CODE_OF_OURS)):
-            new = [made[path] for path in paths if (os.path.basename(path) == OURS) == is_ours]
-            if new:
-                _run(
-                    [*words, *(_OF_OURS if is_ours else ()), _defined("CODE", code), *options, "-o", new[0], source],
-                    environment,
-                )
-                _run([new[0], "--help"], environment)
-            for other in new[1:]:
-                shutil.copy(new[0], other)
-        for path, program in made.items():
+        _make(others, [*known, _defined("CODE", CODE), *options], environment)
+        of_ours = (_defined("NAME", OURS), _defined("READING", *READING), _defined("CODE", CODE_OF_OURS))
+        _make(ours, [*known, *of_ours, *options], environment)
+        for path, new in made.items():
             if os.path.exists(path):
-                shutil.copymode(path, program)
-            os.replace(program, path)
+                shutil.copymode(path, new)
+            os.replace(new, path)
     except OSError as wrong:
         raise NotCompiled(f"{wrong.filename}: {wrong.strerror}") from None
     finally:
-        for program in made.values():
-            if os.path.lexists(program):
-                os.unlink(program)
+        for new in made.values():
+            if os.path.lexists(new):
+                os.unlink(new)
+
+
+def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Compile one program to each path."""
+    for path in paths[:1]:
+        compiler = shlex.split(environment.get("CC") or "cc")
+        _run([*compiler, *options, "-o", path, os.path.join(_folder(), "agent", "thin.c")], environment)
+        _run([path, "--help"], environment)
+    for path in paths[1:]:
+        shutil.copy(paths[0], path)
 
 
 def installed() -> list[str]:
@@ -127,6 +131,3 @@ def _defined(name: str, *texts: str) -> str:
 def _quoted(text: str) -> str:
     """A string of C, whatever is in it."""
     return '"' + "".join(f"\\{byte:03o}" for byte in os.fsencode(text)) + '"'
-
-
-_OF_OURS = (_defined("NAME", OURS), _defined("READING", *READING))

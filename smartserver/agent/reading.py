@@ -8,7 +8,7 @@ NAME = b"smartserver"
 """The first word of a command that is handed over; one of git's has no name."""
 
 READING = ("export", "ls", "cat", "log", "list", "stats")
-"""Commands that ask for one answer and show it. None of them asks the user anything."""
+"""Commands that make one request, which changes nothing on the server. None of them asks the user anything."""
 
 SCHEMES = ("hpss://", "hpss+tls://")
 """Of URLs whose server needs no program that logs in."""

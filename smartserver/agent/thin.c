@@ -1,9 +1,9 @@
 /* git-remote-hpss in C: it hands the command to the user's agent, as agent/thin.py does, without the start of Python.
    With NAME and READING it is smartserver.
 
-   thin.py describes the packets, address.py the socket, cli/git_remote.py and reading.py the commands that an agent
-   may run. This program repeats them byte for byte. It runs the Python program instead wherever one of those files changed since it
-   was compiled, no agent answers, or anything is unusual. Until then it has touched no stream and no signal.
+   thin.py describes the packets, address.py the socket, cli/git_remote.py and reading.py the commands that an agent may
+   run. This program repeats them byte for byte. It runs the Python program instead wherever one of those files changed
+   since it was compiled, no agent answers, or anything is unusual. Until then it has touched no stream and no signal.
 
    agent/compiled.py compiles it, and defines
      PYTHON   the interpreter
@@ -390,14 +390,21 @@ static int wait_for(int worker) {
     return write(2, LAST_WORDS, sizeof LAST_WORDS - 1) < 0 ? 1 : LOST;
 }
 
+/* Where this program lies. */
+static char *own_path(char *called) {
+    static char path[4096];
+    ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    return size > 0 ? path : called;
+}
+
 int main(int count, char **words) {
     int worker = is_for_agent(count, words) ? hand_over(count, words) : -1;
     if (worker >= 0) _exit(wait_for(worker));
     char **there = calloc((size_t)count + 5, sizeof *there);
     if (there != NULL) {
-        char *first[] = {PYTHON, "-P", "-c", CODE};
+        char *first[] = {PYTHON, "-P", "-c", CODE, own_path(words[0])};
         memcpy(there, first, sizeof first);
-        for (int at = 1; at < count; at++) there[3 + at] = words[at];
+        for (int at = 1; at < count; at++) there[4 + at] = words[at];
         execv(PYTHON, there);
     }
     fprintf(stderr, "fatal: hpss: %s: %s\n", PYTHON, strerror(errno));

@@ -22,7 +22,7 @@ from smartserver.records.browse import ContentStream, Entry, NodeType
 OF_TOOLS = (".git", "git~1", ".hg", "hg~1", ".bzr", "bzr~1")
 """Folders of version-control tools, also by the short names that NTFS gives them."""
 
-_FIRST_OF_TOOLS = frozenset(b"%c" % byte for byte in b".gGhHbB")
+_FIRST_OF_TOOLS = frozenset(first for name in OF_TOOLS for first in (name[:1].encode(), name[:1].upper().encode()))
 
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF],

@@ -133,7 +133,12 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
     interrupts = Interrupts()
     try:
         interrupts.heed()
-        code = command.main(prog_name=name, standalone_mode=False)
+        try:
+            code = command.main(prog_name=name, standalone_mode=False)
+        except SystemExit as end:
+            if interrupts.number or not isinstance(end.code, int):
+                raise
+            code = end.code
         if sys.stdout is not None:
             sys.stdout.flush()
     except BaseException as wrong:

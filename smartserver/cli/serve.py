@@ -35,7 +35,7 @@ from smartserver.cli.serve_options import (
     share_memory,
 )
 from smartserver.cli.user import user
-from smartserver.cli.workers import TOLD, fork_workers
+from smartserver.cli.workers import STOP, fork_workers
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
@@ -296,12 +296,8 @@ def command(
     if encryption is None:
         # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
         sys.modules.setdefault("twisted.internet._newtls", cast("ModuleType", None))
-    transport = open_store(root, ctx.obj or frozenset())
-    opened = None if stdio else ctx.with_resource(_open_port(host, port))
-    is_first = workers == 1 or fork_workers(workers)  # Before the reactor, which processes cannot share.
     # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
     from twisted.internet import error
-    from twisted.internet import reactor as untyped
     from twisted.logger import globalLogPublisher
 
     from smartserver.server import stdio as stdio_shell
@@ -317,6 +313,12 @@ def command(
 
     use_one_heap()
     descriptors = raise_descriptors()
+    transport = open_store(root, ctx.obj or frozenset())
+    opened = None if stdio else ctx.with_resource(_open_port(host, port))
+    # All is loaded that processes can share: the reactor is not.
+    is_first = opened is None or workers == 1 or fork_workers(workers, opened)
+    from twisted.internet import reactor as untyped
+
     reactor = cast("Reactor", untyped)
     discipline = Discipline.FOLDER if folder_locks else None
     site = Site(
@@ -366,11 +368,13 @@ def command(
     def stopping() -> object:
         if connections.busy:
             grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
-            with contextlib.suppress(OSError):  # The terminal may be gone.
-                click.echo(f"stopping: {_connections(connections.busy)} {grace}", err=True)
+            with contextlib.suppress(
+                OSError
+            ):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
+                os.write(2, f"stopping: {_connections(connections.busy)} {grace}\n".encode())
         return connections.stop(STOP_AFTER)
 
-    if stdio:
+    if opened is None:
         if log_place is None:  # Standard error is the user's: it is told.
             logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
         who = name or user()
@@ -382,14 +386,13 @@ def command(
         permitted = Anonymous(anonymous or "read")
         by_address = tcp.anonymous_by_address(permitted)
         admit = by_address if file is None or tokens is None else by_token(file, tokens)
-        assert opened is not None
         listening = tcp.accept(reactor, opened, tcp.TcpFactory(connections, admit, encryption))
         counters = None
         if metrics_place is not None:
             counters = tcp.accept(reactor, _open_port(*metrics_place), _metrics(site, connections))
         globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if fast_open else ""
-        if unopened:
+        if unopened and is_first:
             click.echo(f"--fast-open has no effect: {unopened}", err=True)
         actual = listening.getHost().port
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
@@ -410,7 +413,7 @@ def command(
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
     on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
     if workers > 1:
-        signal.signal(TOLD, lambda number, _: reactor.callFromThread(lambda: again(number)))
+        signal.signal(STOP, lambda number, _: reactor.callFromThread(lambda: again(number)))
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()
@@ -448,7 +451,7 @@ def _check_asked(root: str, original: str) -> None:
 
 
 def _metrics(site: Site, connections: Connections) -> Factory:
-    """Count requests by verb; what serves them with all other counters."""
+    """Count requests by verb. Returns the factory of the page that shows them and all other counters."""
     try:
         from smartserver.server.metrics import ServerCollector, page_of
     except ModuleNotFoundError as missing:

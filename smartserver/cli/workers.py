@@ -1,7 +1,11 @@
-"""`serve --workers`: processes that accept connections from one socket, and one above them that only looks after them.
+"""`serve --workers`: processes that accept connections from one socket, and a supervisor above them.
 
 They share the socket and the repositories' files, as servers that are started apart would: what is stored is read from
 its root each time, and a request that is repeated is found in the log of its repository, whoever carried it out.
+
+The supervisor forks each worker with the signals that end a command blocked, so that none is lost between the fork and
+the note of its process. A worker then ignores these signals and heeds `STOP` alone. It reads from a pipe whose other
+end only the supervisor has: the pipe ends with the supervisor, however that ends, and the worker stops.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -18,90 +23,96 @@ from smartserver.cli.interrupts import ENDING, on_ending
 
 log = logging.getLogger("smartserver")
 
-TOLD = signal.SIGUSR2
-"""How a worker is told what came to the process above it. It heeds no other signal that ends a command: that of a
-terminal or of a service manager may come to all of them, and a second one ends what the first one lets finish."""
+STOP = signal.SIGUSR2
+"""Sent to each worker for a signal that came to the supervisor. A terminal or a service manager may send its own to all
+of them: passed on as such it would come twice, and a second one ends what the first one lets finish."""
 
-STARTED = 2.0
-"""Seconds after which a worker has started. One that fails before says what is wrong, and all end with it."""
+START_TIME = 2.0
+"""Seconds. A worker that fails within them could not start, and all end; one that ends later is replaced."""
 
 
-def fork_workers(count: int) -> bool:
-    """Returns in each worker; this process looks after them, and exits when they have ended. True: it is the first one
-    there ever was, which does what is done once for all of them.
+def fork_workers(count: int, listening: socket.socket) -> bool:
+    """Fork workers, and return in each of them: whether it is the first. This process becomes their supervisor and
+    exits when they have ended.
 
-    A worker that is killed is replaced. `TOLD` comes to each for a signal that ends a command, and where this process
-    is gone.
+    Raises:
+        OSError: a process cannot be forked. Workers that were forked before end with this process.
     """
-    return _Workers(count).run()
+    return _Supervisor(listening).run(count)
 
 
-class _Workers:
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._started: dict[int, float] = {}
-        """When each was forked, by its process."""
+class _Supervisor:
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._began: dict[int, float] = {}
+        """When each worker was forked, by its process."""
         self._is_ending = False
         self._status = 0
-        self._here, self._there = os.pipe()
-        """Workers wait for the end of the first, which comes with the end of this process."""
+        self._pipe = os.pipe()
 
-    def run(self) -> bool:
-        on_ending(self._pass_on)
-        for number in range(self._count):
+    def run(self, count: int) -> bool:
+        on_ending(self._end)
+        signal.signal(
+            signal.SIGCHLD, signal.SIG_DFL
+        )  # Ignored, as whoever started this may have it, nobody is waited for.
+        for number in range(count):
             if self._fork():
                 return number == 0
-        while self._started:
+        while self._began:
             process, ended = os.wait()
-            lasted = time.monotonic() - self._started.pop(process)
-            status = os.waitstatus_to_exitcode(ended)
-            if self._is_ending:
-                self._status = self._status or max(status, 0)
-            elif status > 0 and lasted < STARTED:
-                self._status = status
-                self._pass_on(signal.SIGTERM)
-            else:
-                why = f"signal {-status}" if status < 0 else f"status {status}"
-                log.error("worker %d ended with %s: another one takes its place", process, why)
-                if self._replace(max(STARTED - lasted, 0)):
-                    return False
+            began = self._began.pop(process, None)
+            if began is not None and self._replaces(process, os.waitstatus_to_exitcode(ended), began):
+                return False
         sys.exit(self._status)
 
-    def _replace(self, pause: float) -> bool:
-        """Fork another worker after a pause; whether this is it."""
-        while True:
-            time.sleep(pause)
-            try:
-                return self._fork()
-            except OSError as wrong:
-                log.error("no worker can be started: %s", wrong.strerror)
-                pause = STARTED
+    def _replaces(self, process: int, status: int, began: float) -> bool:
+        """Note the end of a worker, and fork another where it is to be replaced; whether this process is that one."""
+        lasted = time.monotonic() - began
+        if self._is_ending:
+            self._status = self._status or max(status, 0)
+        elif status > 0 and lasted < START_TIME:
+            self._status = status
+            self._end(signal.SIGTERM)
+        else:
+            why = f"signal {-status}" if status < 0 else f"status {status}"
+            log.error("worker %d ended with %s: another one takes its place", process, why)
+            time.sleep(max(START_TIME - lasted, 0))
+            while not self._is_ending:
+                try:
+                    return self._fork()
+                except OSError as wrong:
+                    log.error("no worker can be started: %s", wrong.strerror)
+                    time.sleep(START_TIME)
+        return False
 
-    def _pass_on(self, number: int) -> None:
+    def _end(self, number: int) -> None:
+        """Have the workers stop. Nobody can connect any more once they have closed the socket, too."""
         if self._is_ending and number == signal.SIGHUP:
             return  # The end of a terminal sends it, and its shell once more.
         self._is_ending = True
-        for process in self._started:
+        self._listening.close()
+        for process in self._began:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, TOLD)
+                os.kill(process, STOP)
 
     def _fork(self) -> bool:
-        """Fork a worker, unless they are to end; whether this is it."""
+        """Fork a worker, unless they are to end; whether this process is the worker."""
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
-            process = 0 if self._is_ending else os.fork()
+            if self._is_ending:
+                return False
+            process = os.fork()
             if process:
-                self._started[process] = time.monotonic()
-            if process or self._is_ending:
+                self._began[process] = time.monotonic()
                 return False
             for number in ENDING:
                 signal.signal(number, signal.SIG_IGN)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        os.close(self._there)
-        threading.Thread(target=self._end_with_parent, daemon=True).start()
+        os.close(self._pipe[1])
+        threading.Thread(target=self._stop_with_supervisor, daemon=True).start()
         return True
 
-    def _end_with_parent(self) -> None:
-        os.read(self._here, 1)
-        os.kill(os.getpid(), TOLD)
+    def _stop_with_supervisor(self) -> None:
+        os.read(self._pipe[0], 1)
+        os.kill(os.getpid(), STOP)

@@ -1,4 +1,5 @@
-"""The zygote: a process that has loaded what `git-remote-hpss` and commands that read need. It forks a worker for each.
+"""The zygote: a process that has loaded what `git-remote-hpss` and the commands of `agent.reading` need. It forks a
+worker for each command.
 
 It is one thread, and reads nothing of what a command brings: that is for the worker, which is that command from then
 on.
@@ -23,7 +24,7 @@ from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, check_peer, is_wanted
 from smartserver.agent.circumstances import circumstances, process_at
-from smartserver.agent.reading import NAME, READING
+from smartserver.agent.reading import NAME, READING, is_for_agent
 from smartserver.agent.thin import (
     ACCEPTED,
     BEGIN,
@@ -217,6 +218,7 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
 
     stand_for(process)
     status = run_command(run_there)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Who hears of the end may be gone before this process.
     try:
         connection.send(ENDED + bytes([status]))
     except OSError:  # It is gone.
@@ -225,10 +227,12 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
 
 
 def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int] | None:
-    """What runs the command of those words and gives its status; None: it is to run itself."""
-    if words[0] == NAME and len(words) > 2:
-        sys.argv = [*map(os.fsdecode, words)]
+    """A function that runs the command and returns its status; None: the command is to run itself."""
+    if words[:1] == [NAME] and is_for_agent(arguments := [*map(os.fsdecode, words[1:])]):
+        sys.argv = [NAME.decode(), *arguments]
         return lambda _: _status_of_main()
+    if len(words) != 2:
+        return None
     remote, url = [word.decode("utf-8", "surrogateescape") for word in words]
     try:
         holder = holder_of(url, os.environ)
@@ -241,13 +245,20 @@ def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int]
 
 
 def _status_of_main() -> int:
-    """Run a command of `smartserver`: its status."""
+    """Run a command of `smartserver` to what Python does at the end of a program: its status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=os.isatty(1))  # As Python has it from its start.
     try:
         main.main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # It is full or closed, which was said.
+                stream.flush()
     return 0
 
 

@@ -96,8 +96,12 @@ class ReadPlan(NamedTuple):
 
 
 @contextmanager
-def reading(revision: RevisionId, what: str = "it") -> Iterator[None]:
-    """A ValueError is damage of this revision: `what` cannot be read."""
+def damage_of(revision: RevisionId, what: str = "it") -> Iterator[None]:
+    """Take a ValueError for damage of this revision: `what` cannot be read.
+
+    Raises:
+        CorruptRecord: in its place.
+    """
     try:
         yield
     except ValueError as wrong:

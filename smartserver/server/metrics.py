@@ -65,7 +65,7 @@ class MetricsPage(Resource):
 
 
 def page_of(collector: Collector) -> Factory:
-    """What serves the page to each connection."""
+    """The factory of connections that are served the page."""
     site: Any = Site(MetricsPage(collector))  # Its interfaces say nothing to a type checker.
     site.noisy = False
     return cast("Factory", site)

@@ -6,8 +6,9 @@ asked for before, no record is read again.
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -30,7 +31,7 @@ from smartserver.records.browse import (
     encode_item,
 )
 from smartserver.records.bulk import BulkWriter
-from smartserver.records.content import ReadPlan, reading
+from smartserver.records.content import ReadPlan, damage_of
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.caches import HEADERS
@@ -63,9 +64,11 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))
         haves = [_ordinal(view, _find(contents, selector.oldest))] if selector.oldest else []
-        return ReadPlan(items=_log(view, contents, selector, path, view.reached([newest], haves, [])))
+        if selector.limit and not haves:
+            return ReadPlan(items=_log(view, contents, selector, path, _ancestors(view, newest)))
+        return ReadPlan(items=_log(view, contents, selector, path, reversed(view.reached([newest], haves, []))))
     revision = _find(contents, selector.revision)
-    with reading(revision):
+    with damage_of(revision):
         nodes = contents.nodes(revision, path, deep=selector.deep)
         first = next(nodes)
     return ReadPlan(items=_tree(contents, selector, revision, path, itertools.chain((first,), nodes)))
@@ -118,7 +121,7 @@ def _compressed(items: Iterator[bytes], level: int) -> Iterator[bytes]:
 def _tree(
     contents: Contents, selector: TreeSelector, revision: RevisionId, path: bytes, nodes: Iterator[Node]
 ) -> Iterator[bytes]:
-    with reading(revision):
+    with damage_of(revision):
         for node in nodes:
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
@@ -134,9 +137,8 @@ def _tree(
 
 
 def _log(
-    view: SnapshotView, contents: Contents, selector: LogSelector, path: bytes, reached: Sequence[int]
+    view: SnapshotView, contents: Contents, selector: LogSelector, path: bytes, newest_first: Iterator[int]
 ) -> Iterator[bytes]:
-    newest_first: Iterator[int] = reversed(reached)
     if path:
         newest_first = _touching(view, contents, path, newest_first)
     rows = itertools.islice(_Rows(view, contents, selector).all(newest_first), selector.limit or None)
@@ -153,7 +155,7 @@ def _log(
 
 
 def _find(contents: Contents, name: str) -> RevisionId:
-    with reading(name.encode() or HERE):
+    with damage_of(name.encode() or HERE):
         return contents.find(name)
 
 
@@ -164,6 +166,20 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
     return found
 
 
+def _ancestors(view: SnapshotView, newest: int) -> Iterator[int]:
+    """A revision and its ancestors, the newest first, each found when it is asked for: a parent has a lower ordinal. Of
+    all of them `reached` takes a tenth of the time."""
+    graph = view.snapshot.graph
+    queue, last = [-newest], None
+    while queue:
+        ordinal = -heapq.heappop(queue)
+        if ordinal != last:
+            yield ordinal
+            for parent in graph.parents(ordinal):
+                heapq.heappush(queue, -parent)
+        last = ordinal
+
+
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
     """Those whose tree differs at a path from that of each parent; a parent comes after its children."""
     states: dict[int, object] = {}
@@ -171,7 +187,7 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
     def state(ordinal: int) -> object:
         if ordinal not in states:
             revision = view.revision(ordinal)
-            with reading(revision):
+            with damage_of(revision):
                 states[ordinal] = contents.state(revision, path)
         return states[ordinal]
 
@@ -251,7 +267,7 @@ class _Rows:
 
     def _make(self, revision: RevisionId) -> bytes:
         selector, contents = self._selector, self._contents
-        with reading(revision):
+        with damage_of(revision):
             header = contents.header(revision)
             if header is None:
                 return b""

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -54,15 +55,11 @@ def opened(process: int, kind: str) -> set[str]:
 def test_all_of_them_serve(server: Server) -> None:
     """A worker that is stopped accepts nothing: the other one does."""
     found = children(server.process.pid)
-    for stopped, other in (found, reversed(found)):
+    for each, other in (found, reversed(found)):
         until(partial(opened, other, "anon_inode"))
         before = opened(other, "socket")
-        os.kill(stopped, signal.SIGSTOP)
-        try:
-            with socket.create_connection(("127.0.0.1", server.port)):
-                until(partial(has_more, other, before))
-        finally:
-            os.kill(stopped, signal.SIGCONT)
+        with stopped(each), socket.create_connection(("127.0.0.1", server.port)):
+            until(partial(has_more, other, before))
 
 
 def has_more(process: int, before: set[str]) -> bool:
@@ -70,7 +67,31 @@ def has_more(process: int, before: set[str]) -> bool:
     return opened(process, "socket") > before
 
 
-def test_what_one_stores_all_know(server: Server, tmp_path: Path) -> None:
+@contextmanager
+def stopped(worker: int) -> Iterator[None]:
+    """The other one serves."""
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+def test_what_one_stores_the_other_knows(server: Server, tmp_path: Path) -> None:
+    first, second = children(server.process.pid)
+    user = User(tmp_path / "user")
+    write_history(user, "a", 3, seed="a", size=100)
+    url = server.url("project")
+    with stopped(second):
+        user.git("push", "-q", url, "main~2:refs/heads/main", folder="a").worked()
+    with stopped(first):
+        assert user.tip("a", "main~2") in user.git("ls-remote", url).worked().out
+        user.git("push", "-q", url, "main", folder="a").worked()
+    with stopped(second):
+        assert user.tip("a") in user.git("ls-remote", url).worked().out
+
+
+def test_pushes_at_once(server: Server, tmp_path: Path) -> None:
     users = [User(tmp_path / f"user{number}") for number in range(6)]
     for number, each in enumerate(users):
         write_history(each, "a", 3, seed=str(number), size=100)
@@ -82,9 +103,6 @@ def test_what_one_stores_all_know(server: Server, tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         pushed = list(pool.map(push, range(len(users))))
     assert server_refs(server.root, "project") == {f"refs/heads/b{number}": tip for number, tip in enumerate(pushed)}
-    for each in users:
-        seen = each.git("ls-remote", server.url("project")).worked().out
-        assert all(tip in seen for tip in pushed)
     check_store(server.root, "project")
 
 
@@ -94,18 +112,15 @@ def test_one_that_is_killed_is_replaced(server: Server) -> None:
     until(lambda: len(children(server.process.pid)) == 2 and first not in children(server.process.pid))
     assert second in children(server.process.pid)
     assert f"worker {first} ended with signal 9: another one takes its place" in "".join(server.log)
-    os.kill(second, signal.SIGSTOP)
-    try:
+    with stopped(second):
         assert run(*SMARTSERVER, "list", f"hpss://127.0.0.1:{server.port}/").worked().out == ""
-    finally:
-        os.kill(second, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all(server: Server, number: signal.Signals) -> None:
     found = children(server.process.pid)
     os.kill(server.process.pid, number)
-    server.process.wait(PATIENCE)
+    assert server.process.wait(PATIENCE) == 0
     assert not any(map(is_there, found))
     assert not server.log[1:]
 
@@ -116,8 +131,23 @@ def test_none_outlives_the_one_above(server: Server) -> None:
     until(lambda: not any(map(is_there, found)))
 
 
+def test_a_signal_while_they_are_forked_ends_all(tmp_path: Path) -> None:
+    with Server(tmp_path, "--workers", "64") as server:
+        server.process.terminate()
+        assert server.process.wait(PATIENCE) == 0
+
+
 def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
-    """What is wrong is said by each, and nothing is tried for ever."""
+    """Nothing is tried for ever."""
+    broken = (
+        "import sys; import smartserver.server.threads as threads; from smartserver.cli.main import main; "
+        "threads.ThreadExecutor.__init__ = lambda *_: sys.exit(3); main()"
+    )
+    done = run("-c", broken, "serve", str(tmp_path), "--workers", "3", "--listen", "127.0.0.1:0")
+    assert (done.status, done.err) == (3, "")
+
+
+def test_a_port_that_is_taken_is_said_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", "--listen", place)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from smartserver.errors import MissingRevision, NoSuchPart
-from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, reading
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, damage_of
 from smartserver.records.model import Key, Piece, RevisionId
 from smartserver.vcs.bzr import parts
 from smartserver.vcs.bzr.kinds import REVISION, SIGNATURE, TEXT
@@ -202,12 +202,12 @@ class ChosenParts:
         for revision in dict.fromkeys(trees.had):
             ordinal = stored.ordinal(revision)
             if ordinal is not None:
-                with reading(revision, TREE):
+                with damage_of(revision, TREE):
                     # What says which tree it is, and nothing of that.
                     yield ordinal, [*_described(revision), *parts.tree(stored.record, revision, (), set())]
                     had.add(revision)
         for revision in wanted:
-            with reading(revision, TREE):
+            with damage_of(revision, TREE):
                 pages, texts = had.shared(revision)
             self._walked |= pages
             yield from self._tree(revision, changed, also, texts)
@@ -238,7 +238,7 @@ class ChosenParts:
         paths = [path for path in self._trees.paths or () if path]
         found: set[bytes] = set()
         for revision in revisions:
-            with reading(revision, TREE):
+            with damage_of(revision, TREE):
                 found |= parts.named(self._stored.record, revision, paths)
         return found
 
@@ -246,7 +246,7 @@ class ChosenParts:
         """The texts that one tree of a pair has and the other has not."""
         found: set[Key] = set()
         for pair in pairs:
-            with reading(pair[0], TREE):
+            with damage_of(pair[0], TREE):
                 found |= parts.changed(self._stored.record, pair[0], pair[1] if len(pair) > 1 else None)
         return found
 
@@ -265,7 +265,7 @@ class ChosenParts:
         def places() -> Iterator[tuple[int, Key]]:
             yield from _described(revision)
             brought_by: set[RevisionId] | None = set() if trees.bringers else None
-            with reading(revision, TREE):
+            with damage_of(revision, TREE):
                 for kind, key in parts.tree(read, revision, self._trees.paths, self._walked, also, brought_by):
                     if kind == TEXT:
                         if key in had or (changed is not None and key not in changed):

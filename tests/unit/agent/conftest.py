@@ -34,6 +34,6 @@ def our_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
 def _compiled(path: Path) -> str:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler (cc)")
-    code = f"-DCODE=\"import sys; sys.exit({RUN_HERE} if sys.argv[1:] != ['--help'] else 0)\""
+    code = f"-DCODE=\"import sys; sys.exit({RUN_HERE} if sys.argv[2:] != ['--help'] else 0)\""
     compile_to([str(path)], {**os.environ, "CC": "cc"}, (*OPTIONS, "-UCODE", code))
     return str(path)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.sockets
 
 URL = b"hpss://127.0.0.1:1/x"
 
-PYTHON = [sys.executable, "-P", "-c", CODE]
+PYTHON = [sys.executable, "-P", "-c", CODE, "git-remote-hpss"]
 
 HANDED_OVER = 7
 
@@ -221,7 +221,7 @@ def test_where_a_file_has_changed_python_runs(
     changed = tmp_path / "changed"
     changed.touch()
     os.utime(changed, ns=(0, 1))
-    code = f'-DCODE="import sys; sys.exit({RUN_HERE} if sys.argv[2:] else 0)"'
+    code = f'-DCODE="import sys; sys.exit({RUN_HERE} if sys.argv[3:] else 0)"'
     files = f'-DFILES={{"{smartserver.__file__}", {os.stat(str(smartserver.__file__)).st_mtime_ns}LL}}'
     options = (*OPTIONS, "-UCODE", code, "-UFILES")
     compile_to([path], {**os.environ, "CC": "cc"}, (*options, f'{files}, {{"{changed}", 1LL}}'))
@@ -239,6 +239,18 @@ def test_the_python_program_does_the_rest(compiled: Path) -> None:
         assert done.stdout.startswith(usage)
         assert done.returncode == 0
     assert subprocess.run([compiled / PROGRAMS[0]], capture_output=True, check=False).returncode == 2
+
+
+def test_it_knows_where_it_lies(compiled: Path, tmp_path: Path) -> None:
+    """As the forced commands of keys name it, whatever it was called by."""
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
+    (tmp_path / "access.toml").write_text(f'[keys]\na = ["{key}"]\n[[rules]]\nwho = ["a"]\npath = "**"\nmay = "read"\n')
+    (tmp_path / "-c").touch()
+    done = subprocess.run(
+        [OURS, "keys", "access.toml", "."], executable=compiled / OURS, cwd=tmp_path, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert f'command="{compiled / OURS} serve {tmp_path} --stdio' in done.stdout
 
 
 def test_python_that_is_gone_is_named(compiled_alone: str, tmp_path: Path) -> None:
