@@ -15,7 +15,7 @@ from bench.content import EXPORT, Content, Side
 from bench.copies import MEMORY
 from bench.process import Cost, Watch, measure
 from bench.report import Report, median
-from smartserver.cli.servers import Workspace
+from smartserver.cli.servers import Workspace, serving
 from smartserver.trace.text import size
 
 LENGTH: Final = 5000
@@ -32,6 +32,7 @@ class Wide(Content):
     def __init__(self, work: Workspace, make: Callable[[Path, Mapping[str, str]], object]) -> None:
         super().__init__(work, make)
         self.environment["SMARTSERVER_AGENT"] = "0"
+        self.sides[0].serve = serving  # With the caches that it has by default: nothing is asked for twice.
 
     def export(self, side: Side | None) -> tuple[Cost, Cost]:
         """What an export costs the client, and the server; None: by git, which has none."""
