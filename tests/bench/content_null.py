@@ -145,12 +145,14 @@ def command(requests: int) -> None:
             report.add(f"{what}: files of a CPU second", f"{requests * files / found.cpu:,.0f}")
         for workers in (1, WORKERS):
             null.restart("--workers", str(workers))
-            for asked, bar in ((PULL, PULLED), (EXPORT, 0)):
-                found = null.drain("large", asked, requests, CLIENTS)
-                rate = found.size / found.seconds / 1e6
-                what = f"{asked}, {CLIENTS} clients, {workers} process{'es' * (workers > 1)}"
-                report.add(f"{what}: MB of a second", f"{rate:,.0f}", "", f"{bar:,}" if bar else "", rate >= bar)
-                report.add(f"{what}: MB of a CPU second", f"{found.size / found.cpu / 1e6:,.0f}")
+            called = f"{CLIENTS} clients, {workers} process{'es' * (workers > 1)}"
+            pulled = null.drain("large", PULL, requests, CLIENTS)
+            rate = pulled.size / pulled.seconds / 1e6
+            report.add(f"{PULL}, {called}: MB of a second", f"{rate:,.0f}", "", f"{PULLED:,}", rate >= PULLED)
+            exported = null.drain("large", EXPORT, requests, CLIENTS)
+            report.add(f"{EXPORT}, {called}: MB of a second", f"{exported.size / exported.seconds / 1e6:,.0f}")
+            for asked, found in ((PULL, pulled), (EXPORT, exported)):
+                report.add(f"{asked}, {called}: MB of a CPU second", f"{found.size / found.cpu / 1e6:,.0f}")
         null.restart("--compression", COMPRESSION)
         found = null.drain("large", EXPORT, requests)
         source, what = requests * LARGE[0] * LARGE[1] / 1e6, f"export, compressed (zstd {COMPRESSION})"

@@ -121,15 +121,17 @@ def test_pages_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_cost_of_the_server(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LARGE": (3, 70_000), "SMALL": (5, 100), "REVISIONS": 7}.items():
         monkeypatch.setattr(content_null, name, value)
-    for name in ("EXPORTED", "LOGGED", "PULLED"):
+    for name in ("EXPORTED", "COMPRESSED", "LOGGED", "PULLED"):
         monkeypatch.setattr(content_null, name, 0)
     result = bench(temporary, "content-null", "--requests", "2")
     rows = [
         "export, 3 files of 68 KB: MB of a CPU second, the first time",
-        "pull, 4 clients: MB of a second",
+        "pull, 4 clients, 1 process: MB of a second",
+        "export, 4 clients, 2 processes: MB of a CPU second",
+        "export, compressed (zstd 3): times smaller",
         "log -q, 7 revisions: revisions of a second, to the command",
     ]
-    check_met(result, "CPU of the server, 2 requests", 4, rows)
+    check_met(result, "CPU of the server, 2 requests", 6, rows)
 
 
 @needs_svn
