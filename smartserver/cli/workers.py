@@ -52,9 +52,7 @@ class _Supervisor:
 
     def run(self, count: int) -> bool:
         on_ending(self._end)
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # Ignored, as whoever started this may have it, nobody is waited for.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Where it is ignored, no end is told.
         for number in range(count):
             if self._fork():
                 return number == 0
