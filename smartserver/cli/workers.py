@@ -1,7 +1,7 @@
 """`serve --workers`: processes that accept connections from one socket, and a supervisor above them.
 
-They share the socket and the repositories' files, as servers that are started apart would: what is stored is read from
-its root each time, and a request that is repeated is found in the log of its repository, whoever carried it out.
+They share the socket and the files of repositories, and nothing else. Each reads what is stored from its root each
+time. A request that is repeated is found in the log of its repository, also if another worker carried it out.
 
 The supervisor forks each worker with the signals that end a command blocked, so that none is lost between the fork and
 the note of its process. A worker then ignores these signals and heeds `STOP` alone. It reads from a pipe whose other

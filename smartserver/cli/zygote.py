@@ -237,7 +237,7 @@ def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int]
     try:
         holder = holder_of(url, os.environ)
     except BadUrl:
-        return None  # Whoever runs it says what is wrong.
+        return None  # It says itself what is wrong.
     # A program that logs in may ask something, at the terminal of who runs it.
     if holder is None or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
         return None
