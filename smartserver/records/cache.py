@@ -14,9 +14,14 @@ class Cache(Generic[K, V]):
     """For one thread. A value that costs more than the limit is not kept."""
 
     def __init__(self, limit: int, cost: Callable[[V], int]) -> None:
-        """`limit`: of the costs of its values together, bytes for instance."""
-        self._limit = limit
+        """`limit`: bytes, for instance."""
+        self.limit = limit
+        """Of the costs of its values together."""
         self._cost = cost
+        self.clear()
+
+    def clear(self) -> None:
+        """Keep none."""
         self._values: OrderedDict[K, V] = OrderedDict()
         self.size = 0
         """What its values cost together."""
@@ -41,14 +46,14 @@ class Cache(Generic[K, V]):
         cost = self._cost(value)
         if (old := values.pop(key, None)) is not None:
             self.size -= self._cost(old)
-        if cost > self._limit:
+        if cost > self.limit:
             return 0
         values[key] = value
         if spare:
             values.move_to_end(key, last=False)
         self.size += cost
         dropped = 0
-        while self.size > self._limit:
+        while self.size > self.limit:
             self.size -= self._cost(values.popitem(last=False)[1])
             dropped += 1
         return dropped

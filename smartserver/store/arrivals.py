@@ -35,8 +35,7 @@ class RecentRecords:
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         self._largest = limit // 2
-        self._limit = limit
-        self.clear()
+        self._records = Cache[tuple[int, Key], Record](limit, _cost)
 
     def get(self, kind: int, key: Key) -> Record | None:
         """That record, if it is still here."""
@@ -49,7 +48,7 @@ class RecentRecords:
 
     def clear(self) -> None:
         """Keep none."""
-        self._records = Cache[tuple[int, Key], Record](self._limit, _cost)
+        self._records.clear()
 
 
 class Frame(NamedTuple):

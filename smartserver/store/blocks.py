@@ -117,14 +117,15 @@ class Blocks:
         if not size:  # It may be at the very end, where no block begins.
             return b""
         number, start = divmod(at, BLOCK)
-        block = self._block(number)
+        block = CACHED.get(self._keys[number]) or self._fetch(number)
         if start + size <= len(block):
             return block[start : start + size]
         pieces = [block[start:]]
         size -= len(pieces[0])
         while size > 0:
             number += 1
-            pieces.append(self._block(number)[:size])
+            block = CACHED.get(self._keys[number]) or self._fetch(number)
+            pieces.append(block[:size])
             size -= len(pieces[-1])
         return b"".join(pieces)
 
@@ -138,17 +139,8 @@ class Blocks:
             if self._content is None:
                 self._fetch(number)
 
-    def _block(self, number: int) -> bytes:
-        cached = CACHED.get(self._keys[number])
-        if cached is not None:
-            return cached
-        block = self._fetch(number)
-        if self._content is None:
-            CACHED.put(self._keys[number], block)
-        return block
-
     def _fetch(self, number: int) -> bytes:
-        """A block from the file, or from the file as it is made again."""
+        """A block from the file, kept in the cache; or from the file as it is made again."""
         at = number * BLOCK
         size = min(BLOCK, self.length - at)
         if self._content is None:
@@ -158,6 +150,7 @@ class Blocks:
             except CorruptFile:
                 self._make_again()
             else:
+                CACHED.put(self._keys[number], block)
                 return block
         assert self._content is not None  # It was made again.
         return self._content[at : at + size]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
@@ -24,51 +24,42 @@ HEADER_BYTES = 32 << 20
 V = TypeVar("V")
 
 
-class SharedCache(Generic[V]):
-    """Values by key, the least recently used dropped first; one may serve several repositories."""
+class SharedCache(Cache[bytes, V]):
+    """A `Cache` for all threads, which counts; one may serve several repositories."""
 
     def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters) -> None:
         """`limit`: 0 keeps nothing. `meters`: under which it is counted."""
-        self.limit = limit
-        """Of the costs of its values together."""
-        self._cost = cost
+        super().__init__(limit, cost)
         self._meters = meters
-        self._values = Cache[bytes, V](limit, cost)
         self._lock = threading.Lock()
 
     def get(self, key: bytes) -> V | None:
         """The value kept under `key`, or None."""
-        with self._lock:
-            found = self._values.get(key)
-        tally = here.tally
-        if found is None:
+        # Without the lock, a dozen times for each record: each of the two calls is one step of Python.
+        values, tally = self._values, here.tally
+        try:
+            found = values[key]
+            values.move_to_end(key)
+        except KeyError:
             tally[self._meters.misses] += 1
             return None
         tally[self._meters.hits] += 1
         tally[self._meters.found] += self._cost(found)
         return found
 
-    def put(self, key: bytes, value: V, *, spare: bool = False) -> None:
-        """Keep a value; one larger than half the limit is not kept, it would push out all others. `spare`: as of
+    def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
+        """Keep a value; one larger than half the limit is not kept, it would push out all others. The rest is as of
         `Cache.put`."""
         if not self.limit or self._cost(value) > self.limit // 2:
-            return
+            return 0
         with self._lock:
-            self._values.put(key, value, spare=spare)
+            return super().put(key, value, spare=spare)
 
     def resize(self, limit: int) -> None:
         """Give it another limit, and nothing in it."""
         with self._lock:
             self.limit = limit
-            self._values = Cache[bytes, V](limit, self._cost)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the values."""
-        return self._values.size
+            self.clear()
 
 
 class CachedText(NamedTuple):

@@ -6,6 +6,7 @@ is read from its pack.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -73,7 +74,7 @@ class SegmentCheck:
         self._references = ReferenceCache()
         self._recent = RecentRecords(texts)
         self._window = ("", 0, b"")
-        """Of a far pack, what was read ahead: its path, where that begins, and the bytes."""
+        """What was read ahead: the pack's path, where that begins, and the bytes."""
         self._found = ShareReport()
 
     def share(self, share: Share, progress: Callable[[int], None]) -> ShareReport:
@@ -112,16 +113,21 @@ class SegmentCheck:
         """The bytes of a segment; None where they cannot be read, which is noted."""
         start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
         try:
-            if not pack.far:
-                return pack.reader.read(start, stop - start)
             path, begin, window = self._window
             if path != pack.path or stop > begin + len(window):
-                begin, window = start, pack.reader.read(start, min(max(stop - start, CHUNK), pack.reader.end - start))
+                begin, window = start, self._ahead(pack, start, stop - start)
                 self._window = (pack.path, begin, window)
             return window[start - begin : stop - begin]
         except (CorruptFile, TransportError) as wrong:
             self._report(damage(wrong))
             return None
+
+    def _ahead(self, pack: OpenPack, start: int, size: int) -> bytes:
+        """Those bytes, and more that come after them, where these can be read."""
+        most = min(max(size, CHUNK), pack.reader.end - start)
+        with contextlib.suppress(CorruptFile, TransportError):
+            return pack.reader.read(start, most)
+        return pack.reader.read(start, size)
 
     def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:
         """A segment that was read; None where it is none, or another one, which is noted."""

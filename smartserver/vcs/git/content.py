@@ -13,6 +13,7 @@ from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.cache import Cache
 from smartserver.records.content import RepositoryView
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.git.format import (
@@ -34,6 +35,9 @@ from smartserver.vcs.git.names import HEAD, SHORT_FOR
 OBJECT: Final = 0
 """The kind of all records."""
 
+RECENT: Final = 1 << 20
+"""Bytes of trees and commits that a request keeps at hand: to find one in the store's cache takes several steps."""
+
 SLOW: Final = ("idna", "punycode")
 """Encodings that Python has and no message: the time they take grows with the square of the text."""
 
@@ -49,6 +53,8 @@ class GitContents:
     def __init__(self, stored: RepositoryView, form: Format) -> None:
         self._stored = stored
         self._format = form
+        self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text))
+        """All but files: what a parent has is read again for its child."""
 
     def find(self, name: str) -> RevisionId:
         """The revision of a name, peeled only where its tree is read."""
@@ -89,7 +95,7 @@ class GitContents:
 
     def header(self, revision: RevisionId) -> Header | None:
         """What a commit says; None of a tag."""
-        record = self._stored.record(OBJECT, revision)
+        record = self._record(revision)
         if record is None:
             raise MissingRevision(revision)
         if record.meta != COMMIT:
@@ -199,9 +205,15 @@ class GitContents:
         return self._format.tree(tree, self._object(tree, TREE).text)
 
     def _object(self, key: Key, meta: bytes | None = None) -> Record:
-        record = self._stored.record(OBJECT, key)
+        record = self._record(key)
         if record is None or (meta is not None and record.meta != meta):
             raise ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
+        return record
+
+    def _record(self, key: Key) -> Record | None:
+        record = self._recent.get(key) or self._stored.record(OBJECT, key)
+        if record is not None and record.meta != BLOB:
+            self._recent.put(key, record)
         return record
 
 

@@ -213,8 +213,8 @@ def test_wrong_text_in_the_cache_is_never_given_as_a_record() -> None:
     made = stored([3])
     snapshot = opened(made)
     first, second = (revision.records[0][0] for revision in made.revisions[:2])
-    digest = snapshot.packs[0].index.digest(locate(snapshot, 0, first.key)[0].row)
-    snapshot.texts.put(made.entries[0].name + digest, CachedText(b"x" * len(first.text), False))
+    row = locate(snapshot, 0, first.key)[0].row
+    snapshot.texts.put(made.entries[0].name + row.to_bytes(4, "little"), CachedText(b"x" * len(first.text), False))
     with pytest.raises(CorruptFile, match=f"record {first.key.hex()}: the text hashes to"):
         snapshot.record(locate(snapshot, 0, first.key)[0])
     with pytest.raises(CorruptFile, match=f"record {second.key.hex()}"):
