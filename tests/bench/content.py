@@ -24,7 +24,7 @@ import click
 
 from bench import linear, options
 from bench.links import agent
-from bench.process import measure
+from bench.process import Cost, measure
 from bench.report import Progress, Report, median
 from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import Server, Workspace, run, serving
@@ -32,6 +32,9 @@ from smartserver.trace.text import size
 
 RATIO: Final = 1.0
 """Times Subversion's seconds that ours may take."""
+
+READ: Final = 1.1
+"""Times the repository's bytes that its verification may read from the disk."""
 
 LIMIT: Final = "100"
 """Revisions of a log with their paths, of a long history."""
@@ -221,10 +224,24 @@ class Content:
                 for heat, (ours, svn) in zip(("first", "second"), zip(*counted, strict=True), strict=True):
                     report.both(f"{what}, {packing}, {heat}: opened, reads, bytes, seeks", str, ours, svn)
 
+    def disk(self, report: Report) -> None:
+        """What a verification reads from the disk, beside the size of the repository."""
+        for packing in ("packed", "unpacked"):
+            self._progress.step(f"{VERIFY}, {packing}, from the disk")
+            found = []
+            for side in self.sides:
+                folder = side.served / packing
+                drop_pages([folder])
+                read = self._run(side, None, VERIFY, packing).disk
+                found.append((read, read / sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())))
+            label = f"{VERIFY}, {packing}, cold: read from the disk, and times the repository"
+            mine, theirs = (f"{size(read)} ({ratio:.2f} x)" for read, ratio in found)
+            report.add(label, mine, theirs, f"{READ:g} x", found[0][1] <= READ)
+
     def loads(self, report: Report) -> None:
         """A dump loaded into a new repository, once: Subversion takes minutes for some thousand revisions."""
         self._progress.step(LOAD)
-        mine, theirs = [self._run(side, None, LOAD, "packed") for side in self.sides]
+        mine, theirs = [self._run(side, None, LOAD, "packed").seconds for side in self.sides]
         ratio = mine / theirs
         report.add(f"{LOAD}, once", f"{mine:.2f} s ({ratio:.2f} x)", f"{theirs:.2f} s", f"{RATIO:g} x", ratio <= RATIO)
 
@@ -239,7 +256,7 @@ class Content:
         with self._needed(self.sides[0], what) as mine, self._needed(self.sides[1], what) as theirs:
             for number in range(repeat + 1):
                 for side, server, times in zip(self.sides, (mine, theirs), found, strict=True):
-                    times += [self._run(side, server, what, packing)] * bool(number)
+                    times += [self._run(side, server, what, packing).seconds] * bool(number)
         return found
 
     def _cold(self, what: str, packing: str, repeat: int) -> tuple[list[float], ...]:
@@ -248,16 +265,16 @@ class Content:
             for side, times in zip(self.sides, found, strict=True):
                 drop_pages([side.served / packing, self._dump(side)])
                 with self._needed(side, what) as server:
-                    times.append(self._run(side, server, what, packing))
+                    times.append(self._run(side, server, what, packing).seconds)
         return found
 
-    def _run(self, side: Side, server: Server | None, what: str, packing: str, *before: str) -> float:
+    def _run(self, side: Side, server: Server | None, what: str, packing: str, *before: str) -> Cost:
         made = self.work.folder / "made"
         words = [*before, *side.words(what, server, packing, made, self._dump(side))]
         if what == LOAD and side is self.sides[1]:
             run(["svnadmin", "create", *linear.SVN_FORMAT, str(made)], None, self.environment)
         try:
-            return measure(words, None, self.environment)[0].seconds
+            return measure(words, None, self.environment)[0]
         finally:
             shutil.rmtree(made, ignore_errors=True)
             made.unlink(missing_ok=True)
@@ -361,5 +378,6 @@ def command(path: Path | None, count: int | None, repeat: int) -> None:
         content.starts(report, repeat)
         content.rows(report, [EXPORT, QUIET, LATEST] if made else [EXPORT, QUIET, VERBOSE, VERIFY, DUMP], repeat)
         if not made:
+            content.disk(report)
             content.loads(report)
     report.finish()

@@ -31,6 +31,8 @@ SAMPLE = 0.02
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+_BLOCK = 512
+"""Bytes of what the kernel counts as a block that was read."""
 _PROC = Path("/proc")
 
 
@@ -44,6 +46,8 @@ class Cost:
     """The most memory one process had."""
     together: int
     """The most memory all processes had at one time; pages they share count for each."""
+    disk: int = 0
+    """Bytes that a command read from a disk: what lay in memory is not in it."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -155,4 +159,5 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
     seen = watch.cost
     # Resource usage names the largest too, but counts what this process had when it forked.
     largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
-    return Cost(ended - begun, usage.ru_utime + usage.ru_stime, largest, seen.together or largest), said
+    cpu = usage.ru_utime + usage.ru_stime
+    return Cost(ended - begun, cpu, largest, seen.together or largest, usage.ru_inblock * _BLOCK), said
