@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 
 import click
 
@@ -70,18 +70,28 @@ def _ends(span: str | None, revision: str) -> tuple[str, str]:
 
 def date_of(entry: LogEntry) -> str:
     """When it was made, where its author was: 2026-11-26 12:00:00 +0100."""
+    days, seconds = divmod(entry.seconds + 60 * entry.zone, 86_400)
     try:
-        zone, offset = _zone(entry.zone)
-        return f"{datetime.fromtimestamp(entry.seconds, zone).isoformat(' ')[:19]} {offset}"
-    except (ValueError, OverflowError, OSError):
+        return f"{_day(days)} {_minute(seconds // 60)}:{seconds % 60:02} {_offset(entry.zone)}"
+    except (ValueError, OverflowError):
         return f"{entry.seconds} seconds after 1970"  # Year 20,000, or a zone of two days: somebody's joke.
 
 
+# `datetime` takes four times as long to write a date, which was half of the time of a long log.
+@functools.lru_cache(maxsize=4096)
+def _day(days: int) -> str:
+    return str(date(1970, 1, 1) + timedelta(days))
+
+
+@functools.lru_cache(maxsize=1440)
+def _minute(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
 @functools.lru_cache(maxsize=64)
-def _zone(minutes: int) -> tuple[timezone, str]:
-    """A time zone, and how it is written."""
-    zone = timezone(timedelta(minutes=minutes))
-    return zone, f"{datetime.fromtimestamp(0, zone):%z}"
+def _offset(minutes: int) -> str:
+    """How a time zone is written."""
+    return f"{datetime.fromtimestamp(0, timezone(timedelta(minutes=minutes))):%z}"
 
 
 def _line(entry: LogEntry) -> str:
