@@ -33,6 +33,9 @@ SEGMENT_LEVEL: Final = 3
 WINDOW_LOG: Final = 23
 """8 MiB: what a reader must hold, and how far back a writer looks."""
 
+CONTENT_WINDOW_LOG: Final = 21
+"""Of the texts of a tree, in which little is alike: with 8 MiB they are 0.6 % smaller and take a quarter longer."""
+
 _FED: Final = 512
 """Bytes given to the decoder at once. The least block, four bytes, claims 128 KiB: so at most 16 MiB come."""
 
@@ -40,10 +43,10 @@ _FED: Final = 512
 class BulkWriter:
     """Makes a bulk stream."""
 
-    def __init__(self, level: int = LEVEL) -> None:
+    def __init__(self, level: int = LEVEL, window_log: int = WINDOW_LOG) -> None:
         import zstandard
 
-        parameters = zstandard.ZstdCompressionParameters.from_level(level, window_log=WINDOW_LOG, write_checksum=True)
+        parameters = zstandard.ZstdCompressionParameters.from_level(level, window_log=window_log, write_checksum=True)
         self._flush_block, self._flush_end = zstandard.COMPRESSOBJ_FLUSH_BLOCK, zstandard.COMPRESSOBJ_FLUSH_FINISH
         self._zstd: zstandard.ZstdCompressionObj = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 

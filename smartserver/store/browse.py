@@ -30,7 +30,7 @@ from smartserver.records.browse import (
     checked_items,
     encode_item,
 )
-from smartserver.records.bulk import BulkWriter
+from smartserver.records.bulk import CONTENT_WINDOW_LOG, BulkWriter
 from smartserver.records.content import ReadPlan, damage_of
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
@@ -111,7 +111,7 @@ class ContentBody:
 
 
 def _compressed(items: Iterator[bytes], level: int) -> Iterator[bytes]:
-    bulk = BulkWriter(level)
+    bulk = BulkWriter(level, CONTENT_WINDOW_LOG)
     yield COMPRESSED
     for item in items:
         yield bulk.add(item)
