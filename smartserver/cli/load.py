@@ -22,8 +22,10 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
     is `-`, the dump comes from standard input. A missing repository is created with the settings of the dump, and so
     are the folders above it: on a server all of them, elsewhere all but the outermost.
 
-    The refs change last, and only if the whole dump is undamaged. An interrupted load leaves the repository as it was.
-    As with a push, refs only move forward unless --force is given. Refs that the dump lacks stay.
+    The refs change last, and only if the whole dump is undamaged. As with a push, they only move forward unless --force
+    is given. Refs that the dump lacks stay. Of a FILE only what the repository lacks is sent, in parts of 64 MiB: if
+    the load is interrupted, start it again, and it goes on after the last part (a dump of Breezy's or one from a pipe
+    starts anew).
 
     URL is that of a server (hpss://) or of a store (sftp://, vfs://), or a folder.
 

@@ -10,6 +10,7 @@ which of the entries it has.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -141,6 +142,15 @@ class _Named:
         return self.source.plan([*tips, *self.ids], haves)
 
 
+@contextmanager
+def of_records() -> Iterator[None]:
+    """Raise as `SourceFailed` what the target says of the records that it is sent."""
+    try:
+        yield
+    except (CorruptRecord, WrongParents, MissingReference) as wrong:
+        raise SourceFailed(wrong) from wrong
+
+
 def copy(
     copied: CopySource, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
 ) -> tuple[PushOutcome, int]:
@@ -156,10 +166,8 @@ def copy(
     named = [each.value for update in maps if update.kind is MapKind.IDS for each in update.entries if each.value]
     if named:
         source = _Named(source, named)
-    try:
+    with of_records():
         pushed = target.push(PushRequest(told.ref_updates(force=force), source, new, maps))
-    except (CorruptRecord, WrongParents, MissingReference) as wrong:
-        raise SourceFailed(wrong) from wrong
     last = [(name, copied.maps[name][1]) for name in untold.keys() & copied.maps.keys()]
     return add_untold(pushed, last, target), told.differing(target.knowledge)
 

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
+from smartserver.client import dump_source
 from smartserver.client.body import EmptyBody, OnSent, Relay
-from smartserver.client.copy import TAGS, CannotCopy, CopyEndpoint, add_untold, copy, of_remote, untold_pages
+from smartserver.client.copy import (
+    TAGS,
+    CannotCopy,
+    CopyEndpoint,
+    add_untold,
+    copy,
+    of_records,
+    of_remote,
+    untold_pages,
+)
 from smartserver.client.dump_file import DumpHeader, DumpReader, write_dump
-from smartserver.client.push import PushRequest, PushSource
+from smartserver.client.dump_source import DumpSource, FirstPart
+from smartserver.client.push import PushRequest, PushSource, spread
+from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
 from smartserver.errors import NoSuchRepository, shown
 from smartserver.records.model import RevisionId
@@ -85,9 +99,10 @@ def _sorted(entries: Mapping[KeyT, ValueT]) -> dict[KeyT, ValueT]:
 def load(read: DumpReader, name: str, target: CopyEndpoint, sent: OnSent, *, force: bool) -> tuple[PushOutcome, int]:
     """Copy a dump into a repository, as `copy`. `name`: what the user calls it. `sent`: as of `RemoteRepository`.
 
-    The target is first asked which of the tips it has, and of the revisions that the dump rests on. Then a push brings
-    the revisions, all of them unless the target has all tips. It is sent to its end only when the whole dump was
-    checked. For a dump from a pipe the target is also asked whether it would take a change.
+    The target is first asked what it has of the dump, and of the revisions that it rests on. Of a dump in a file a push
+    brings what is lacking, after it was checked whole; a long one goes in several, of which the last one moves the
+    refs, so that the next load goes on where this one is interrupted. A pipe is sent whole, unless the target has all
+    tips, and to its end only where it is undamaged.
 
     Raises:
         CannotCopy: the target lacks what the dump rests on, or is of another version-control system; or the dump is
@@ -95,9 +110,13 @@ def load(read: DumpReader, name: str, target: CopyEndpoint, sent: OnSent, *, for
         SourceFailed, CodedError, MediumError, ProtocolError, NotOurProtocol: as `copy`.
     """
     header, here = read.header, target.repository
+    # Of a history with ghosts nobody can say that what is stored is there with all its ancestors.
+    in_parts = header.segments and read.is_repeatable and not system_of(header.vcs).ghosts
+    source = DumpSource(read, name) if in_parts else None
     tips = [tip.id for value in header.refs.values() for tip in value]
     tips += [each for kind, entries in header.maps.values() if kind is MapKind.IDS for each in entries.values()]
-    asked = list(dict.fromkeys([*header.rests_on, *tips]))[:MAX_HAVES]
+    some = [] if source is None else [node.revision for node in spread(source.graph)]
+    asked = list(dict.fromkeys([*header.rests_on, *some, *tips]))[:MAX_HAVES]
     stored: set[RevisionId] = set()
     try:
         stored.update(here.pull(asked, refs=[]).common(asked))
@@ -108,18 +127,48 @@ def load(read: DumpReader, name: str, target: CopyEndpoint, sent: OnSent, *, for
             raise CannotCopy(f"{name} is of a repository of {header.vcs}, {target.place} one of {here.knowledge.vcs}")
         stored.update(tip.id for value in here.knowledge.refs().values() for tip in value)
     if lacking := [each for each in header.rests_on if each not in stored]:
-        some = ", ".join(map(shown, lacking[:3])) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        raise CannotCopy(f"{target.place} lacks {some}, which {name} rests on: load the earlier dump first")
+        first = ", ".join(map(shown, lacking[:3])) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+        raise CannotCopy(f"{target.place} lacks {first}, which {name} rests on: load the earlier dump first")
+    new = NewRepository(header.vcs, header.kinds, header.settings)
+    updates = header.copied.ref_updates(force=force)
+    may_change = PushRequest(updates[:1], new=new, check_only=True)
     body: PushSource
-    if header.segments and not stored.issuperset(tips):
+    before = PushOutcome([], [])
+    if source is not None:
+        source.stored = stored
+        before = _store_parts(source, here, may_change, sent)
+        body = source
+    elif header.segments and not stored.issuperset(tips):
         body = Relay(read, header.segments, header.size, sent)
     else:
         read.check()  # Nothing of it is sent.
         body = EmptyBody()
-    new = NewRepository(header.vcs, header.kinds, header.settings)
-    updates = header.copied.ref_updates(force=force)
     if updates and not read.is_repeatable:
         # A server that wants a token says so in answer to the first change, and this body cannot be sent twice.
-        here.push(PushRequest(updates[:1], new=new, check_only=True))
+        here.push(may_change)
     pushed, kept = copy(header.copied, body, new, here, force=force)
+    revisions, created = before.revisions + pushed.revisions, before.created or pushed.created
+    pushed = msgspec.structs.replace(pushed, revisions=revisions, created=created)
     return add_untold(pushed, read.untold.items(), here), kept
+
+
+def _store_parts(source: DumpSource, here: RemoteRepository, may_change: PushRequest, sent: OnSent) -> PushOutcome:
+    """Bring what the target lacks of a dump, but for the last part: no ref reaches it yet."""
+    plan = source.plan((), ())
+    revisions, created = 0, False
+
+    def moved(size: int, done: int, _: int) -> None:
+        whole = len(source.graph)
+        sent(source.read.header.size - plan.size + size, whole - len(plan.graph) + done, whole)
+
+    here.sent = moved
+    if plan.size > dump_source.PART:
+        here.push(may_change)  # No gigabyte is sent to somebody who refuses it then.
+    while plan.size > dump_source.PART:
+        part = FirstPart(source)
+        with of_records():
+            pushed = here.push(PushRequest([], part, may_change.new))
+        revisions, created = revisions + pushed.revisions, created or pushed.created
+        source.stored.update(node.revision for node in part.planned)
+        plan = source.plan((), ())
+    return PushOutcome([], [], revisions, created)

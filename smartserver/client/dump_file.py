@@ -151,6 +151,8 @@ class DumpReader:
             system = system_of(self.header.vcs)
         self.untold: dict[str, dict[bytes, bytes]] = {name: {} for name in system.untold}
         """The entries of maps that come last."""
+        self.content_at = 0
+        """Where the content of the last block begins in the file."""
         self._begin = self._at, self._digest.copy()
         """Where the segments begin, and the hash up to there."""
         self._used = False
@@ -191,6 +193,11 @@ class DumpReader:
         """Whether it can be read again."""
         return self._file.seekable()
 
+    def read_at(self, at: int, size: int) -> bytes:
+        """Bytes of the file, of one that can be read again; they are not checked."""
+        self._file.seek(at)
+        return self._read(size)
+
     def check(self) -> None:
         """Read it to its end.
 
@@ -227,6 +234,7 @@ class DumpReader:
         length = int.from_bytes(head[1:], "little")
         if length > MAX_BLOCK:
             raise self._bad(at, f"a block of {length} bytes, expected no more than {MAX_BLOCK}")
+        self.content_at = self._at
         content = self._take(length)
         self._digest.update(head)
         self._digest.update(content)

@@ -116,7 +116,8 @@ class Push:
             CodedError: the whole push was refused.
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
         """
-        if not self._request.updates and not self._request.maps and self._creating is None:
+        nothing = not self._request.updates and not self._request.maps
+        if nothing and self._creating is None and isinstance(self._request.source, EmptyBody):
             return PushOutcome([], [])
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
@@ -129,8 +130,8 @@ class Push:
                 answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
                 left = 0 if isinstance(plan, Relay) else left
-                if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
-                    updates = self._request.updates
+                updates = self._request.updates
+                if left and updates and isinstance(refusal.error, KnownRevisions) and self._is_settled():
                     return PushOutcome(
                         [UpdateOutcome(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], []
                     )
@@ -149,7 +150,7 @@ class Push:
     def _meets(self, plan: Plan) -> bool:
         """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
         self._is_likely = False
-        asked = [each.revision for each in _spread(plan.graph)]
+        asked = [each.revision for each in spread(plan.graph)]
         try:
             pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
         except CodedError:
@@ -253,6 +254,8 @@ class Push:
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
         """Each update's own refusal; where the request as a whole was refused, that error."""
         updates, maps = self._request.updates, self._request.maps
+        if not updates and not maps:
+            raise refusal.error
         if len(refusal.outcomes) != len(outgoing.calls):
             if len(outgoing.calls) > 1 or self._creating is not None or isinstance(refusal.error, OutcomeUnknown):
                 raise refusal.error
@@ -308,7 +311,7 @@ class Push:
         return PushOutcome(done, mapped, revisions + again.revisions, created or again.created)
 
 
-def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
+def spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
     """Some of a graph, the newest first, each a fifth as far again from the end as the one before."""
     back = 1
     while back <= len(graph):

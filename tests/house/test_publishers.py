@@ -20,7 +20,6 @@ READS_AHEAD = {
     "smartserver.store.open_pack",
     "smartserver.store.segment_reader",
     "smartserver.store.snapshot",
-    "smartserver.store.verify_share",
 }
 """They ask `far` for more at once."""
 PLACES = {"is_far", "far", "in_folder", "by_age"}

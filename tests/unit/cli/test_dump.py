@@ -24,7 +24,7 @@ from smartserver.cli.copying import between, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.servers import Server
-from smartserver.client import dump_file
+from smartserver.client import dump_file, dump_source
 from smartserver.client.call import Client
 from smartserver.client.copy import CopyEndpoint
 from smartserver.client.dump import dump, load
@@ -32,7 +32,9 @@ from smartserver.client.dump_file import DumpReader
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
+from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import PushOutcome
 from smartserver.records.model import Tip
 from smartserver.records.varint import Malformed
 from smartserver.server.access import invoking_user
@@ -45,8 +47,6 @@ from smartserver.wire.errors import RemoteProtocolError
 from transports.local import LocalTransport
 
 OTHER = b"refs/heads/other"
-
-RESENDS = pytest.mark.unbanned("resend: a dump is sent as it is, unless the target has all of it")
 
 
 @pytest.fixture
@@ -164,6 +164,54 @@ def test_an_increment(source: tuple[Path, History], place: tuple[str, Path], tmp
     assert run("load", str(nothing), there).stdout == "nothing new\n"
 
 
+def test_what_is_there_is_not_sent(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
+    """Of a newer dump of all, although no tip of it is there."""
+    folder, history = source
+    there, _ = place
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    grow(folder, history, 2)
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).stdout.startswith("7 revisions, ")
+    assert run("load", str(tmp_path / "monday"), there).stdout.startswith("5 revisions, 1 ref ")
+    assert run("load", str(tmp_path / "tuesday"), there).stdout == "2 revisions, 1 ref\n    refs/heads/main\n"
+
+
+def test_a_long_dump_goes_on_where_it_was_interrupted(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, of two branches; no ref moves before all is there."""
+    folder, history = source
+    there, where = place
+    grow(folder, history, 3, next(iter(history.parents)), OTHER)
+    grow(folder, history, 3, refs(folder)[MAIN])
+    assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    brought: list[int] = []
+    push_of = RemoteRepository.push
+
+    def pushed(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
+        if len(brought) == 2:
+            raise ConnectionLost("the lid was closed")
+        made = push_of(remote, request)
+        brought.extend([made.revisions] * (not request.check_only))
+        return made
+
+    monkeypatch.setattr(RemoteRepository, "push", pushed)
+    kept = 0
+    for _ in range(2):
+        assert "the lid was closed" in why(run("load", str(tmp_path / "x"), there))
+        assert refs(where) == {}
+        kept += sum(brought)
+        assert opened(where).graph.count == kept
+        assert all(brought)
+        brought.clear()
+    monkeypatch.setattr(RemoteRepository, "push", push_of)
+    said = run("load", str(tmp_path / "x"), there).stdout
+    assert said.startswith(f"{len(history.parents) - kept} revisions, 2 refs\n")
+    assert refs(where) == refs(folder)
+    assert opened(where).graph.count == len(history.parents)
+    assert run("verify", str(where)).stdout.endswith(": all well\n")
+
+
 def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, history = source
     tip = list(history.parents)[-1]
@@ -203,7 +251,6 @@ def test_an_empty_repository(place: tuple[str, Path], tmp_path: Path) -> None:
     assert run("load", str(tmp_path / "x"), there).stdout == "nothing new\n"
 
 
-@RESENDS
 def test_a_target_that_is_ahead_or_diverged(
     source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -253,7 +300,6 @@ def test_another_kind_is_refused_by_name(source: tuple[Path, History], place: tu
     assert not (tmp_path / "x").exists()
 
 
-@RESENDS
 def test_damage_changes_nothing(
     source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +327,7 @@ def test_damage_changes_nothing(
 
 
 def test_what_a_dump_says_is_checked_as_any_upload(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hashes are right, and what they are of is not."""
     folder, _ = source
@@ -298,6 +344,10 @@ def test_what_a_dump_says_is_checked_as_any_upload(
         result = run("load", str(file), there)
         assert why(result)
         assert (result.stdout, (where / "root").exists()) == ("", False)
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    file.write_bytes(b"".join(dump_file.write_dump(made, [bytes(flipped)], [])))
+    assert "hashes to" in why(run("load", str(file), there))
+    assert refs(where) == {}
 
 
 @pytest.mark.unbanned("per-item: what does not fit into a request goes in several")
@@ -349,7 +399,6 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], place: tuple[str
     assert run("load", "--force", file, there).stdout == "0 revisions, 0 refs, 1 entry of maps\n"
 
 
-@RESENDS
 def test_a_revision_that_only_a_tag_in_a_map_reaches(
     source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
 ) -> None:
