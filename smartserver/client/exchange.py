@@ -95,6 +95,7 @@ class RepositoryExchange:
         *,
         bulk: bool = False,
         tagged: bool = False,
+        expanded: bool = False,
     ) -> PullAnswer:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
@@ -106,7 +107,8 @@ class RepositoryExchange:
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        pulled = self._pull(PullRequest(list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged))
+        arguments = list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged, expanded
+        pulled = self._pull(PullRequest(*arguments))
         return PullAnswer(pulled.result, unpacked(pulled.body)) if bulk else pulled
 
     def read(

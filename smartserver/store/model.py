@@ -27,6 +27,8 @@ class PullPlan(msgspec.Struct, frozen=True):
     """For each have: is it a revision here."""
     bulk: bool = False
     """Whether they travel as one bulk stream."""
+    expanded: bool = False
+    """Whether that may have less of them compressed (`store.bulk`)."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""

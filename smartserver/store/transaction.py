@@ -514,7 +514,8 @@ class Transaction:
             reading = browse(view, system.contents(view, question), common, within)
         if reading.heads is None:
             return ContentPlan(reading.pieces, reading.items), reading.said
-        return msgspec.structs.replace(self.plan_pull(reading.heads, haves, absent), bulk=True), reading.said
+        plan = self.plan_pull(reading.heads, haves, absent)
+        return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
     def changes_since(self, known: RootVersion | None) -> Changes:
         """What changed of the stored repository since the root a client knows; everything when that cannot be told.
@@ -535,7 +536,7 @@ class Transaction:
         segments = self._present().read_ranges(plan.ranges)
         if not plan.bulk:
             return segments
-        return BulkReader(segments, self.kinds if system_of(self.vcs).in_hunks else ())
+        return BulkReader(segments, self.kinds if plan.expanded and system_of(self.vcs).in_hunks else ())
 
     def _moment(self) -> SnapshotView:
         return SnapshotView(self.refs, self.map, self._present(), self.allowance)

@@ -33,7 +33,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     what they point at comes anyway or is had, or is a label on that (annotated tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `bulk`: the body is a bulk
-    stream. `tagged`: what maps of ids name is wanted too, where it is stored.
+    stream. `tagged`: what maps of ids name is wanted too, where it is stored. `expanded`: in a bulk stream of
+    Mercurial's, frames may be decompressed, and records left out that came before; such segments cannot be stored.
     """
 
     haves: Haves = []
@@ -43,6 +44,7 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     follow: Annotated[list[RefName], msgspec.Meta(max_length=16)] = []
     bulk: bool = False
     tagged: bool = False
+    expanded: bool = False
 
 
 class PullResult(Result, frozen=True, array_like=True):
@@ -106,7 +108,7 @@ def repository_pull(context: Context, request: PullRequest) -> PullResult:
             [*wants, *request.haves],
         )
     plan = transaction.plan_pull(list(dict.fromkeys(wants)), request.haves, request.absent)
-    context.stream(msgspec.structs.replace(plan, bulk=request.bulk))
+    context.stream(msgspec.structs.replace(plan, bulk=request.bulk, expanded=request.expanded))
     bits = sum(1 << index for index, have in enumerate(plan.common) if have)
     common = bits.to_bytes((len(plan.common) + 7) // 8, "little")
     return PullResult(plan.segments, plan.size, common)

@@ -193,7 +193,7 @@ class Served:
         """What a pull brings, as a bulk stream, which hg asks for."""
         transaction = self.repository.begin(b"", "user")
         stream = SegmentStream(KINDS, graph_first=False)
-        plan = msgspec.structs.replace(transaction.plan_pull(wanted, haves, ()), bulk=True)
+        plan = msgspec.structs.replace(transaction.plan_pull(wanted, haves, ()), bulk=True, expanded=True)
         body = transaction.open_body(plan)
         for chunk in read_bulk(iter(lambda: body.read(50_000), b"")):
             stream.feed(chunk)

@@ -120,10 +120,13 @@ def test_hg(home: Path, tmp_path: Path) -> None:
     source, target = hg_histories.Served(), hg_histories.Served()
     source.repository = PackRepository(LocalTransport(home), "source")
     parts = ["first", "second"]
+    served = Served(tmp_path, root=home)
     source.push(history.repository, order[:40])
-    run(home, "dump", "source", parts[0])
+    run(home, "dump", served.url("source"), parts[0])
+    assert run(home, "dump", "source") == (home / parts[0]).read_bytes()
     source.push(history.repository, order[40:], order[:40])
-    run(home, "dump", "--since", parts[0], "source", parts[1])
+    run(home, "dump", "--since", parts[0], served.url("source"), parts[1])
+    assert served.close() == ""
     target.repository = carried(home, source.repository, parts, "target")
     pulled = hg_histories.new_repository(tmp_path / "pulled")
     assert target.pull(pulled, order) == len(order)
@@ -132,17 +135,20 @@ def test_hg(home: Path, tmp_path: Path) -> None:
     assert hg_histories.verify(tmp_path / "pulled") == (0, "")
 
 
-def test_brz(home: Path) -> None:
+def test_brz(home: Path, tmp_path: Path) -> None:
     history = brz_histories.RandomHistory(brz_histories.new_repository("memory:///dumped"), 7, 120)
     order = list(history.parents)
     source, target = brz_histories.Served(), brz_histories.Served()
     source.repository = PackRepository(LocalTransport(home), "source")
     parts = ["first", "second"]
+    served = Served(tmp_path, root=home)
     with brz_histories.quiet():
         source.push(history.repository, order[:50])
-        run(home, "dump", "source", parts[0])
+        run(home, "dump", served.url("source"), parts[0])
+        assert run(home, "dump", "source") == (home / parts[0]).read_bytes()
         source.push(history.repository, order[50:], order[:50])
-        run(home, "dump", "--since", parts[0], "source", parts[1])
+        run(home, "dump", "--since", parts[0], served.url("source"), parts[1])
+        assert served.close() == ""
         target.repository = carried(home, source.repository, parts, "target")
         pulled = brz_histories.new_repository("memory:///pulled")
         assert target.pull(pulled, order) == len(order)

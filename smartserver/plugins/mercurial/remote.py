@@ -196,7 +196,7 @@ class Remote:
     def _ask_history(self, haves: list[bytes]) -> None:
         names = None if self.wanted is None else encode(self.wanted)
         if names is None and not self.takes_markers:
-            pulled = self.repository.pull(haves, bulk=True)
+            pulled = self.repository.pull(haves, bulk=True, expanded=True)
             self._check_vcs()
             self._receive(pulled.body, pulled.result.segments)
             return
