@@ -52,7 +52,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
         repository_at(target, flags) as remote,
     ):
         read = DumpReader(stream, name)
-        done = load(read, name, CopyEndpoint(target, remote), on_terminal("load"), force=force)
+        done = load(read, name, CopyEndpoint(target, remote), on_terminal("check"), on_terminal("load"), force=force)
     report(*done)
 
 

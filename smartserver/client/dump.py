@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -20,11 +21,11 @@ from smartserver.client.copy import (
     untold_pages,
 )
 from smartserver.client.dump_file import DumpHeader, DumpReader, write_dump
-from smartserver.client.dump_source import DumpSource, FirstPart
-from smartserver.client.push import PushRequest, PushSource, spread
+from smartserver.client.dump_source import DumpPart, DumpSource
+from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
-from smartserver.errors import NoSuchRepository, shown
+from smartserver.errors import AccessDenied, NoSuchRepository, shown
 from smartserver.records.model import RevisionId
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
@@ -96,27 +97,28 @@ def _sorted(entries: Mapping[KeyT, ValueT]) -> dict[KeyT, ValueT]:
     return dict(sorted(entries.items()))
 
 
-def load(read: DumpReader, name: str, target: CopyEndpoint, sent: OnSent, *, force: bool) -> tuple[PushOutcome, int]:
-    """Copy a dump into a repository, as `copy`. `name`: what the user calls it. `sent`: as of `RemoteRepository`.
+def load(
+    read: DumpReader, name: str, target: CopyEndpoint, checked: OnSent, sent: OnSent, *, force: bool
+) -> tuple[PushOutcome, int]:
+    """Copy a dump into a repository, as `copy`. `name`: what the user calls it. `checked`, `sent`: how far the first
+    reading of a file is, and the push (`body.OnSent`).
 
-    The target is first asked what it has of the dump, and of the revisions that it rests on. Of a dump in a file a push
-    brings what is lacking, after it was checked whole; a long one goes in several, of which the last one moves the
-    refs, so that the next load goes on where this one is interrupted. A pipe is sent whole, unless the target has all
-    tips, and to its end only where it is undamaged.
+    The target is first asked which of the tips it has, and of the revisions that the dump rests on. A file is then read
+    whole and checked, and a push brings what the target lacks; a long one is sent in parts, of which only the last one
+    moves refs. A pipe, or a dump of a history with ghosts, is sent whole unless the target has all tips, and to its end
+    only where it is undamaged.
 
     Raises:
         CannotCopy: the target lacks what the dump rests on, or is of another version-control system; or the dump is
             damaged, and the target was not changed.
-        SourceFailed, CodedError, MediumError, ProtocolError, NotOurProtocol: as `copy`.
+        AccessDenied: of a long dump, where no ref may be changed.
+        SourceFailed, CodedError, MediumError, ProtocolError, NotOurProtocol: as `copy`; no ref was changed, but parts
+            of a long dump may be stored.
     """
     header, here = read.header, target.repository
-    # Of a history with ghosts nobody can say that what is stored is there with all its ancestors.
-    in_parts = header.segments and read.is_repeatable and not system_of(header.vcs).ghosts
-    source = DumpSource(read, name) if in_parts else None
     tips = [tip.id for value in header.refs.values() for tip in value]
     tips += [each for kind, entries in header.maps.values() if kind is MapKind.IDS for each in entries.values()]
-    some = [] if source is None else [node.revision for node in spread(source.graph)]
-    asked = list(dict.fromkeys([*header.rests_on, *some, *tips]))[:MAX_HAVES]
+    asked = list(dict.fromkeys([*header.rests_on, *tips]))[:MAX_HAVES]
     stored: set[RevisionId] = set()
     try:
         stored.update(here.pull(asked, refs=[]).common(asked))
@@ -127,48 +129,64 @@ def load(read: DumpReader, name: str, target: CopyEndpoint, sent: OnSent, *, for
             raise CannotCopy(f"{name} is of a repository of {header.vcs}, {target.place} one of {here.knowledge.vcs}")
         stored.update(tip.id for value in here.knowledge.refs().values() for tip in value)
     if lacking := [each for each in header.rests_on if each not in stored]:
-        first = ", ".join(map(shown, lacking[:3])) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        raise CannotCopy(f"{target.place} lacks {first}, which {name} rests on: load the earlier dump first")
+        some = ", ".join(map(shown, lacking[:3])) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+        raise CannotCopy(f"{target.place} lacks {some}, which {name} rests on: load the earlier dump first")
     new = NewRepository(header.vcs, header.kinds, header.settings)
     updates = header.copied.ref_updates(force=force)
-    may_change = PushRequest(updates[:1], new=new, check_only=True)
     body: PushSource
     before = PushOutcome([], [])
-    if source is not None:
-        source.stored = stored
-        before = _store_parts(source, here, may_change, sent)
-        body = source
-    elif header.segments and not stored.issuperset(tips):
-        body = Relay(read, header.segments, header.size, sent)
-    else:
+    if not header.segments or stored.issuperset(tips):
         read.check()  # Nothing of it is sent.
         body = EmptyBody()
+    elif read.is_repeatable and not system_of(header.vcs).ghosts:  # With ghosts a stored revision may lack ancestors.
+        source = DumpSource(read, checked)
+        source.mark(stored)
+        source.distrusted = set(here.knowledge.tips()) - stored
+        body, before = _store_parts(source, here, PushRequest(updates, new=new, check_only=True), sent)
+    else:
+        body = Relay(read, header.segments, header.size, sent)
     if updates and not read.is_repeatable:
         # A server that wants a token says so in answer to the first change, and this body cannot be sent twice.
-        here.push(may_change)
+        here.push(PushRequest(updates[:1], new=new, check_only=True))
     pushed, kept = copy(header.copied, body, new, here, force=force)
     revisions, created = before.revisions + pushed.revisions, before.created or pushed.created
     pushed = msgspec.structs.replace(pushed, revisions=revisions, created=created)
     return add_untold(pushed, read.untold.items(), here), kept
 
 
-def _store_parts(source: DumpSource, here: RemoteRepository, may_change: PushRequest, sent: OnSent) -> PushOutcome:
-    """Bring what the target lacks of a dump, but for the last part: no ref reaches it yet."""
-    plan = source.plan((), ())
+def _store_parts(
+    source: DumpSource, here: RemoteRepository, may_change: PushRequest, sent: OnSent
+) -> tuple[DumpPart, PushOutcome]:
+    """Bring what the target lacks of a dump but for the last part, which is given, and what became of the others.
+
+    `may_change`: asks whether the refs may be changed, before a long upload.
+    """
+    lacking = source.lacking()
+    if lacking.size > dump_source.PART:
+        errors = [each.error for each in here.push(may_change).refs]
+        if errors and all(isinstance(each, AccessDenied) for each in errors):
+            raise errors[0] or AssertionError
+    # What an interrupted load has stored is the begin of the file: a few questions find where that ends.
+    exact = not here.knowledge.vcs  # There is none yet.
+    while not exact and lacking.size > dump_source.PART:
+        asked = lacking.spaced(MAX_HAVES)
+        learnt = source.mark(here.pull(asked, refs=[]).common(asked))
+        exact = not learnt or len(asked) == len(lacking)
+        lacking = source.lacking()
+    *parts, last = lacking.parts(dump_source.PART)
+    left, size = len(lacking), source.size - lacking.size
     revisions, created = 0, False
+    for part in [*parts, last]:
+        left -= len(part)
+        here.sent = partial(_shifted, sent, size, left, len(source))
+        size += part.size
+        if part is not last:
+            with of_records():
+                pushed = here.push(PushRequest([], part, may_change.new))
+            revisions, created = revisions + pushed.revisions, created or pushed.created
+    return last, PushOutcome([], [], revisions, created)
 
-    def moved(size: int, done: int, _: int) -> None:
-        whole = len(source.graph)
-        sent(source.read.header.size - plan.size + size, whole - len(plan.graph) + done, whole)
 
-    here.sent = moved
-    if plan.size > dump_source.PART:
-        here.push(may_change)  # No gigabyte is sent to somebody who refuses it then.
-    while plan.size > dump_source.PART:
-        part = FirstPart(source)
-        with of_records():
-            pushed = here.push(PushRequest([], part, may_change.new))
-        revisions, created = revisions + pushed.revisions, created or pushed.created
-        source.stored.update(node.revision for node in part.planned)
-        plan = source.plan((), ())
-    return PushOutcome([], [], revisions, created)
+def _shifted(sent: OnSent, before: int, left: int, whole: int, size: int, done: int, total: int) -> None:
+    """Say how far a part is, with `before` bytes in front of it and `left` revisions behind it."""
+    sent(before + size, whole - left - (total - done), whole)

@@ -133,6 +133,8 @@ class DumpReader:
             SourceFailed: this release lacks its version-control system.
         """
         self._file = file
+        self._zero = file.tell() if file.seekable() else 0
+        """Where the dump begins in the file."""
         self._name = name
         self._at = 0
         self._digest = hashlib.blake2b(digest_size=HASH_BYTES)
@@ -140,19 +142,19 @@ class DumpReader:
         if not MAGIC.startswith(first):
             raise BadDump(f"{name} is no dump of smartserver, or one of another version")
         if first != MAGIC:
-            raise self._bad(len(first), ENDS)
+            raise self.damaged(len(first), ENDS)
         self._at = len(MAGIC)
         self._digest.update(MAGIC)
         at, kind, content = self._block()
         if kind != HEADER:
-            raise self._bad(at, f"a block of type {kind!r} instead of the header")
+            raise self.damaged(at, f"a block of type {kind!r} instead of the header")
         self.header = self._decode(_header, at, content)
         with of_source():
             system = system_of(self.header.vcs)
         self.untold: dict[str, dict[bytes, bytes]] = {name: {} for name in system.untold}
         """The entries of maps that come last."""
         self.content_at = 0
-        """Where the content of the last block begins in the file."""
+        """Where the content of the last block begins in the dump."""
         self._begin = self._at, self._digest.copy()
         """Where the segments begin, and the hash up to there."""
         self._used = False
@@ -172,21 +174,21 @@ class DumpReader:
         while last != END:
             at, kind, content = self._block()
             if kind not in _AFTER[last]:
-                raise self._bad(at, f"a block of type {kind!r} after one of type {last!r}")
+                raise self.damaged(at, f"a block of type {kind!r} after one of type {last!r}")
             if kind != REVISIONS and left:
-                raise self._bad(at, f"{left} bytes of revisions are missing")
+                raise self.damaged(at, f"{left} bytes of revisions are missing")
             if kind == REVISIONS:
                 left -= len(content)
                 if left < 0:
-                    raise self._bad(at, f"{-left} bytes of revisions more than the header says")
+                    raise self.damaged(at, f"{-left} bytes of revisions more than the header says")
                 yield content
             elif kind == MAP:
                 self._add_entries(at, content)
             elif content:
-                raise self._bad(at, "the last block is not empty")
+                raise self.damaged(at, "the last block is not empty")
             last = kind
         if self._file.read(1):
-            raise self._bad(self._at, "there is more after the end")
+            raise self.damaged(self._at, "there is more after the end")
 
     @property
     def is_repeatable(self) -> bool:
@@ -194,9 +196,16 @@ class DumpReader:
         return self._file.seekable()
 
     def read_at(self, at: int, size: int) -> bytes:
-        """Bytes of the file, of one that can be read again; they are not checked."""
-        self._file.seek(at)
-        return self._read(size)
+        """Bytes of a dump that was read, and can be again; they are not checked a second time.
+
+        Raises:
+            BadDump: it became shorter.
+        """
+        self._file.seek(self._zero + at)
+        found = self._read(size)
+        if len(found) < size:
+            raise self.damaged(at + len(found), "it became shorter while it was read")
+        return found
 
     def check(self) -> None:
         """Read it to its end.
@@ -212,18 +221,18 @@ class DumpReader:
         entries = self._decode(_entries, at, encoded)
         known = self.untold.get(name)
         if known is None:
-            raise self._bad(at, f"the map {name!r} is not one that comes last")
+            raise self.damaged(at, f"the map {name!r} is not one that comes last")
         last = [next(reversed(known))] if known else []
         # A key that is twice in one block is once in a dictionary.
         if len(entries) < _length_of_map(encoded) or any(one >= two for one, two in pairwise([*last, *entries])):
-            raise self._bad(at, f"the keys of the map {name!r} are not in ascending order")
+            raise self.damaged(at, f"the keys of the map {name!r} are not in ascending order")
         known |= entries
 
     def _rewind(self) -> None:
         if not self.is_repeatable:
             why = f"{self._name} cannot be read a second time"
             raise BadDump(f"the upload had to begin again, and {why}: load from a file")
-        self._file.seek(self._begin[0])
+        self._file.seek(self._zero + self._begin[0])
         self._at, digest = self._begin
         self._digest = digest.copy()
 
@@ -233,21 +242,21 @@ class DumpReader:
         head = self._take(_HEAD)
         length = int.from_bytes(head[1:], "little")
         if length > MAX_BLOCK:
-            raise self._bad(at, f"a block of {length} bytes, expected no more than {MAX_BLOCK}")
+            raise self.damaged(at, f"a block of {length} bytes, expected no more than {MAX_BLOCK}")
         self.content_at = self._at
         content = self._take(length)
         self._digest.update(head)
         self._digest.update(content)
         check = self._digest.digest()
         if self._take(HASH_BYTES) != check:
-            raise self._bad(at, "the hash after this block is not that of what precedes it")
+            raise self.damaged(at, "the hash after this block is not that of what precedes it")
         self._digest.update(check)
         return at, head[:1], content
 
     def _take(self, size: int) -> bytes:
         taken = self._read(size)
         if len(taken) < size:
-            raise self._bad(self._at + len(taken), ENDS)
+            raise self.damaged(self._at + len(taken), ENDS)
         self._at += size
         return taken
 
@@ -262,9 +271,10 @@ class DumpReader:
         try:
             return decoder.decode(content)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-            raise self._bad(at, f"a block that cannot be read: {wrong}") from None
+            raise self.damaged(at, f"a block that cannot be read: {wrong}") from None
 
-    def _bad(self, at: int, why: str) -> BadDump:
+    def damaged(self, at: int, why: str) -> BadDump:
+        """The error that says so, of the byte `at`."""
         return BadDump(f"{self._name} is damaged at byte {at}: {why}")
 
 

@@ -74,6 +74,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     """What a push is to do."""
 
     updates: Sequence[RefUpdate]
+    """Empty: revisions alone are brought, which no ref reaches yet."""
     source: PushSource = EmptyBody()
     new: NewRepository | None = None
     """As what the repository is made where there is none; None: it is not."""
@@ -116,13 +117,12 @@ class Push:
             CodedError: the whole push was refused.
             OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
         """
-        nothing = not self._request.updates and not self._request.maps
-        if nothing and self._creating is None and isinstance(self._request.source, EmptyBody):
-            return PushOutcome([], [])
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
             # announces nothing: it is taken as it is.
             plan = self._plan()
+            if not (self._request.updates or self._request.maps or self._creating or plan.graph):
+                return PushOutcome([], [])
             outgoing = self._outgoing(plan, announced=left > 0)
             if self._is_likely and outgoing.flags & RequestFlag.GRAPH_FIRST and self._meets(plan):
                 outgoing = self._outgoing(self._plan(), announced=left > 0)
@@ -130,8 +130,8 @@ class Push:
                 answer = self._remote.exchange(outgoing)
             except Refusal as refusal:
                 left = 0 if isinstance(plan, Relay) else left
-                updates = self._request.updates
-                if left and updates and isinstance(refusal.error, KnownRevisions) and self._is_settled():
+                if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
+                    updates = self._request.updates
                     return PushOutcome(
                         [UpdateOutcome(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], []
                     )
@@ -150,7 +150,7 @@ class Push:
     def _meets(self, plan: Plan) -> bool:
         """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
         self._is_likely = False
-        asked = [each.revision for each in spread(plan.graph)]
+        asked = [each.revision for each in _spread(plan.graph)]
         try:
             pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
         except CodedError:
@@ -211,7 +211,8 @@ class Push:
 
     def _is_settled(self) -> bool:
         """Whether all that is asked for is there already."""
-        return not self._request.maps and all(self._is_there(update) for update in self._request.updates)
+        updates = self._request.updates
+        return bool(updates) and not self._request.maps and all(self._is_there(update) for update in updates)
 
     def _is_there(self, update: RefUpdate) -> bool:
         name = self._remote.name_of(update.ref)
@@ -311,7 +312,7 @@ class Push:
         return PushOutcome(done, mapped, revisions + again.revisions, created or again.created)
 
 
-def spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
+def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
     """Some of a graph, the newest first, each a fifth as far again from the end as the one before."""
     back = 1
     while back <= len(graph):

@@ -34,7 +34,7 @@ WINDOW_LOG: Final = 23
 """8 MiB: what a reader must hold, and how far back a writer looks."""
 
 CONTENT_WINDOW_LOG: Final = 21
-"""Of the texts of a tree, in which little is alike: with 8 MiB they are 0.6 % smaller and take a quarter longer."""
+"""2 MiB, of content bodies: with 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
 
 _FED: Final = 512
 """Bytes given to the decoder at once. The least block, four bytes, claims 128 KiB: so at most 16 MiB come."""

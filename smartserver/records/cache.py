@@ -11,12 +11,11 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """For one thread. A value that costs more than the limit is not kept."""
+    """For one thread, unlike `store.caches`. A value that costs more than the limit is not kept."""
 
     def __init__(self, limit: int, cost: Callable[[V], int]) -> None:
-        """`limit`: bytes, for instance."""
+        """`limit`: the most that all values may cost together, such as bytes."""
         self.limit = limit
-        """Of the costs of its values together."""
         self._cost = cost
         self.clear()
 

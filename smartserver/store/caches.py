@@ -35,7 +35,8 @@ class SharedCache(Cache[bytes, V]):
 
     def get(self, key: bytes) -> V | None:
         """The value kept under `key`, or None."""
-        # Without the lock, a dozen times for each record: each of the two calls is one step of Python.
+        # A dozen times for each record, so without the lock: Python holds its own during either call, which hashes and
+        # compares bytes in C.
         values, tally = self._values, here.tally
         try:
             found = values[key]

@@ -176,7 +176,7 @@ class Snapshot:
         found = self._base(number, row, said)
         if found is None:
             return None
-        self._said_of_base(found, number, row, said)
+        self._base_row(found, number, row, said)
         return self._location(*found)
 
     def record(self, location: Location, *, check: bool = True) -> Record:
@@ -204,15 +204,17 @@ class Snapshot:
         cached = self.texts.get(_text_key(self.packs[number], row))
         if cached is not None and cached.proved:
             return Record(kind, key, cached.meta, cached.text)
-        return self._read(number, row, cached, key, check=True)
+        return self._read(number, row, cached, (kind, key), check=True)
 
-    def _read(self, number: int, row: int, cached: CachedText | None, key: Key = b"", *, check: bool) -> Record:
-        """The record of a row, by what the index and the cache of texts have of it. `key`: as of `_header`."""
+    def _read(
+        self, number: int, row: int, cached: CachedText | None, asked: tuple[int, Key] | None = None, *, check: bool
+    ) -> Record:
+        """The record of a row, by what the index and the cache of texts have of it. `asked`: as of `_header`."""
         pack = self.packs[number]
         if self.far and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
         said = pack.index.at(row)
-        entry, frame = self._load(number, row, said, key)
+        entry, frame = self._load(number, row, said, asked)
         kind = self.root.kinds[entry.kind]
         text = cached.text if cached is not None else self._decode(number, row, said, entry, frame)
         proved = cached is not None and cached.proved
@@ -254,10 +256,12 @@ class Snapshot:
             CorruptFile, NoSuchFile, TransportFailed: as `record`.
         """
         wanted: dict[far.Spot, tuple[PackReader, int, int]] = {}
+        met: set[far.Spot] = set()
         size = 0
         for location in locations:
             place: far.Spot | None = (location.pack, location.row)
-            while place is not None and place not in wanted:
+            while place is not None and place not in met:
+                met.add(place)
                 number, row = place
                 found = self.packs[number].index.at(row)
                 start, stop = found.header_offset, found.frame_offset + found.frame_length
@@ -385,16 +389,16 @@ class Snapshot:
             self._external[place] = found
         return found
 
-    def _said_of_base(self, base: far.Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """What the index says of the base of a row; what rests on it must lie behind it, or a chain had no end."""
+    def _base_row(self, base: far.Spot, number: int, row: int, said: IndexRow) -> IndexRow:
+        """What the index says of the base of a row. The row must lie behind it, or a chain could be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
             name = self.packs[number].index.name
             raise CorruptFile(name, 0, f"row {row}: its base, row {base[1]}, does not lie before it")
         return found
 
-    def _load(self, number: int, row: int, said: IndexRow, key: Key = b"") -> tuple[Entry, bytes]:
-        """The header and the frame of a record, compared with what the index says of it. `key`: as of `_header`."""
+    def _load(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> tuple[Entry, bytes]:
+        """The header and the frame of a record, compared with what the index says of it. `asked`: as of `_header`."""
         pack = self.packs[number]
         start, frame_at, frame_length = said.header_offset, said.frame_offset, said.frame_length
         stop = frame_at + frame_length
@@ -402,27 +406,30 @@ class Snapshot:
         whole = read is not None or stop - start <= NEAR
         if read is None:
             read = pack.reader.read(start, stop - start if whole else min(HEADER, frame_at - start))
-        entry = self._header(number, row, said, read, key)
+        entry = self._header(number, row, said, read, asked)
         return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
 
-    def _header(self, number: int, row: int, said: IndexRow, read: bytes, key: Key = b"") -> Entry:
-        """The header of a record, compared with the index; `read`: what was read from where it begins. `key`: its key,
-        where the index was asked for it: what the index says of the row's key is not read again."""
+    def _header(
+        self, number: int, row: int, said: IndexRow, read: bytes, asked: tuple[int, Key] | None = None
+    ) -> Entry:
+        """The header of a record, compared with the index; `read`: what was read from where it begins. `asked`: the
+        kind and key by which the row was found: what the index says of them is not read again."""
         pack = self.packs[number]
         start, most = said.header_offset, said.frame_offset - said.header_offset
         while True:
             try:
-                entry = decode_header(read, key, self.root.kinds)
+                entry = decode_header(read, b"", self.root.kinds)
                 break
             except Malformed as wrong:
                 if len(read) >= most:
                     raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
                 read = pack.reader.read(start, min(len(read) * 16, most))
         if not entry.key:  # That of its revision. Two reads of the index that others need not.
-            entry = entry._replace(key=pack.index.revision(said.segment))
+            entry = entry._replace(key=pack.index.revision(said.segment) if asked is None else asked[1])
         if entry.frame_length != said.frame_length or entry.length != said.length:
             raise _damaged(pack, start, entry, "its lengths are not those in the index")
-        if entry.key != key if key else record_digest(entry.kind, entry.key) != pack.index.digest(row):
+        named = entry.kind, entry.key
+        if record_digest(*named) != pack.index.digest(row) if asked is None else named != asked:
             raise _damaged(pack, start, entry, "not the key in the index")
         return entry
 
@@ -437,7 +444,7 @@ class Snapshot:
             if cached is not None:
                 text = cached.text
                 break
-            said = self._said_of_base(found, number, row, said)
+            said = self._base_row(found, number, row, said)
             number, row = found
             steps.append((number, said.frame_offset, key, *self._load(number, row, said)))
         while steps:

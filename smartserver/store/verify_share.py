@@ -75,6 +75,7 @@ class SegmentCheck:
         self._recent = RecentRecords(texts)
         self._window = ("", 0, b"")
         """What was read ahead: the pack's path, where that begins, and the bytes."""
+        self._ahead_size = CHUNK
         self._found = ShareReport()
 
     def share(self, share: Share, progress: Callable[[int], None]) -> ShareReport:
@@ -114,7 +115,7 @@ class SegmentCheck:
         start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
         try:
             path, begin, window = self._window
-            if path != pack.path or stop > begin + len(window):
+            if path != pack.path or not begin <= start <= stop <= begin + len(window):
                 begin, window = start, self._ahead(pack, start, stop - start)
                 self._window = (pack.path, begin, window)
             return window[start - begin : stop - begin]
@@ -124,9 +125,10 @@ class SegmentCheck:
 
     def _ahead(self, pack: OpenPack, start: int, size: int) -> bytes:
         """Those bytes, and more that come after them, where these can be read."""
-        most = min(max(size, CHUNK), pack.reader.end - start)
+        most = min(max(size, self._ahead_size), pack.reader.end - start)
         with contextlib.suppress(CorruptFile, TransportError):
             return pack.reader.read(start, most)
+        self._ahead_size = 0  # Each segment alone from here on: no megabyte is tried again for each of those around it.
         return pack.reader.read(start, size)
 
     def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:

@@ -221,12 +221,16 @@ def dump_since(stage: Stage) -> None:
     assert b"".join(dumped(stage, header)) == stage.history.segment(stage.line[10])
 
 
+def silent(size: int, done: int, total: int) -> None:
+    """Nothing is said of how far it is."""
+
+
 def load_all(stage: Stage) -> None:
     stage.push(MAIN, stage.large(stage.line[9]))
     read = dumped(stage)
     stage.network.take()
     target = CopyEndpoint("elsewhere", stage.joint.remote("elsewhere", stage.client))
-    pushed, _ = load(read, "x.dump", target, lambda size, done, total: None, force=False)
+    pushed, _ = load(read, "x.dump", target, silent, silent, force=False)
     assert (pushed.revisions, pushed.created) == (22, True)
     assert stage.joint.refs("elsewhere") == stage.joint.refs()
 

@@ -38,6 +38,9 @@ OBJECT: Final = 0
 RECENT: Final = 1 << 20
 """Bytes of trees and commits that a request keeps at hand: to find one in the store's cache takes several steps."""
 
+OF_RECORD: Final = 500
+"""Bytes that Python takes for a record besides its text, and for its place in the cache."""
+
 SLOW: Final = ("idna", "punycode")
 """Encodings that Python has and no message: the time they take grows with the square of the text."""
 
@@ -53,7 +56,7 @@ class GitContents:
     def __init__(self, stored: RepositoryView, form: Format) -> None:
         self._stored = stored
         self._format = form
-        self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text))
+        self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
         """All but files: what a parent has is read again for its child."""
 
     def find(self, name: str) -> RevisionId:
@@ -211,9 +214,11 @@ class GitContents:
         return record
 
     def _record(self, key: Key) -> Record | None:
-        record = self._recent.get(key) or self._stored.record(OBJECT, key)
-        if record is not None and record.meta != BLOB:
-            self._recent.put(key, record)
+        record = self._recent.get(key)
+        if record is None:
+            record = self._stored.record(OBJECT, key)
+            if record is not None and record.meta != BLOB:
+                self._recent.put(key, record)
         return record
 
 

@@ -205,8 +205,9 @@ def test_a_long_dump_goes_on_where_it_was_interrupted(
         assert all(brought)
         brought.clear()
     monkeypatch.setattr(RemoteRepository, "push", push_of)
-    said = run("load", str(tmp_path / "x"), there).stdout
-    assert said.startswith(f"{len(history.parents) - kept} revisions, 2 refs\n")
+    done = run("load", str(tmp_path / "x"), there)
+    assert done.exception is None, done.exception
+    assert done.stdout.startswith(f"{len(history.parents) - kept} revisions, 2 refs\n")
     assert refs(where) == refs(folder)
     assert opened(where).graph.count == len(history.parents)
     assert run("verify", str(where)).stdout.endswith(": all well\n")
@@ -473,7 +474,7 @@ def test_a_file_is_sent_again_and_a_pipe_is_not(tmp_path: Path, monkeypatch: pyt
         with Client(connect, sleep=lambda seconds: None) as client:
             target = CopyEndpoint(into, RemoteRepository(client, into, Knowledge(None, into)))
             with between("standard input", into):
-                return load(DumpReader(file, "standard input"), "x", target, silent, force=False)[0].revisions
+                return load(DumpReader(file, "standard input"), "x", target, silent, silent, force=False)[0].revisions
 
     assert load_from(io.BytesIO(content), "file") == 1
     assert len(media) == 2

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from builders import KINDS, MAIN, History
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smartserver.client import dump_file, dump_source
+from smartserver.client import dump_file
 from smartserver.client.copy import CannotCopy
 from smartserver.client.dump_file import BadDump, DumpHeader, DumpReader, write_dump
-from smartserver.client.dump_source import DumpPlan, DumpSource, FirstPart
+from smartserver.client.dump_source import DumpPart, DumpSource
 from smartserver.records.model import Tip
 
 
@@ -27,28 +28,39 @@ def history() -> tuple[History, list[bytes]]:
 
 
 def source_of(made: History, order: list[bytes], piece: int = dump_file.PIECE, damage: bytes = b"") -> DumpSource:
+    return source_in(io.BytesIO(), made, order, piece, damage)
+
+
+def source_in(file: io.BytesIO, made: History, order: list[bytes], piece: int, damage: bytes = b"") -> DumpSource:
+    """The dump is what follows in the file."""
     body = b"".join(made.segment(each) for each in order) + damage
     head = DumpHeader("git sha1", list(KINDS), {}, {MAIN: (Tip(order[-1]),)}, {}, [], len(order), len(body))
+    begin = file.tell()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(dump_file, "PIECE", piece)
-        content = b"".join(write_dump(head, [body], []))
-    return DumpSource(DumpReader(io.BytesIO(content), "x.dump"), "x.dump")
+        file.writelines(write_dump(head, [body], []))
+    file.seek(begin)
+    checked: list[tuple[int, int, int]] = []
+    source = DumpSource(DumpReader(file, "x.dump"), lambda *far: checked.append(far))
+    assert checked[-1] == (len(body), len(body), len(body))
+    return source
 
 
-def planned(plan: DumpPlan) -> list[bytes]:
-    return [node.revision for node in plan.graph]
+def planned(part: DumpPart) -> list[bytes]:
+    return [node.revision for node in part.graph]
 
 
-@given(st.integers(1, 3000))
-def test_segments_are_read_wherever_blocks_end(piece: int) -> None:
+@given(st.integers(1, 3000), st.binary(max_size=9))
+def test_segments_are_read_wherever_blocks_end(piece: int, before: bytes) -> None:
     made, order = history()
-    plan = source_of(made, order, piece).plan((), ())
-    assert planned(plan) == order
-    assert [[parent.id for parent in node.parents] for node in plan.graph] == [
-        list(made.parents[each]) for each in order
-    ]
-    assert list(plan.segments()) == list(plan.segments()) == [made.segment(each) for each in order]
-    assert plan.size == sum(len(made.segment(each)) for each in order)
+    file = io.BytesIO(before)
+    file.seek(len(before))
+    part = source_in(file, made, order, piece).lacking()
+    assert planned(part) == order
+    parents = [tuple(parent.id for parent in node.parents) for node in part.graph]
+    assert parents == [made.parents[each] for each in order]
+    assert list(part.segments()) == list(part.segments()) == [made.segment(each) for each in order]
+    assert part.size == sum(len(made.segment(each)) for each in order)
 
 
 def ancestors(made: History, revisions: Iterable[bytes]) -> set[bytes]:
@@ -61,49 +73,72 @@ def ancestors(made: History, revisions: Iterable[bytes]) -> set[bytes]:
     return found
 
 
-@given(st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
-def test_what_is_had_is_left_out_with_its_ancestors(haves: set[int], stored: set[int]) -> None:
+@given(*[st.sets(st.integers(0, 7))] * 3)
+def test_what_the_target_has_is_left_out_with_its_ancestors(
+    stored: set[int], haves: set[int], distrusted: set[int]
+) -> None:
     made, order = history()
     source = source_of(made, order)
-    source.stored = {order[number] for number in stored} | {b"elsewhere"}
-    plan = source.plan((), [order[number] for number in haves])
-    had = ancestors(made, [order[number] for number in haves | stored])
-    assert planned(plan) == [each for each in order if each not in had]
-    assert list(plan.segments()) == [made.segment(each) for each in planned(plan)]
+    assert source.mark([*[order[number] for number in stored], b"elsewhere"]) == bool(stored)
+    had = ancestors(made, [order[number] for number in stored])
+    assert planned(source.lacking()) == [each for each in order if each not in had]
+    source.distrusted = {order[number] for number in distrusted}
+    part = source.lacking().plan((), [order[number] for number in haves])
+    had |= ancestors(made, [order[number] for number in haves - distrusted])
+    assert planned(part) == [each for each in order if each not in had]
+    assert list(part.segments()) == [made.segment(each) for each in planned(part)]
 
 
-def test_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(st.integers(1, 5000))
+def test_parts(most: int) -> None:
+    made, order = history()
+    lacking = source_of(made, order).lacking()
+    parts = lacking.parts(most)
+    assert [each for part in parts for each in planned(part)] == order
+    assert all(part.size <= most or len(part) == 1 for part in parts)
+    # None could have taken the first revision of the next one.
+    for one, other in pairwise(parts):
+        assert one.size + len(made.segment(planned(other)[0])) > most
+
+
+def test_nothing_is_one_part() -> None:
     made, order = history()
     source = source_of(made, order)
-    sizes = [len(made.segment(each)) for each in order]
-    monkeypatch.setattr(dump_source, "PART", sizes[0] + sizes[1])
-    part = FirstPart(source)
-    assert planned(part.plan((), ())) == order[:2] == [node.revision for node in part.planned]
-    # The target says that it has more: the part is what comes after that.
-    assert order[2] not in planned(part.plan((), [order[2]]))
-    assert part.planned[0].revision == order[3]
-    monkeypatch.setattr(dump_source, "PART", 1)
-    assert planned(part.plan((), ())) == order[:1]
-    assert planned(part.plan((), order)) == []
+    source.mark(order[-1:])
+    (part,) = source.lacking().parts(1)
+    assert (len(part), part.size, list(part.segments())) == (0, 0, [])
+
+
+@given(st.integers(1, 12))
+def test_revisions_at_even_distances(count: int) -> None:
+    made, order = history()
+    spaced = source_of(made, order).lacking().spaced(count)
+    places = [order.index(each) for each in spaced]
+    assert places[0] == 0
+    assert len(places) <= count
+    assert len({after - before for before, after in pairwise(places)}) <= 1
 
 
 def test_bytes_that_are_no_segments() -> None:
     made, order = history()
     for damage in (b"\x05abc", b"\x03abc"):
-        with pytest.raises(BadDump, match=r"^x\.dump is damaged: revision 8 cannot be read: "):
+        with pytest.raises(BadDump, match=r"^x\.dump is damaged at byte \d+: revision 8 cannot be read: "):
             source_of(made, order, damage=damage)
+    more = made.segment(made.line(1)[0])
+    with pytest.raises(BadDump, match=r"^x\.dump is damaged at byte \d+: 9 revisions, the header says 8$"):
+        source_of(made, order, damage=more)
 
 
 def test_another_base_cannot_be_taken() -> None:
     made, order = history()
     with pytest.raises(CannotCopy, match=r"^the other side lacks key though it has what brought it: verify it$"):
-        source_of(made, order).plan((), ()).without_bases([b"key"])
+        source_of(made, order).lacking().without_bases([b"key"])
 
 
-def test_a_file_that_was_cut_meanwhile() -> None:
-    """The server refuses what comes: segments that are shorter than was announced."""
+def test_a_file_that_becomes_shorter() -> None:
     made, order = history()
-    source = source_of(made, order)
-    whole = list(source.plan((), ()).segments())
-    source.read._file.truncate(len(whole[0]))
-    assert list(source.plan((), ()).segments()) != whole
+    file = io.BytesIO()
+    part = source_in(file, made, order, 100).lacking()
+    file.truncate(1000)
+    with pytest.raises(BadDump, match=r"^x\.dump is damaged at byte \d+: it became shorter while it was read$"):
+        list(part.segments())
