@@ -23,9 +23,11 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
     are the folders above it: on a server all of them, elsewhere all but the outermost.
 
     The refs change last, and only if the whole dump is undamaged. As with a push, they only move forward unless --force
-    is given. Refs that the dump lacks stay. Of a FILE only what the repository lacks is sent, in parts of 64 MiB: if
-    the load is interrupted, start it again, and it goes on after the last part (a dump of Breezy's or one from a pipe
-    starts anew).
+    is given. Refs that the dump lacks stay.
+
+    Only revisions that the repository lacks are sent. A FILE of more than 64 MiB is sent in parts. If the load is
+    interrupted, start it again: it resumes after the last complete part. Dumps of Breezy repositories, and dumps from
+    standard input, are sent whole.
 
     URL is that of a server (hpss://) or of a store (sftp://, vfs://), or a folder.
 

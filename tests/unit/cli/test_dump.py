@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,8 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import PushOutcome
+from smartserver.client.updates import Outcome, PushOutcome, UpdateOutcome
+from smartserver.errors import AccessDenied
 from smartserver.records.model import Tip
 from smartserver.records.varint import Malformed
 from smartserver.server.access import invoking_user
@@ -175,7 +177,8 @@ def test_what_is_there_is_not_sent(source: tuple[Path, History], place: tuple[st
     assert run("load", str(tmp_path / "tuesday"), there).stdout == "2 revisions, 1 ref\n    refs/heads/main\n"
 
 
-def test_a_long_dump_goes_on_where_it_was_interrupted(
+@pytest.mark.unbanned("extra-connection: it loads several times, each time as a command of its own")
+def test_a_long_dump_resumes_where_it_was_interrupted(
     source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice, of two branches; no ref moves before all is there."""
@@ -211,6 +214,45 @@ def test_a_long_dump_goes_on_where_it_was_interrupted(
     assert refs(where) == refs(folder)
     assert opened(where).graph.count == len(history.parents)
     assert run("verify", str(where)).stdout.endswith(": all well\n")
+
+
+@pytest.mark.unbanned("resend: the target lost what it had")
+def test_a_long_dump_for_a_target_that_was_restored(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client remembers tips that are gone."""
+    folder, history = source
+    there, where = place
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
+    shutil.copytree(where, tmp_path / "backup")
+    grow(folder, history, 6)
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
+    for _ in range(2):
+        done = run("load", str(tmp_path / "tuesday"), there)
+        assert done.stdout == "6 revisions, 1 ref\n    refs/heads/main\n", done.exception
+        assert refs(where) == refs(folder)
+        shutil.rmtree(where)
+        shutil.copytree(tmp_path / "backup", where)
+
+
+def test_a_long_dump_is_not_sent_where_no_ref_may_change(
+    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("dump", str(source[0]), str(tmp_path / "x")).exit_code == 0
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    asked: list[PushRequest] = []
+
+    def denied(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
+        asked.append(request)
+        error = AccessDenied("refs/heads/main", "it is protected")
+        return PushOutcome([UpdateOutcome(each, Outcome.REFUSED, error=error) for each in request.updates], [])
+
+    monkeypatch.setattr(RemoteRepository, "push", denied)
+    assert "refs/heads/main: it is protected" in why(run("load", str(tmp_path / "x"), str(tmp_path / "target")))
+    assert [(request.check_only, len(request.updates)) for request in asked] == [(True, 1)]
 
 
 def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, History], tmp_path: Path) -> None:
