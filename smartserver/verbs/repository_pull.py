@@ -33,8 +33,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
     what they point at comes anyway or is had, or is a label on that (annotated tags).
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `bulk`: the body is a bulk
-    stream. `tagged`: what maps of ids name is wanted too, where it is stored. `expanded`: in a bulk stream of
-    Mercurial's, frames may be decompressed, and records left out that came before; such segments cannot be stored.
+    stream. `tagged`: what maps of ids name is wanted too, where it is stored. `expanded`: in a bulk stream frames
+    may be decompressed and records left out that came before, where that makes it shorter: it is not to be stored.
     """
 
     haves: Haves = []
