@@ -10,9 +10,11 @@ from pack_samples import KINDS, Revision, Stored, blob, every_record, history, n
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
 from smartserver.records.model import Parent, Record
+from smartserver.store import far
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import CachedText, TextCache
 from smartserver.store.document import Root
+from smartserver.store.index import Index
 from smartserver.store.open_pack import pack_path
 from smartserver.store.snapshot import Snapshot
 from transports.decorators.counted import CountedTransport
@@ -219,6 +221,32 @@ def test_wrong_text_in_the_cache_is_never_given_as_a_record() -> None:
         snapshot.record(locate(snapshot, 0, first.key)[0])
     with pytest.raises(CorruptFile, match=f"record {second.key.hex()}"):
         snapshot.record(locate(snapshot, 0, second.key)[0])
+
+
+@pytest.mark.parametrize(("kind", "key"), [(1, b"z"), (2, b"k")])
+def test_a_row_that_leads_to_another_record_is_damage(kind: int, key: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To one of another key, or of another kind with that key."""
+    made = Stored()
+    others = note(b"k", TEXT), note(b"z", TEXT + b"changed\n"), note(b"k", b"signed\n", 2)
+    snapshot = made.add([Revision(b"a", (), [(each, None) for each in others])])
+    assert snapshot.lookup(kind, key) in others[1:]
+    rows = snapshot.packs[0].index.find(1, b"k")
+    monkeypatch.setattr(Index, "find_digest", lambda index, digest: rows)
+    with pytest.raises(CorruptFile, match="not the key in the index"):
+        opened(made).lookup(kind, key)
+
+
+def test_a_base_that_does_not_lie_before_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stored([3])
+    snapshot = opened(made)
+    location = locate(snapshot, 0, made.revisions[2].records[0][0].key)[0]
+    monkeypatch.setattr(Snapshot, "_base", lambda snapshot, number, row, said: (number, row))
+    why = f"row {location.row}: its base, row {location.row}, does not lie before it"
+    for read in (snapshot.record, snapshot.base):
+        with pytest.raises(CorruptFile, match=why):
+            read(location)
+    monkeypatch.setattr(far, "NEAR", 0)  # Nothing is fetched, by which that would end.
+    snapshot.fetch([location])
 
 
 def test_threads_read_the_same() -> None:
