@@ -25,7 +25,7 @@ from smartserver.client.dump_source import DumpPart, DumpSource
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
-from smartserver.errors import AccessDenied, NoSuchRepository, shown
+from smartserver.errors import NoSuchRepository, shown
 from smartserver.records.model import RevisionId
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
@@ -104,14 +104,13 @@ def load(
     reading of a file is, and the push (`body.OnSent`).
 
     The target is first asked which of the tips it has, and of the revisions that the dump rests on. A file is then read
-    whole and checked, and a push brings what the target lacks; a long one is sent in parts, of which only the last one
-    moves refs. A pipe, or a dump of a history with ghosts, is sent whole unless the target has all tips, and to its end
-    only where it is undamaged.
+    whole and checked, and a push brings what the target lacks. A long one is sent in parts, of which only the last one
+    moves refs, unless the target refuses all of them before. A pipe, or a dump of a history with ghosts, is sent whole
+    unless the target has all tips, and to its end only where it is undamaged.
 
     Raises:
         CannotCopy: the target lacks what the dump rests on, or is of another version-control system; or the dump is
             damaged, and the target was not changed.
-        AccessDenied: of a long dump, where no ref may be changed.
         SourceFailed, CodedError, MediumError, ProtocolError, NotOurProtocol: as `copy`; no ref was changed, but parts
             of a long dump may be stored.
     """
@@ -142,7 +141,13 @@ def load(
         source = DumpSource(read, checked)
         source.mark(stored)
         source.distrusted = set(here.knowledge.tips()) - stored
-        body, before = _store_parts(source, here, PushRequest(updates, new=new, check_only=True), sent)
+        brought = _lacking(source, here)
+        if brought.size > dump_source.PART:
+            # The graph is enough to refuse a ref, as one that diverged: nothing else is sent then.
+            refused = here.push(PushRequest(updates, brought, new, check_only=True))
+            if updates and all(each.error for each in refused.refs):
+                return refused, 0
+        body, before = _store_parts(source, brought, here, new, sent)
     else:
         body = Relay(read, header.segments, header.size, sent)
     if updates and not read.is_repeatable:
@@ -154,25 +159,23 @@ def load(
     return add_untold(pushed, read.untold.items(), here), kept
 
 
-def _store_parts(
-    source: DumpSource, here: RemoteRepository, may_change: PushRequest, sent: OnSent
-) -> tuple[DumpPart, PushOutcome]:
-    """Bring what the target lacks of a dump but for the last part, which is given, and what became of the others.
-
-    `may_change`: asks whether the refs may be changed, before a long upload.
-    """
+def _lacking(source: DumpSource, here: RemoteRepository) -> DumpPart:
+    """What the target lacks of a dump; of a long one it is asked as often as that says more."""
     lacking = source.lacking()
-    if lacking.size > dump_source.PART:
-        errors = [each.error for each in here.push(may_change).refs]
-        if errors and all(isinstance(each, AccessDenied) for each in errors):
-            raise errors[0] or AssertionError
-    # What an interrupted load has stored is the begin of the file: a few questions find where that ends.
     exact = not here.knowledge.vcs  # There is none yet.
+    # What an interrupted load has stored is the begin of the file: a few questions find where that ends.
     while not exact and lacking.size > dump_source.PART:
         asked = lacking.spaced(MAX_HAVES)
         learnt = source.mark(here.pull(asked, refs=[]).common(asked))
         exact = not learnt or len(asked) == len(lacking)
         lacking = source.lacking()
+    return lacking
+
+
+def _store_parts(
+    source: DumpSource, lacking: DumpPart, here: RemoteRepository, new: NewRepository, sent: OnSent
+) -> tuple[DumpPart, PushOutcome]:
+    """Bring what the target lacks of a dump but for the last part, which is given, and what became of the others."""
     *parts, last = lacking.parts(dump_source.PART)
     left, size = len(lacking), source.size - lacking.size
     revisions, created = 0, False
@@ -182,7 +185,7 @@ def _store_parts(
         size += part.size
         if part is not last:
             with of_records():
-                pushed = here.push(PushRequest([], part, may_change.new))
+                pushed = here.push(PushRequest([], part, new))
             revisions, created = revisions + pushed.revisions, created or pushed.created
     return last, PushOutcome([], [], revisions, created)
 

@@ -35,8 +35,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import Outcome, PushOutcome, UpdateOutcome
-from smartserver.errors import AccessDenied
+from smartserver.client.updates import PushOutcome
 from smartserver.records.model import Tip
 from smartserver.records.varint import Malformed
 from smartserver.server.access import invoking_user
@@ -238,21 +237,24 @@ def test_a_long_dump_for_a_target_that_was_restored(
         shutil.copytree(tmp_path / "backup", where)
 
 
-def test_a_long_dump_is_not_sent_where_no_ref_may_change(
-    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_long_dump_is_not_sent_where_all_refs_are_refused(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("dump", str(source[0]), str(tmp_path / "x")).exit_code == 0
+    folder, history = source
+    there, where = place
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
     monkeypatch.setattr(dump_source, "PART", 1000)
-    asked: list[PushRequest] = []
-
-    def denied(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
-        asked.append(request)
-        error = AccessDenied("refs/heads/main", "it is protected")
-        return PushOutcome([UpdateOutcome(each, Outcome.REFUSED, error=error) for each in request.updates], [])
-
-    monkeypatch.setattr(RemoteRepository, "push", denied)
-    assert "refs/heads/main: it is protected" in why(run("load", str(tmp_path / "x"), str(tmp_path / "target")))
-    assert [(request.check_only, len(request.updates)) for request in asked] == [(True, 1)]
+    (diverged,) = history.line(1, refs(folder)[MAIN], "elsewhere")
+    push(PackRepository(LocalTransport(where)), history, [diverged], {MAIN: diverged})
+    grow(folder, history, 6, refs(folder)[MAIN])
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
+    result = run("load", str(tmp_path / "tuesday"), there)
+    assert "'refs/heads/main' has diverged" in why(result)
+    assert refs(where) == {MAIN: diverged}
+    assert opened(where).graph.count == 6
+    assert run("load", "--force", str(tmp_path / "tuesday"), there).stdout.startswith("6 revisions, 1 ref\n")
+    assert refs(where) == refs(folder)
 
 
 def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, History], tmp_path: Path) -> None:
