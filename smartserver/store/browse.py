@@ -6,7 +6,6 @@ asked for before, no record is read again.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterator
 from typing import Final
@@ -64,9 +63,7 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))
         haves = [_ordinal(view, _find(contents, selector.oldest))] if selector.oldest else []
-        if selector.limit and not haves:
-            return ReadPlan(items=_log(view, contents, selector, path, _ancestors(view, newest)))
-        return ReadPlan(items=_log(view, contents, selector, path, reversed(view.reached([newest], haves, []))))
+        return ReadPlan(items=_log(view, contents, selector, path, view.newest_first([newest], haves)))
     revision = _find(contents, selector.revision)
     with damage_of(revision):
         nodes = contents.nodes(revision, path, deep=selector.deep)
@@ -164,20 +161,6 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
     if found is None:
         raise NoSuchPart(f"the revision {shown(revision)} is not here")
     return found
-
-
-def _ancestors(view: SnapshotView, newest: int) -> Iterator[int]:
-    """A revision and its ancestors, the newest first, each found when it is asked for: a parent has a lower ordinal. Of
-    all of them `reached` takes a tenth of the time."""
-    graph = view.snapshot.graph
-    queue, last = [-newest], None
-    while queue:
-        ordinal = -heapq.heappop(queue)
-        if ordinal != last:
-            yield ordinal
-            for parent in graph.parents(ordinal):
-                heapq.heappush(queue, -parent)
-        last = ordinal
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:

@@ -63,6 +63,10 @@ class SnapshotView:
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
         return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
 
+    def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
+        """What `reached` gives, the newest first, each found when it is asked for."""
+        return self.snapshot.graph.newest_first(wants, haves, charge=self._allowance.charge)
+
     def record(self, kind: int, key: Key) -> Record | None:
         self._allowance()  # A piece of an answer may take minutes.
         return self.snapshot.lookup(kind, key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
@@ -182,7 +182,7 @@ class Graph:
         """Whether `ordinal` is or descends from `ancestor`."""
         if ancestor >= ordinal:
             return ancestor == ordinal
-        return self._scan({ordinal: _WANTED}, frozenset(), ancestor, charge)[1] != 0
+        return min(self._scan({ordinal: _WANTED}, lowest=ancestor, charge=charge)) == ancestor
 
     def missing(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
@@ -192,12 +192,18 @@ class Graph:
         `cut`: revisions the puller lacks although it has a child of theirs; neither they nor what only they reach
         count as had. `charge` is told the steps as they are taken.
         """
+        found = list(self.newest_first(wants, haves, cut, charge))
+        found.reverse()
+        return found
+
+    def newest_first(
+        self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
+    ) -> Iterator[int]:
+        """The same, descending, each found when it is asked for."""
         marks = dict.fromkeys(wants, _WANTED)
         for have in haves:
             marks[have] = marks.get(have, 0) | _HAD
-        found = self._scan(marks, frozenset(cut), -1, charge)[0]
-        found.reverse()
-        return found
+        return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
         """Those of `ordinals` that no other of them descends from, ascending."""
@@ -210,9 +216,9 @@ class Graph:
         return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
 
     def _scan(
-        self, marks: Mapping[int, int], cut: frozenset[int], stop: int, charge: Charge = free
-    ) -> tuple[list[int], int]:
-        """Carry `marks` down to all ancestors above `stop`: those left only wanted, descending, and `stop`'s mark.
+        self, marks: Mapping[int, int], cut: frozenset[int] = frozenset(), lowest: int = 0, charge: Charge = free
+    ) -> Iterator[int]:
+        """Carry `marks` down to all ancestors from `lowest` on, and give those left only wanted, descending.
 
         Ends early when nothing is only wanted any more. One function, its state in local variables: a million
         revisions take 0.4 s.
@@ -226,7 +232,6 @@ class Graph:
             live += mark == _WANTED
         # A revision that is cut turns from had to wanted when the scan comes by, so it must come by.
         lowest_cut = min(cut, default=self.count)
-        wanted: list[int] = []
         steps = 0
         while pending:
             key = max(pending)
@@ -236,13 +241,13 @@ class Graph:
             low = (key & _BLOCK_MASK) << BLOCK_BITS  # Local ordinal of the block's start.
             size = min(BLOCK, part.count - low)
             base = first + low
-            if base + size <= stop:
+            if base + size <= lowest:
                 break
             flags, queued = bytearray(size), bytearray(size)
             for ordinal, mark in here.items():
                 flags[ordinal - base] = mark
                 queued[ordinal - base] = 1
-            end = max(0, stop + 1 - base)
+            end = max(0, lowest - base)
             at = size
             while True:
                 if at > end and queued[at - 1]:
@@ -254,12 +259,12 @@ class Graph:
                 mark = flags[at]
                 if mark == _WANTED:
                     live -= 1
-                    wanted.append(base + at)
+                    yield base + at
                 elif cut and base + at in cut:
                     mark &= _WANTED
                     if not mark:
                         continue
-                    wanted.append(base + at)
+                    yield base + at
                 start, final = starts[low + at], starts[low + at + 1]
                 steps += final - start + 1
                 if steps > CHECK:
@@ -299,9 +304,5 @@ class Graph:
                         there[parent] = old | mark
                 if not live and base + at <= lowest_cut:
                     charge(steps)
-                    return wanted, 0
-            if stop >= base:
-                charge(steps)
-                return wanted, flags[stop - base]
+                    return
         charge(steps)
-        return wanted, 0

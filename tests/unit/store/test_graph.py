@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 
@@ -268,7 +269,11 @@ def test_a_walk_charges_its_steps_and_ends_where_that_raises() -> None:
     assert max(steps) <= CHECK + 2
     steps.clear()
     assert graph.is_ancestor(count - 1000, count - 1, steps.append)
-    assert sum(steps) == 2 * 999
+    assert sum(steps) == 2 * 1000
+    steps.clear()
+    newest = list(itertools.islice(graph.newest_first([count - 1], [], charge=steps.append), 5000))
+    assert newest == list(range(count - 1, count - 5001, -1))
+    assert sum(steps) <= 2 * 5000
     allowance = Allowance()
     allowance.cancelled = True
     with pytest.raises(Cancelled):
