@@ -16,11 +16,11 @@ from smartserver.records.browse import NodeType, TreeSelector
 @click.argument("path", required=False, default="")
 @click.pass_obj
 def command(flags: frozenset[str], place: str, path: str) -> None:
-    """Print the file at PATH in a revision of the repository at URL. Of a link, where it leads.
+    """Print the file at PATH in a revision of the repository at URL, or the target of a link.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository of smartserver's; it may go on to a
-    branch of Breezy's and into the tree. REV is a branch, a tag, a number of Breezy's, or an id or the begin of one;
-    without it, what a clone would check out.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
+    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the
+    beginning of an id. The default is the revision that a clone would check out.
 
     \b
     smartserver cat hpss://example.org/project README

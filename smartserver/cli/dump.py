@@ -31,7 +31,7 @@ def command(flags: frozenset[str], source: str, file: str, since: str | None) ->
     With --since the new dump has all refs and maps, but only the revisions that the earlier dump DUMP lacks. To restore
     it, load DUMP first. DUMP may itself have been made with --since. It is read completely and checked.
 
-    URL is that of a server (hpss://) or of a store (sftp://, vfs://), or a folder.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 
     \b
     smartserver dump hpss://example.org/project monday.dump

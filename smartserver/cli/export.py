@@ -16,13 +16,12 @@ from smartserver.records.browse import TreeSelector
 def command(flags: frozenset[str], place: str, folder: str, path: str) -> None:
     """Write the tree of a revision of the repository at URL into the new folder DIR.
 
-    It is in DIR when it is whole: what is interrupted leaves nothing. Nothing is written outside DIR, whatever a server
-    sends. Submodules are empty folders, links are
-    written as they are.
+    DIR appears when the tree is complete; an interrupted export leaves nothing. Nothing is written outside DIR,
+    whatever the server sends. Submodules become empty folders. Links are written as links.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository of smartserver's; it may go on to a
-    branch of Breezy's and into the tree. REV is a branch, a tag, a number of Breezy's, or an id or the begin of one;
-    without it, what a clone would check out.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
+    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the
+    beginning of an id. The default is the revision that a clone would check out.
 
     \b
     smartserver export hpss://example.org/project project

@@ -39,17 +39,17 @@ def command(
     reencode: str,
     keep: str | None,
 ) -> None:
-    """Write the history of the git repository at URL to standard output, in the format of git fast-import: of all its
-    refs, or of those named, parents first. Other tools read it, too, as `brz fast-import` and `hg fastimport` do.
+    """Write the history of all refs, or of each REF, of the git repository at URL to standard output, in the format of
+    git fast-import. Other tools read it, too, such as `brz fast-import` and `hg fastimport`.
 
-    The repository comes in one round trip, into a folder for temporary files that takes as much as a clone, and git
-    writes the stream. Marks are those of git. An increment receives the whole history again, but with --keep.
+    The repository is received in one round trip, into a temporary folder as large as a clone, and git writes the
+    stream. Marks are git's. Without --keep an increment receives the whole history again.
 
-    A stream has all of a history but signatures of commits and other headers that git adds, tags of something else than
-    a commit, and the name inside a tag where it is not that of the ref. Standard error tells how many the
-    whole history has, also for an increment: what is read from the stream has another id.
+    The format has no room for signatures of commits and other extra headers, for tags of anything but a commit, and for
+    a name inside a tag that differs from its ref's. Standard error says how many of these the whole history has; the
+    objects that the stream makes of them have other ids.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 
     \b
     smartserver fast-export hpss://example.org/project | git -C new fast-import

@@ -28,17 +28,17 @@ def command(
     object_format: str,
     keep: str | None,
 ) -> None:
-    """Read a stream in the format of git fast-import from FILE, or standard input, and bring what it says to the git
-    repository at URL, which is made where there is none. All refs change at once, at the end, or none does.
+    """Read a stream in the format of git fast-import from FILE, or standard input, into the git repository at URL. A
+    missing repository is created. All refs change at once, at the end, or none does.
 
-    `git fast-export`, `brz fast-export`, hg-fast-export and tools for Subversion write such streams. Git reads it, in a
-    folder for temporary files that takes as much as a clone: no command of a stream is left out, and what git finds
-    wrong with it is one line with the number of the stream's line.
+    `git fast-export`, `brz fast-export`, hg-fast-export and tools for Subversion write such streams. git reads the
+    stream, in a temporary folder as large as a clone, so each command of the format works. A fault is one line, with
+    the number of the stream's line.
 
-    Two round trips: the repository comes first, for a stream may go on from any of its commits; with --keep only what
-    is new of it comes. Then all that is new goes.
+    There are two round trips. The first receives the repository, because a stream may continue any of its commits; with
+    --keep, only what is new in it. The second sends what is new in the stream.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 
     \b
     git fast-export --all | smartserver fast-import hpss://example.org/project

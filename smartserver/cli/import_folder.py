@@ -16,15 +16,15 @@ from smartserver.cli.browsing import split_revision
 def command(flags: frozenset[str], folder: str, place: str, message: str | None, author: str | None) -> None:
     """Make one commit of the git repository at URL whose files are those of the folder DIR, on top of BRANCH.
 
-    Without BRANCH it is the one that a clone would check out; of a new repository, which is made, that is main. The
-    branch has the files of DIR then, and no others: executable files, links and all, whatever a .gitignore says. A
-    .git, .hg or .bzr at the top of DIR is left out. Neither git nor a clone is needed.
+    The default BRANCH is the one that a clone would check out. A missing repository is created, with the branch main.
+    The new commit has exactly the files of DIR, with executable bits and links, whatever a .gitignore says. A .git, .hg
+    or .bzr at the top of DIR is left out. Neither git nor a clone is needed.
 
-    Files that the branch has already are not sent. Nobody else's commit is lost: if the branch moves meanwhile, nothing
-    is changed. A commit may bring 256 MiB of new files (compressed), and no file of more. The command takes memory for
-    twice the new files, compressed, and for the largest one; and 700 bytes for each file in DIR.
+    Files that the branch already has are not sent. If another commit reaches the branch meanwhile, the import fails and
+    changes nothing. The new files of a commit are limited to 256 MiB (compressed). The command needs memory for twice
+    the new files, compressed, for the largest one, and 700 bytes for each file in DIR.
 
-    URL is that of a server (hpss://), or of a store, or a folder with a repository.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 
     \b
     smartserver import build hpss://example.org/site

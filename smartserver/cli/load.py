@@ -29,7 +29,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
     interrupted, start it again: it resumes after the last complete part. Dumps of Breezy repositories, and dumps from
     standard input, are sent whole.
 
-    URL is that of a server (hpss://) or of a store (sftp://, vfs://), or a folder.
+    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 
     \b
     smartserver load project.dump hpss://example.org/project

@@ -32,6 +32,8 @@ COMPRESSED: Final = b"\1"
 MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
 
+_LENGTH: Final = struct.Struct(">I")
+
 _END: Final = struct.Struct(">II")
 """The end of a content body: a length of 0, and the CRC-32 (RFC 1952) of all items and texts. TCP's own checksum finds
 one damaged packet in 65,536 sound."""
@@ -208,7 +210,7 @@ Item = TypeVar("Item", Entry, LogEntry)
 def encode_item(item: Entry | LogEntry) -> bytes:
     """An item of a content body, without its text."""
     encoded = _encode(item)
-    return len(encoded).to_bytes(4, "big") + encoded
+    return _LENGTH.pack(len(encoded)) + encoded
 
 
 def checked_items(items: Iterable[bytes]) -> Iterator[bytes]:
@@ -268,16 +270,26 @@ class ContentStream:
         return self._decoded(_log_entries)
 
     def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
+        # Most items lie in one chunk, and a log may have a million: that case is written out.
         while self._at < len(self._buffer) or self._more():
-            length = int.from_bytes(self._take(4), "big")
-            if length > MAX_ITEM:
-                raise Malformed(self._offset, f"an item of {length} bytes, expected no more than {MAX_ITEM}")
-            encoded = self._take(length)
+            buffer, start = self._buffer, self._at + _LENGTH.size
+            if start <= len(buffer) and (end := start + _LENGTH.unpack_from(buffer, self._at)[0]) <= len(buffer):
+                encoded = buffer[start:end]
+                self._at = end
+            else:
+                encoded = self._split_item()
             try:
                 item = decoder.decode(encoded)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-                raise Malformed(self._offset - length, f"an item cannot be read: {wrong}") from None
+                raise Malformed(self._offset - len(encoded), f"an item cannot be read: {wrong}") from None
             yield item
+
+    def _split_item(self) -> bytes:
+        """The next item, which ends in a later chunk."""
+        (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
+        if length > MAX_ITEM:
+            raise Malformed(self._offset, f"an item of {length} bytes, expected no more than {MAX_ITEM}")
+        return self._take(length)
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
