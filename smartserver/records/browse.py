@@ -271,15 +271,16 @@ class ContentStream:
 
     def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
         # Most items lie in one chunk, and a log may have a million: that case is written out.
+        decode, unpack_from = decoder.decode, _LENGTH.unpack_from
         while self._at < len(self._buffer) or self._more():
             buffer, start = self._buffer, self._at + _LENGTH.size
-            if start <= len(buffer) and (end := start + _LENGTH.unpack_from(buffer, self._at)[0]) <= len(buffer):
+            if start <= len(buffer) and (end := start + unpack_from(buffer, self._at)[0]) <= len(buffer):
                 encoded = buffer[start:end]
                 self._at = end
             else:
                 encoded = self._split_item()
             try:
-                item = decoder.decode(encoded)
+                item = decode(encoded)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
                 raise Malformed(self._offset - len(encoded), f"an item cannot be read: {wrong}") from None
             yield item

@@ -47,7 +47,7 @@ AT_ONCE: Final = 4 << 20
 """Bytes of headers that are read before the first of them is sent."""
 
 PART: Final = 64 << 10
-"""Bytes of headers that are joined."""
+"""Bytes of headers that are joined, and of the first piece of a body."""
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
@@ -84,16 +84,19 @@ class ContentBody:
         self._parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
         self._rest: bytes | memoryview = b""
         """What is left of the last part."""
+        self._piece = PART
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end.
+        """The next bytes, at most `size`; empty at the end. Each piece is twice as long as the one before: a client
+        receives the first revisions of a log while the server reads the next ones.
 
         Raises:
             CorruptFile, CorruptRecord: a record cannot be read.
             NoSuchFile: a pack not opened before is gone.
         """
         gathered: list[bytes | memoryview] = []
-        missing = size
+        missing = min(size, self._piece)
+        self._piece = 2 * missing
         while missing and (part := self._rest or next(self._parts, None)) is not None:
             self._rest = b""
             if len(part) > missing:

@@ -278,6 +278,11 @@ def test_a_plain_body_begins_so(stored: Stored) -> None:
     assert stored.body(TreeSelector())[0][:1] == PLAIN
 
 
+def test_the_first_pieces_of_a_body_are_short() -> None:
+    body = ContentBody(iter([bytes(5000)]), 0)
+    assert list(map(len, iter(lambda: body.read(2000), b""))) == [300, 600, 1200, 2000, 909]
+
+
 def test_each_record_of_a_log_is_decoded_once_whatever_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each commit rests on the one before, and the log begins with the last."""
     monkeypatch.setattr(browse, "BLOCK", 60)
