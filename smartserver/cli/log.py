@@ -97,13 +97,13 @@ def _line(entry: LogEntry) -> str:
 
 def _whole(entry: LogEntry) -> str:
     message = plain_lines(entry.message.rstrip("\n")).replace("\n", "\n    ")
-    parents = f"parents: {' '.join(map(plain, entry.parents))}\n" if len(entry.parents) > 1 else ""
+    parents = plain(f"parents: {' '.join(entry.parents)}") + "\n" if len(entry.parents) > 1 else ""
     head = f"revision: {plain(entry.id)}\n{parents}author: {plain(entry.author)}\ndate: {date_of(entry)}\n"
     return f"{head}{_changes(entry)}\n    {message}\n\n"
 
 
 def _changes(entry: LogEntry) -> str:
-    return "".join([f"    {plain(action)} {plain(text_of(path))}\n" for action, path in entry.changes or ()])
+    return "".join([plain(f"    {action} {text_of(path)}") + "\n" for action, path in entry.changes or ()])
 
 
 def _json(entry: LogEntry, *, quiet: bool) -> str:

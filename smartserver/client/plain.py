@@ -20,4 +20,6 @@ def plain(text: str) -> str:
 
 def plain_lines(text: str) -> str:
     """The same for each line of a text."""
+    if text.replace("\n", "").isprintable():
+        return text
     return "\n".join(map(plain, text.split("\n")))
