@@ -2,8 +2,8 @@
 `Repository.read`; the body of the answer is a content body, described in `doc/spec/wire.md`.
 
 A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
-(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array; the text of an `Entry`
-follows where texts were asked for. The end is a length of 0 and a checksum.
+(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: an `Entry`, whose text
+follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import itertools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
@@ -33,6 +33,11 @@ MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
 
 _LENGTH: Final = struct.Struct(">I")
+_ARRAY: Final = struct.Struct(">BI")
+"""Begins a msgpack array: 0xDD, and how many elements follow."""
+
+MAX_REVISION: Final = MAX_ITEM - _ARRAY.size
+"""Bytes of one revision of a log."""
 
 _END: Final = struct.Struct(">II")
 """The end of a content body: a length of 0, and the CRC-32 (RFC 1952) of all items and texts. TCP's own checksum finds
@@ -204,13 +209,24 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     changes: list[tuple[str, bytes]] | None = None
 
 
-Item = TypeVar("Item", Entry, LogEntry)
+Item = TypeVar("Item", Entry, list[LogEntry])
 
 
-def encode_item(item: Entry | LogEntry) -> bytes:
-    """An item of a content body, without its text."""
-    encoded = _encode(item)
+def encode_entry(entry: Entry) -> bytes:
+    """An item of a tree, without its text."""
+    encoded = _encode(entry)
     return _LENGTH.pack(len(encoded)) + encoded
+
+
+def encode_log_entry(entry: LogEntry) -> bytes:
+    """A revision, for `log_item`."""
+    return _encode(entry)
+
+
+def log_item(revisions: Sequence[bytes]) -> bytes:
+    """An item of a log: an array of encoded revisions. A reader decodes many at once in two thirds of the time."""
+    array = _ARRAY.pack(0xDD, len(revisions)) + b"".join(revisions)
+    return _LENGTH.pack(len(array)) + array
 
 
 def checked_items(items: Iterable[bytes]) -> Iterator[bytes]:
@@ -267,30 +283,19 @@ class ContentStream:
         Raises:
             Malformed, CodedError, MediumError, ProtocolError: as `entries`.
         """
-        return self._decoded(_log_entries)
+        return itertools.chain.from_iterable(self._decoded(_revisions))
 
     def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
-        # Most items lie in one chunk, and a log may have a million: that case is written out.
-        decode, unpack_from = decoder.decode, _LENGTH.unpack_from
         while self._at < len(self._buffer) or self._more():
-            buffer, start = self._buffer, self._at + _LENGTH.size
-            if start <= len(buffer) and (end := start + unpack_from(buffer, self._at)[0]) <= len(buffer):
-                encoded = buffer[start:end]
-                self._at = end
-            else:
-                encoded = self._split_item()
+            (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
+            if length > MAX_ITEM:
+                raise Malformed(self._offset, f"an item of {length} bytes, expected no more than {MAX_ITEM}")
+            encoded = self._take(length)
             try:
-                item = decode(encoded)
+                item = decoder.decode(encoded)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-                raise Malformed(self._offset - len(encoded), f"an item cannot be read: {wrong}") from None
+                raise Malformed(self._offset - length, f"an item cannot be read: {wrong}") from None
             yield item
-
-    def _split_item(self) -> bytes:
-        """The next item, which ends in a later chunk."""
-        (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
-        if length > MAX_ITEM:
-            raise Malformed(self._offset, f"an item of {length} bytes, expected no more than {MAX_ITEM}")
-        return self._take(length)
 
     def _take(self, size: int) -> bytes:
         end = self._at + size
@@ -326,7 +331,7 @@ class ContentStream:
 
 
 _entries: Final = msgspec.msgpack.Decoder(Entry)
-_log_entries: Final = msgspec.msgpack.Decoder(LogEntry)
+_revisions: Final = msgspec.msgpack.Decoder(list[LogEntry])
 
 
 def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:

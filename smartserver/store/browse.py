@@ -15,7 +15,7 @@ import msgspec
 from smartserver.errors import LimitExceeded, NoSuchPart, shown
 from smartserver.records.browse import (
     COMPRESSED,
-    MAX_ITEM,
+    MAX_REVISION,
     NO_TEXT,
     PLAIN,
     Contents,
@@ -27,7 +27,9 @@ from smartserver.records.browse import (
     Selector,
     TreeSelector,
     checked_items,
-    encode_item,
+    encode_entry,
+    encode_log_entry,
+    log_item,
 )
 from smartserver.records.bulk import CONTENT_WINDOW_LOG, BulkWriter
 from smartserver.records.content import ReadPlan, damage_of
@@ -47,7 +49,7 @@ AT_ONCE: Final = 4 << 20
 """Bytes of headers that are read before the first of them is sent."""
 
 PART: Final = 64 << 10
-"""Bytes of headers that are joined, and of the first piece of a body."""
+"""Bytes of revisions in an item of a log, or of one that is longer; and bytes of the first piece of a body."""
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
@@ -126,13 +128,13 @@ def _tree(
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
-                yield encode_item(Entry(below, node.type, NO_TEXT, key))
+                yield encode_entry(Entry(below, node.type, NO_TEXT, key))
                 continue
             if not selector.texts:
-                yield encode_item(Entry(below, node.type, contents.size(node), key))
+                yield encode_entry(Entry(below, node.type, contents.size(node), key))
                 continue
             text = contents.text(node)
-            yield encode_item(Entry(below, node.type, len(text), key))
+            yield encode_entry(Entry(below, node.type, len(text), key))
             yield text
 
 
@@ -145,13 +147,14 @@ def _log(
     gathered: list[bytes] = []
     size = 0
     for row in rows:
-        gathered.append(row)
-        size += len(row)
-        if size >= PART:
-            yield b"".join(gathered)
+        if gathered and size + len(row) > PART:
+            yield log_item(gathered)
             gathered.clear()
             size = 0
-    yield b"".join(gathered)
+        gathered.append(row)
+        size += len(row)
+    if gathered:
+        yield log_item(gathered)
 
 
 def _find(contents: Contents, name: str) -> RevisionId:
@@ -185,7 +188,7 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 
 
 class _Rows:
-    """The items of a log, by the ordinals of their revisions. Those of a block are kept as far as they were needed."""
+    """The revisions of a log, encoded, by their ordinals. Those of a block are kept as far as they were needed."""
 
     def __init__(self, view: SnapshotView, contents: Contents, selector: LogSelector) -> None:
         self._view = view
@@ -201,7 +204,7 @@ class _Rows:
         """Rows of the block that were not in the cache."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """The items of revisions, without those that a log does not show.
+        """Revisions, encoded, without those that a log does not show.
 
         Some at a time are read oldest first: a revision's record mostly rests on that of the one before, and to read
         that first is to decode each once. They are given newest first.
@@ -221,7 +224,7 @@ class _Rows:
             self._keep()
 
     def _row(self, ordinal: int) -> bytes:
-        """The item of a revision; empty where a log does not show it."""
+        """A revision, encoded; empty where a log does not show it."""
         if not self._first <= ordinal < self._stop:
             self._keep()
             self._open(ordinal)
@@ -263,7 +266,7 @@ class _Rows:
             if selector.changes:
                 changes = [(change.action, change.path) for change in contents.changes(revision)]
                 entry = msgspec.structs.replace(entry, changes=changes)
-            row = encode_item(entry)
-        if len(row) > MAX_ITEM:
-            raise LimitExceeded(f"bytes of what a log says of {header.id}", len(row), MAX_ITEM)
+            row = encode_log_entry(entry)
+        if len(row) > MAX_REVISION:
+            raise LimitExceeded(f"bytes of what a log says of {header.id}", len(row), MAX_REVISION)
         return row

@@ -218,8 +218,8 @@ def test_long_headers_are_not_kept(stored: Stored, made: list[bytes], monkeypatc
     assert len(made) == 24
 
 
-def test_an_item_that_no_client_takes_is_refused_by_name(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "MAX_ITEM", 50)
+def test_a_revision_that_no_client_takes_is_refused_by_name(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "MAX_REVISION", 50)
     with pytest.raises(LimitExceeded, match=r"what a log says of [0-9a-f]{40}"):
         stored.log(LogSelector())
 
