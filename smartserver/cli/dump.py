@@ -26,7 +26,8 @@ def command(flags: frozenset[str], source: str, file: str, since: str | None) ->
     Without FILE, or if FILE is `-`, the dump goes to standard output. `smartserver load` restores it.
 
     FILE is replaced when the dump is complete; an interrupted dump leaves it as it was. A dump has hashes by which
-    `load` detects any damage.
+    `load` detects damage to the file. Records are copied as they are stored, not checked: run `smartserver verify`
+    before you replace an older backup.
 
     With --since the new dump has all refs and maps, but only the revisions that the earlier dump DUMP lacks. To restore
     it, load DUMP first. DUMP may itself have been made with --since. It is read completely and checked.

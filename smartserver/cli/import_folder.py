@@ -20,9 +20,12 @@ def command(flags: frozenset[str], folder: str, place: str, message: str | None,
     The new commit has exactly the files of DIR, with executable bits and links, whatever a .gitignore says. A .git, .hg
     or .bzr at the top of DIR is left out. Neither git nor a clone is needed.
 
-    Files that the branch already has are not sent. If another commit reaches the branch meanwhile, the import fails and
-    changes nothing. The new files of a commit are limited to 256 MiB (compressed). The command needs memory for twice
-    the new files, compressed, for the largest one, and 700 bytes for each file in DIR.
+    A missing BRANCH is created and begins a new history.
+
+    Files that the branch already has are not sent. No commit of another user is lost: if the branch moves during the
+    import, the import starts again from the new tip, or fails and changes nothing. A file may have 256 MiB, and so may
+    all new files together, compressed. The command needs memory for twice the new files, compressed, for the largest
+    one, and 700 bytes for each file in DIR.
 
     URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 

@@ -110,6 +110,8 @@ class FolderImport:
         self._named = name if not name or name.startswith(HEADS) else HEADS + name
         """The branch that the user named."""
         problem = GIT[NEW_VCS].ref_problem(self._named) if name else ""
+        if branch == HEAD or (name.startswith(b"refs/") and not name.startswith(HEADS)):
+            problem = "git means another ref by it"
         if problem:
             raise CommandError(f"{shown(name)} cannot be a branch: {problem}")
         self._tree: FolderTree | None = None
@@ -161,7 +163,7 @@ class FolderImport:
                 raise CommandError(why) from wrong
             raise
         files, sent = len(self._tree.files), len(commit.files)
-        made = " (a new repository)" if done.created else ""
+        made = " (a new repository)" if done.created else "" if base.tip else " (a new branch, without parents)"
         click.echo(f"{commit.id.hex()} on {shown(base.branch)}: {count(files, 'file')}, {sent:,} sent{made}")
         self._remember(Base(base.branch, commit.id, self._tree.root, _joined(self._tree.keys), is_remembered=True))
         return True

@@ -47,9 +47,9 @@ def command(
     place, revision = split_revision(place)
     oldest, newest = _ends(span, revision)
     selector = LogSelector(newest, oldest, name_of(path), limit or 0, messages=not quiet, changes=verbose)
-    shown = partial(_json, quiet=quiet) if as_json else _line if quiet else _whole
+    format_entry = partial(_json, quiet=quiet) if as_json else _line if quiet else _whole
     with browsing(place, flags, selector) as stream:
-        sys.stdout.writelines(map(shown, stream.log()))
+        sys.stdout.writelines(map(format_entry, stream.log()))
 
 
 def _ends(span: str | None, revision: str) -> tuple[str, str]:
@@ -68,17 +68,17 @@ def date_of(entry: LogEntry) -> str:
     """When it was made, where its author was: 2026-11-26 12:00:00 +0100."""
     days, seconds = divmod(entry.seconds + 60 * entry.zone, 86_400)
     minutes = seconds // 60
-    time = f"{_SIXTY[minutes // 60]}:{_SIXTY[minutes % 60]}:{_SIXTY[seconds % 60]}"
+    time = f"{_TWO_DIGITS[minutes // 60]}:{_TWO_DIGITS[minutes % 60]}:{_TWO_DIGITS[seconds % 60]}"
     try:
         return f"{_day(days)} {time} {_offset(entry.zone)}"
     except (ValueError, OverflowError):
         return f"{entry.seconds} seconds after 1970"  # Year 20,000, or a zone of two days: somebody's joke.
 
 
+_TWO_DIGITS = [f"{number:02}" for number in range(60)]
+
+
 # `datetime` takes six times as long to write a date, which was half of the time of a long log.
-_SIXTY = [f"{number:02}" for number in range(60)]
-
-
 @lru_cache(maxsize=4096)
 def _day(days: int) -> str:
     return str(date(1970, 1, 1) + timedelta(days))

@@ -18,17 +18,12 @@ from smartserver.server.site import Site
 logging.getLogger("smartserver").addHandler(logging.NullHandler())
 # What a server's administrator reads there its one user is told by the errors; without this it would be printed, too.
 
-ENOUGH = 2 << 20
-"""Bytes that wait to be read, from which no more of a body is: two of the pieces it is read in."""
-
 
 class SameProcess:
     """The two ends of a connection."""
 
     def __init__(self, site: Site, admission: Admission) -> None:
         self._answers: deque[bytes] = deque()
-        self._waiting = 0
-        """Bytes of them."""
         self._closed = False
         self._session = Session(site, admission, self, InlineExecutor(), "this process")
         self._session.is_near = True
@@ -54,7 +49,6 @@ class SameProcess:
         if len(first) > size:
             self._answers.appendleft(first[size:])
             first = first[:size]
-        self._waiting -= len(first)
         if not self._answers and not self._closed:
             self._session.resume_writing()
         return first
@@ -73,12 +67,9 @@ class SameProcess:
     # -- what carries the session's bytes
 
     def write(self, data: bytes) -> None:
-        """Keep it until it is read."""
-        if self._closed:
-            return
-        self._answers.append(data)
-        self._waiting += len(data)
-        if self._waiting > ENOUGH:
+        """Keep it until it is read. No more of a body is read before that."""
+        if not self._closed:
+            self._answers.append(data)
             self._session.pause_writing()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from smartserver.errors import LimitExceeded, NoSuchPart, shown
 from smartserver.records.browse import (
     COMPRESSED,
+    MAX_GROUP,
     MAX_REVISION,
     NO_TEXT,
     PLAIN,
@@ -48,8 +49,8 @@ LONGEST: Final = 16 << 10
 AT_ONCE: Final = 4 << 20
 """Bytes of headers that are read before the first of them is sent."""
 
-PART: Final = 64 << 10
-"""Bytes of revisions in an item of a log, or of one that is longer; and bytes of the first piece of a body."""
+FIRST_PIECE: Final = 64 << 10
+"""Bytes of the first piece of a body."""
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
@@ -86,7 +87,8 @@ class ContentBody:
         self._parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
         self._rest: bytes | memoryview = b""
         """What is left of the last part."""
-        self._piece = PART
+        self._piece = FIRST_PIECE
+        """The most bytes of the next piece."""
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most `size`; empty at the end. Each piece is twice as long as the one before: a client
@@ -98,7 +100,7 @@ class ContentBody:
         """
         gathered: list[bytes | memoryview] = []
         missing = min(size, self._piece)
-        self._piece = 2 * missing
+        self._piece = max(self._piece, 2 * missing)
         while missing and (part := self._rest or next(self._parts, None)) is not None:
             self._rest = b""
             if len(part) > missing:
@@ -147,7 +149,7 @@ def _log(
     gathered: list[bytes] = []
     size = 0
     for row in rows:
-        if gathered and size + len(row) > PART:
+        if gathered and size + len(row) > MAX_GROUP:
             yield log_item(gathered)
             gathered.clear()
             size = 0

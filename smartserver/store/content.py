@@ -64,7 +64,7 @@ class SnapshotView:
         return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
 
     def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
-        """What `reached` gives, the newest first, each found when it is asked for."""
+        """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy."""
         return self.snapshot.graph.newest_first(wants, haves, charge=self._allowance.charge)
 
     def record(self, kind: int, key: Key) -> Record | None:

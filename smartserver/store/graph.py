@@ -187,11 +187,7 @@ class Graph:
     def missing(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> list[int]:
-        """The ordinals of `wants` and their ancestors without `haves` and theirs, ascending.
-
-        `cut`: revisions the puller lacks although it has a child of theirs; neither they nor what only they reach
-        count as had. `charge` is told the steps as they are taken.
-        """
+        """What `newest_first` finds, ascending."""
         found = list(self.newest_first(wants, haves, cut, charge))
         found.reverse()
         return found
@@ -199,7 +195,11 @@ class Graph:
     def newest_first(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> Iterator[int]:
-        """The same, descending, each found when it is asked for."""
+        """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy.
+
+        `cut`: revisions the puller lacks although it has a child of theirs; neither they nor what only they reach
+        count as had. `charge` is told the steps as they are taken, but not the last `CHECK` of an abandoned walk.
+        """
         marks = dict.fromkeys(wants, _WANTED)
         for have in haves:
             marks[have] = marks.get(have, 0) | _HAD

@@ -144,7 +144,9 @@ def test_what_is_remembered_is_not_believed_where_the_branch_was_moved(
 
 def test_a_branch_that_is_not_there_begins_a_history(again: Place, capsys: pytest.CaptureFixture[str]) -> None:
     again.run("topic")
-    assert capsys.readouterr().out.endswith(" on refs/heads/topic: 200 files, 200 sent\n")
+    assert capsys.readouterr().out.endswith(
+        " on refs/heads/topic: 200 files, 200 sent (a new branch, without parents)\n"
+    )
     assert len(again.joint.refs()) == 2
 
 
@@ -161,9 +163,10 @@ def test_a_repository_that_was_made_again(again: Place, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.endswith(": 200 files, 200 sent (a new repository)\n")
 
 
-def test_a_name_that_no_branch_has(place: Place) -> None:
+@pytest.mark.parametrize("name", ["a..b", "HEAD", "refs/tags/v1"])
+def test_a_name_that_no_branch_has(place: Place, name: str) -> None:
     with pytest.raises(CommandError, match="cannot be a branch"):
-        place.run("a..b")
+        place.run(name)
 
 
 def test_a_folder_without_files(place: Place, tmp_path: Path) -> None:

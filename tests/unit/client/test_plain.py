@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.plain import plain
+from smartserver.client.plain import plain, plain_lines
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ from smartserver.client.plain import plain
 )
 def test_what_is_shown(text: str, shown: str) -> None:
     assert plain(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("", ""), ("a\n\nb\n", "a\n\nb\n"), ("a\n\x1b[2J\r\nb\u202e", "a\n [2J \nb ")],
+)
+def test_what_is_shown_of_lines(text: str, shown: str) -> None:
+    assert plain_lines(text) == shown

@@ -127,6 +127,18 @@ def test_no_body_has_no_items() -> None:
 
 
 @pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        (b"\x90", "Expected `array` of length >= 1"),
+        (b"\xdd\0\0\x40\1" + b"\x94\xa0\xa0\0\0" * 0x4001, "Expected `array` of length <= 16384"),
+    ],
+)
+def test_an_item_of_no_or_too_many_revisions_is_refused(item: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=f"an item cannot be read: {why}"):
+        list(ContentStream([plain(len(item).to_bytes(4, "big") + item)]).log())
+
+
+@pytest.mark.parametrize(
     ("body", "why"),
     [
         (b"\x02", "at byte 0: a content body of the form 2"),

@@ -22,9 +22,11 @@ from smartserver.records.browse import (
     Selector,
     TreeSelector,
     encode_selector,
+    log_item,
 )
 from smartserver.records.model import HERE
-from smartserver.store import browse, caches
+from smartserver.store import browse, caches, graph
+from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody
 from smartserver.store.caches import Block, SharedCache, TextCache
 from smartserver.store.model import ContentPlan
@@ -42,7 +44,8 @@ def headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "HEADERS", SharedCache[Block](1 << 20, caches.cost_of_block, HEADER_CACHE))
     monkeypatch.setattr(browse, "_BITS", 2)
     monkeypatch.setattr(browse, "BLOCK", 4)
-    monkeypatch.setattr(browse, "PART", 300)
+    monkeypatch.setattr(browse, "FIRST_PIECE", 300)
+    monkeypatch.setattr(browse, "MAX_GROUP", 300)
 
 
 class Stored:
@@ -281,6 +284,43 @@ def test_a_plain_body_begins_so(stored: Stored) -> None:
 def test_the_first_pieces_of_a_body_are_short() -> None:
     body = ContentBody(iter([bytes(5000)]), 0)
     assert list(map(len, iter(lambda: body.read(2000), b""))) == [300, 600, 1200, 2000, 909]
+    body = ContentBody(iter([bytes(5000)]), 0)
+    assert [len(body.read(size)) for size in (10, 5000, 0, 5000)] == [10, 300, 0, 600]
+
+
+def test_an_item_of_a_log_has_several_revisions_but_not_all(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: list[list[int]] = []
+
+    def grouped(revisions: Sequence[bytes]) -> bytes:
+        groups.append([len(each) for each in revisions])
+        return log_item(revisions)
+
+    monkeypatch.setattr(browse, "log_item", grouped)
+    assert len(stored.log(LogSelector())) == sum(map(len, groups)) == 12
+    assert 1 < len(groups) < 12
+    assert all(sum(group) <= 300 or len(group) == 1 for group in groups)
+    monkeypatch.setattr(browse, "MAX_GROUP", 1)
+    groups.clear()
+    assert len(stored.log(LogSelector())) == len(groups) == 12
+
+
+def test_a_log_that_is_read_in_part_walks_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    monkeypatch.setattr(Allowance, "charge", lambda _, count: steps.append(count))
+    history = History()
+    line = history.line(40)
+    repository = PackRepository(MemoryTransport(), "project")
+    push(repository, history, line, {MAIN: line[-1]})
+    monkeypatch.setattr(graph, "CHECK", 4)
+    transaction = repository.begin(b"", "user")
+    plan, _ = transaction.plan_read(encode_selector(LogSelector()), ())
+    body = transaction.open_body(plan)
+    steps.clear()
+    assert body.read(100)
+    begun = sum(steps)
+    while body.read(1000):
+        pass
+    assert 0 < begun < 40 < sum(steps)
 
 
 def test_each_record_of_a_log_is_decoded_once_whatever_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
