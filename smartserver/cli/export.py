@@ -20,8 +20,8 @@ def command(flags: frozenset[str], place: str, folder: str, path: str) -> None:
     whatever the server sends. Submodules become empty folders. Links are written as links.
 
     URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
-    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the
-    beginning of an id. The default is the revision that a clone would check out.
+    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision
+    number, or the beginning of an id. The default is the revision that a clone would check out.
 
     \b
     smartserver export hpss://example.org/project project

@@ -32,8 +32,8 @@ def command(
     missing repository is created. All refs change at once, at the end, or none does.
 
     `git fast-export`, `brz fast-export`, hg-fast-export and tools for Subversion write such streams. git reads the
-    stream, in a temporary folder as large as a clone, so each command of the format works. An error
-    message names the line of the stream.
+    stream, in a temporary folder as large as a clone, so each command of the format works. An error message names the
+    line of the stream.
 
     There are two round trips. The first receives the repository, because a stream may continue any of its commits; with
     --keep, it receives only what is new. The second sends what is new in the stream.

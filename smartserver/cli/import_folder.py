@@ -16,11 +16,11 @@ from smartserver.cli.browsing import split_revision
 def command(flags: frozenset[str], folder: str, place: str, message: str | None, author: str | None) -> None:
     """Make one commit of the git repository at URL whose files are those of the folder DIR, on top of BRANCH.
 
-    The default BRANCH is the one that a clone would check out. A missing repository is created, with the branch main.
+    The default BRANCH is the one that a clone would check out. A missing BRANCH is created and begins a new history. A
+    missing repository is created, with the branch main.
+
     The new commit has exactly the files of DIR, with executable bits and links, whatever a .gitignore says. A .git, .hg
     or .bzr at the top of DIR is left out. Neither git nor a clone is needed.
-
-    A missing BRANCH is created and begins a new history.
 
     Files that the branch already has are not sent. No commit of another user is lost: if the branch moves during the
     import, the import starts again from the new tip, or fails and changes nothing. A file may have 256 MiB, and so may

@@ -163,7 +163,7 @@ class FolderImport:
                 raise CommandError(why) from wrong
             raise
         files, sent = len(self._tree.files), len(commit.files)
-        made = " (a new repository)" if done.created else "" if base.tip else " (a new branch, without parents)"
+        made = " (a new repository)" if done.created else "" if base.tip else " (a new branch)"
         click.echo(f"{commit.id.hex()} on {shown(base.branch)}: {count(files, 'file')}, {sent:,} sent{made}")
         self._remember(Base(base.branch, commit.id, self._tree.root, _joined(self._tree.keys), is_remembered=True))
         return True

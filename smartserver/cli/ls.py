@@ -35,8 +35,8 @@ def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool
     """List what is at PATH, by default the root, in a revision of the repository at URL.
 
     URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
-    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the
-    beginning of an id. The default is the revision that a clone would check out.
+    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision
+    number, or the beginning of an id. The default is the revision that a clone would check out.
 
     \b
     smartserver ls hpss://example.org/project

@@ -33,11 +33,9 @@ MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
 
 _LENGTH: Final = struct.Struct(">I")
-_ARRAY: Final = struct.Struct(">BI")
-"""Begins a msgpack array: 0xDD, and how many elements follow."""
 
-MAX_REVISION: Final = MAX_ITEM - _ARRAY.size
-"""Bytes of one revision of a log."""
+MAX_REVISION: Final = MAX_ITEM - 1
+"""Bytes of one revision of a log: the array around it takes one more."""
 
 MAX_GROUP: Final = 64 << 10
 """Bytes of the revisions in one item of a log; a longer revision has an item of its own."""
@@ -218,21 +216,16 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
 Item = TypeVar("Item", Entry, list[LogEntry])
 
 
-def encode_entry(entry: Entry) -> bytes:
-    """An item of a tree, without its text."""
-    encoded = _encode(entry)
-    return _LENGTH.pack(len(encoded)) + encoded
-
-
-def encode_log_entry(entry: LogEntry) -> bytes:
-    """A revision, for `log_item`."""
+def encode_revision(entry: LogEntry) -> bytes:
+    """A revision as it is in an item of a log."""
     return _encode(entry)
 
 
-def log_item(revisions: Sequence[bytes]) -> bytes:
-    """An item of a log: encoded revisions, at least one. A client decodes many at once in less time."""
-    array = _ARRAY.pack(0xDD, len(revisions)) + b"".join(revisions)
-    return _LENGTH.pack(len(array)) + array
+def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:
+    """An item of a content body: a node of a tree, without its text, or some revisions of a log. A client decodes many
+    revisions at once in less time."""
+    encoded = _encode(item)
+    return _LENGTH.pack(len(encoded)) + encoded
 
 
 def checked_items(items: Iterable[bytes]) -> Iterator[bytes]:

@@ -28,9 +28,8 @@ from smartserver.records.browse import (
     Selector,
     TreeSelector,
     checked_items,
-    encode_entry,
-    encode_log_entry,
-    log_item,
+    encode_item,
+    encode_revision,
 )
 from smartserver.records.bulk import CONTENT_WINDOW_LOG, BulkWriter
 from smartserver.records.content import ReadPlan, damage_of
@@ -130,13 +129,13 @@ def _tree(
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
-                yield encode_entry(Entry(below, node.type, NO_TEXT, key))
+                yield encode_item(Entry(below, node.type, NO_TEXT, key))
                 continue
             if not selector.texts:
-                yield encode_entry(Entry(below, node.type, contents.size(node), key))
+                yield encode_item(Entry(below, node.type, contents.size(node), key))
                 continue
             text = contents.text(node)
-            yield encode_entry(Entry(below, node.type, len(text), key))
+            yield encode_item(Entry(below, node.type, len(text), key))
             yield text
 
 
@@ -146,17 +145,17 @@ def _log(
     if path:
         newest_first = _touching(view, contents, path, newest_first)
     rows = itertools.islice(_Rows(view, contents, selector).all(newest_first), selector.limit or None)
-    gathered: list[bytes] = []
+    gathered: list[msgspec.Raw] = []
     size = 0
     for row in rows:
         if gathered and size + len(row) > MAX_GROUP:
-            yield log_item(gathered)
+            yield encode_item(gathered)
             gathered.clear()
             size = 0
-        gathered.append(row)
+        gathered.append(msgspec.Raw(row))
         size += len(row)
     if gathered:
-        yield log_item(gathered)
+        yield encode_item(gathered)
 
 
 def _find(contents: Contents, name: str) -> RevisionId:
@@ -268,7 +267,7 @@ class _Rows:
             if selector.changes:
                 changes = [(change.action, change.path) for change in contents.changes(revision)]
                 entry = msgspec.structs.replace(entry, changes=changes)
-            row = encode_log_entry(entry)
+            row = encode_revision(entry)
         if len(row) > MAX_REVISION:
             raise LimitExceeded(f"bytes of what a log says of {header.id}", len(row), MAX_REVISION)
         return row

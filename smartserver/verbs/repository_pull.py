@@ -28,9 +28,10 @@ Absent = Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)]
 
 
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`refs`: whose tips are wanted; None: all refs. Each is an exact name, a prefix that ends in `/` or `*`, or the
-    name of a setting that holds a ref's name (`HEAD`). `ids` are wanted besides. `follow`: prefixes. A ref under one
-    is wanted too if what it points at comes anyway or is had, or if it is a label on that (annotated tags).
+    """`refs`: the refs whose tips the client wants; None: all. Each is an exact name, a prefix that ends in `/` or `*`,
+    or the name of a setting that holds a ref's name (`HEAD`). `ids`: further revisions that it wants. `follow`:
+    prefixes of refs that follow the others. The server sends such a ref if the answer or the client has its tip, or if
+    its tip is an annotated tag on a revision of these.
 
     `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `bulk`: the body is a bulk
     stream. `tagged`: what maps of ids name is wanted too, where it is stored. `expanded`: in a bulk stream frames

@@ -144,9 +144,7 @@ def test_what_is_remembered_is_not_believed_where_the_branch_was_moved(
 
 def test_a_branch_that_is_not_there_begins_a_history(again: Place, capsys: pytest.CaptureFixture[str]) -> None:
     again.run("topic")
-    assert capsys.readouterr().out.endswith(
-        " on refs/heads/topic: 200 files, 200 sent (a new branch, without parents)\n"
-    )
+    assert capsys.readouterr().out.endswith(" on refs/heads/topic: 200 files, 200 sent (a new branch)\n")
     assert len(again.joint.refs()) == 2
 
 

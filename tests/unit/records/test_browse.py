@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from smartserver.errors import Unsupported
 from smartserver.records import browse
@@ -23,21 +24,24 @@ from smartserver.records.browse import (
     TreeSelector,
     checked_items,
     decode_selector,
-    encode_entry,
-    encode_log_entry,
+    encode_item,
+    encode_revision,
     encode_selector,
-    log_item,
 )
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.varint import Malformed
 
 TEXTS = {b"a": b"", b"b/c": b"some text\n", b"b/d": bytes(range(256)) * 10}
 ENTRIES = [Entry(b"", NodeType.FOLDER), *(Entry(path, NodeType.FILE, len(text)) for path, text in TEXTS.items())]
-ITEMS = b"".join(encode_entry(entry) + TEXTS.get(entry.path, b"") for entry in ENTRIES)
+ITEMS = b"".join(encode_item(entry) + TEXTS.get(entry.path, b"") for entry in ENTRIES)
 LOG = [
     LogEntry("ab12", "A <a@example.org>", 1_800_000_000, 60, ["cd34"], "first\n", [("A", b"b/c"), ("D", b"\xff")]),
     LogEntry("cd34", "", -1, -90),
 ]
+
+
+def raw(entry: LogEntry) -> Raw:
+    return Raw(encode_revision(entry))
 
 
 def plain(items: bytes) -> bytes:
@@ -75,13 +79,13 @@ def test_a_text_that_is_not_read_is_passed_over() -> None:
 
 
 def test_sizes_without_texts() -> None:
-    body = plain(b"".join(map(encode_entry, ENTRIES)))
+    body = plain(b"".join(map(encode_item, ENTRIES)))
     assert list(ContentStream(cut(body, 4)).entries(texts=False)) == ENTRIES
 
 
 @given(st.lists(st.integers(1, 60), min_size=1))
 def test_a_log_is_read_however_it_is_cut(sizes: Sequence[int]) -> None:
-    body = plain(log_item([encode_log_entry(entry) for entry in LOG]) + log_item([encode_log_entry(LOG[0])]))
+    body = plain(encode_item(list(map(raw, LOG))) + encode_item([raw(LOG[0])]))
 
     def chunks() -> Iterator[bytes]:
         at = 0
@@ -145,7 +149,7 @@ def test_an_item_of_no_or_too_many_revisions_is_refused(item: bytes, why: str) -
         (plain(b"\xff\xff\xff\xff"), f"an item of 4294967295 bytes, expected no more than {browse.MAX_ITEM}"),
         (plain(b"\0\0\0\1\xc1"), "at byte 4: an item cannot be read"),
         (plain(b"\0\0\0\3\x92\1\1"), "an item cannot be read: Expected `bytes`"),
-        (plain(encode_entry(Entry(b"x", NodeType.FILE, 9)) + b"abc"), "it ends 6 bytes before the end of an item"),
+        (plain(encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc"), "it ends 6 bytes before the end of an item"),
     ],
 )
 def test_what_is_no_content_body_is_said_with_its_offset(body: bytes, why: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from builders import KINDS, MAIN, SILENT, History, push
 from counting import Counting
+from msgspec import Raw
 
 from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchPart, Unsupported
 from smartserver.meters import DECOMPRESSED, HEADER_CACHE
@@ -21,8 +22,8 @@ from smartserver.records.browse import (
     NodeType,
     Selector,
     TreeSelector,
+    encode_item,
     encode_selector,
-    log_item,
 )
 from smartserver.records.model import HERE
 from smartserver.store import browse, caches, graph
@@ -291,11 +292,11 @@ def test_the_first_pieces_of_a_body_are_short() -> None:
 def test_an_item_of_a_log_has_several_revisions_but_not_all(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     groups: list[list[int]] = []
 
-    def grouped(revisions: Sequence[bytes]) -> bytes:
+    def grouped(revisions: Sequence[Raw]) -> bytes:
         groups.append([len(each) for each in revisions])
-        return log_item(revisions)
+        return encode_item(revisions)
 
-    monkeypatch.setattr(browse, "log_item", grouped)
+    monkeypatch.setattr(browse, "encode_item", grouped)
     assert len(stored.log(LogSelector())) == sum(map(len, groups)) == 12
     assert 1 < len(groups) < 12
     assert all(sum(group) <= 300 or len(group) == 1 for group in groups)
