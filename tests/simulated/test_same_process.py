@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from builders import GIT, KINDS, MAIN, History
@@ -34,8 +35,7 @@ def remote() -> RemoteRepository:
     )
 
 
-def test_it_is_as_a_server(remote: RemoteRepository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same_process, "ENOUGH", 1)
+def test_it_is_as_a_server(remote: RemoteRepository) -> None:
     with pytest.raises(NoSuchRepository):
         remote.learn_refs()
     history = History()
@@ -45,6 +45,18 @@ def test_it_is_as_a_server(remote: RemoteRepository, monkeypatch: pytest.MonkeyP
     pulled = remote.pull()
     assert sum(map(len, pulled.body)) == pulled.result.size
     assert pulled.result.segments == 400
+
+
+def test_nothing_follows_before_what_was_answered_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    session = SimpleNamespace(pause_writing=lambda: told.append("pause"), resume_writing=lambda: told.append("resume"))
+    monkeypatch.setattr(same_process, "Session", lambda *_: session)
+    medium = SameProcess(Site(MemoryTransport()), invoking_user("tester"))
+    medium.write(b"abc")
+    assert medium.read(2) == b"ab"
+    assert told == ["pause"]
+    assert medium.read(2) == b"c"
+    assert told == ["pause", "resume"]
 
 
 def test_closing_it_twice_is_harmless() -> None:
