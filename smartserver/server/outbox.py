@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from smartserver.wire.limits import KIB
+from smartserver.wire.limits import INITIAL_WINDOW, PIECE
 
-SLICE = 128 * KIB
-"""Bytes handed to the carrier at a time, which Twisted sends in one go: when it asks for more, the peer takes bytes."""
+SLICE = PIECE + INITIAL_WINDOW
+"""Bytes handed to the carrier at a time: a piece of a body, and what was held back to be sent with it. TLS encrypts all
+of it at once, while no other connection is served."""
 
 
 class Outbox:
@@ -61,9 +62,16 @@ class Writer(Protocol):
 
     dataBuffer: bytes
     offset: int
+    _tempDataLen: int
+    """Bytes that are not in `dataBuffer` yet."""
 
     def fileno(self) -> int:
         """Its descriptor; negative once it is closed."""
+
+
+def unsent(writer: Writer) -> int:
+    """Bytes the kernel has not taken from Twisted."""
+    return len(writer.dataBuffer) - writer.offset + writer._tempDataLen
 
 
 def unacknowledged(writer: Writer | None) -> int:
@@ -72,7 +80,7 @@ def unacknowledged(writer: Writer | None) -> int:
     While nothing is written this only falls, and does for the least the peer takes. That the kernel takes more is too
     coarse a sign: with `wire.limits.NOTSENT_LOWAT` it does so once in 64 KiB.
     """
-    return 0 if writer is None else len(writer.dataBuffer) - writer.offset + in_kernel(writer.fileno())
+    return 0 if writer is None else unsent(writer) + in_kernel(writer.fileno())
 
 
 def in_kernel(descriptor: int) -> int:

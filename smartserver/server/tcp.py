@@ -18,9 +18,10 @@ from twisted.logger import LogEvent
 from smartserver.errors import AccessDenied
 from smartserver.server.access import Admission, Anonymous, anonymous
 from smartserver.server.connections import Connections
+from smartserver.server.outbox import unsent
 from smartserver.server.shell import SessionProtocol
 from smartserver.tcp_state import tcp_state
-from smartserver.wire.limits import NOTSENT_LOWAT
+from smartserver.wire.limits import KIB, NOTSENT_LOWAT
 from smartserver.wire.tls import HANDSHAKE
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ SOCKET_OPTIONS = {
 }
 """Set where the system knows them."""
 
+
+SEND_LIMIT = 256 * KIB
+"""Bytes that Twisted gives to the kernel at a time. With its own 128 KiB, and with 512 KiB, pulls by four clients take
+a tenth more of the processor: where the kernel takes a part, Twisted copies a rest that is below the limit."""
 
 SENT_INTERVAL = 0.05
 """Seconds between two looks at what is not sent yet."""
@@ -128,6 +133,7 @@ class TcpProtocol(SessionProtocol):
         connection: Any = self.transport
         connection.setTcpNoDelay(True)
         connection.setTcpKeepAlive(True)
+        connection.SEND_LIMIT = SEND_LIMIT
         handle = connection.getHandle()
         for option, value in SOCKET_OPTIONS.items():
             number = getattr(socket, option, None)
@@ -175,10 +181,9 @@ class TcpProtocol(SessionProtocol):
 
     def _note_sent(self) -> None:
         """Tell when the last byte was sent, which Twisted does not tell of a connection with TLS."""
-        carrier = self._carrier
-        if not carrier.connected:
+        if not self._carrier.connected:
             return
-        if carrier.offset < len(carrier.dataBuffer) or carrier._tempDataLen:
+        if unsent(self._carrier):
             self._connections.clock.callLater(SENT_INTERVAL, self._note_sent)
         else:
             self.writeConnectionLost()

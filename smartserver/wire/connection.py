@@ -130,7 +130,7 @@ class Connection:
         self._role = role
         self._observers: Sequence[Observer] = tuple(observers)
         self._state = ConnectionState(role, last_id)
-        self._buffer = ReceiveBuffer()
+        self._buffer = ReceiveBuffer(reuses=role is Role.CLIENT)
         self._eof = False
         self._broken: RemoteProtocolError | None = None
         self._unseen = 0

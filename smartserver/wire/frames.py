@@ -124,7 +124,10 @@ class ReceiveBuffer:
     It holds the frame that is coming, in one allocation of its exact size, and what was fed and not read yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reuses: bool = False) -> None:
+        """`reuses`: the next frame of the same size gets the same allocation, which is held until then: the allocator
+        gives such large ones back to the system, and a megabyte takes a client a fifth longer."""
+        self._reuses = reuses
         self._pieces: deque[bytes] = deque()
         self._at = 0
         """How much of the first piece was read."""
@@ -187,7 +190,8 @@ class ReceiveBuffer:
             if len(self._header) == HEADER.size:
                 self._missing, number, request_id = HEADER.unpack(self._header)
                 check_header(self._missing, number, request_id, RemoteProtocolError)
-                self._payload = bytearray(self._missing)
+                if len(self._payload) != self._missing:
+                    self._payload = bytearray(self._missing)
         while self._missing:
             if not self._pieces:
                 return None
@@ -198,7 +202,8 @@ class ReceiveBuffer:
         _, number, request_id = HEADER.unpack(self._header)
         frame = Frame(number, request_id, bytes(self._payload))
         self._header.clear()
-        self._payload = bytearray()
+        if not self._reuses:
+            self._payload = bytearray()
         return frame
 
     @property

@@ -19,6 +19,7 @@ FIXED = {
     "dataReceived": "the same, in Twisted's spelling",
     "installSignalHandlers": "what Twisted calls it",
     "dataBuffer": "what Twisted calls the bytes a descriptor has not sent",
+    "_tempDataLen": "the size of those that it will add to them",
     "server_info": "the verb `Server.info`; names on the wire stay",
     "InfoRequest": "its arguments",
     "InfoResult": "its result",

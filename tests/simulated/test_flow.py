@@ -104,14 +104,14 @@ PING = Request(1, encode(message((server_ping, PingRequest()), path="")))
 PULL = Request(1, encode(message((repository_pull, PullRequest()))))
 
 
-def test_a_client_that_does_not_read_costs_one_piece(
+def test_a_client_that_does_not_read_costs_two_pieces(
     stocked: tuple[Joint, Client], reads: list[int], history: History
 ) -> None:
     joint, client = stocked
     stalled = Raw(joint)
     stalled.send(PULL)
     joint.network.clock.sleep(60)
-    # What the link holds, what waits for it, and the piece in which that was noticed.
+    # What the link holds, what waits for it, the piece in which that was noticed, and one read ahead.
     assert sum(reads) <= 256 * 1024 + LOW_WATER_MARK + PIECE + PIECE
     held = sum(reads)
 

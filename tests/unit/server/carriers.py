@@ -40,7 +40,7 @@ class Carrier:
         self.streaming = False
         self.stuck = False
         self.dataBuffer = b""
-        self.offset = 0
+        self.offset = self._tempDataLen = 0
         self.writes: list[int] = []
 
     def write(self, data: bytes) -> None:
@@ -92,6 +92,7 @@ class TcpCarrier(Carrier):
     def __init__(self) -> None:
         super().__init__()
         self.options: dict[int, int] = {}
+        self.SEND_LIMIT = 0
 
     def setTcpNoDelay(self, enabled: bool) -> None:
         self.calls.append(f"no delay {enabled}")

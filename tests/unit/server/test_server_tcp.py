@@ -109,6 +109,7 @@ def test_the_options_of_a_socket(connections: Connections) -> None:
     carrier = TcpCarrier()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
     assert carrier.calls == ["no delay True", "keep alive True"]
+    assert carrier.SEND_LIMIT == tcp.SEND_LIMIT
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         assert carrier.options[socket.TCP_NOTSENT_LOWAT] == NOTSENT_LOWAT
     assert carrier.producer is made

@@ -20,6 +20,7 @@ class Writer:
     descriptor: int
     dataBuffer: bytes = b""
     offset: int = 0
+    _tempDataLen: int = 0
 
     def fileno(self) -> int:
         return self.descriptor
@@ -61,7 +62,7 @@ def test_what_a_slow_reader_takes_is_seen(ends: tuple[int, Callable[[int], objec
 def test_what_the_kernel_has_not_taken_counts(ends: tuple[int, Callable[[int], object]]) -> None:
     descriptor, _ = ends
     assert unacknowledged(Writer(descriptor)) == 0
-    assert unacknowledged(Writer(descriptor, b"123456789", 4)) == 5
+    assert unacknowledged(Writer(descriptor, b"123456789", 4, 3)) == 8
 
 
 def test_what_can_be_read_of_a_socket_is_not_meant() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 from wire_vectors import ASKED, FULL, OPENED, PUSHING, VECTORS, C, Pair, S, Vector
@@ -24,6 +25,7 @@ from smartserver.wire.events import (
     Request,
     VersionMismatch,
 )
+from smartserver.wire.frames import HEADER, IGNORED_FROM, FrameType
 from smartserver.wire.limits import MAX_FRAME, MAX_PING, MAX_REASON
 
 H = bytes.fromhex
@@ -215,6 +217,25 @@ def test_frames_to_ignore() -> None:
     server = fed(S, b"hpss/1\n", frame, H("00000000 01 00000001"), frame)
     assert server.next_event() == Request(1, b"")
     assert server.next_event() is None
+
+
+def test_frames_of_one_size_are_apart() -> None:
+    """A client reads a frame into the memory of the one before, where that has its size."""
+    frames = b"".join(HEADER.pack(5, FrameType.PING, 0) + b"ask %d" % number for number in (1, 2))
+    client = fed(C, b"hpss/1\n", frames)
+    assert [client.next_event(), client.next_event()] == [Ping(b"ask 1"), Ping(b"ask 2")]
+
+
+def test_an_idle_connection_holds_no_frame() -> None:
+    frame = HEADER.pack(MAX_FRAME, IGNORED_FROM, 0) + bytes(MAX_FRAME)
+    tracemalloc.start()
+    try:
+        server = fed(S, b"hpss/1\n", frame)
+        assert server.next_event() is None
+        assert not server.part_way
+        assert tracemalloc.get_traced_memory()[0] < MAX_FRAME // 4
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
