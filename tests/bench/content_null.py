@@ -1,11 +1,13 @@
 """What answers cost our server: its processor time, for clients on loopback that throw away what comes.
 
-A client is a process of its own that counts the bytes of each body and decodes none.
+A client is a process of its own. It asks once as any client of ours, and records what that sends; then it sends the
+same bytes again and reads the frames of each answer into one buffer. So it needs little of the processor.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +19,7 @@ import click
 from bench import linear, options
 from bench.process import MODULES, cpu_of, measure
 from bench.report import Progress, Report
+from smartserver.cli.errors import CommandError
 from smartserver.cli.servers import Server, Workspace, run, serving
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -25,6 +28,8 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.url import parse
 from smartserver.records.browse import LogSelector, TreeSelector, encode_selector
 from smartserver.records.bulk import CONTENT_WINDOW_LOG, BulkWriter
+from smartserver.wire.frames import HEADER, PREFACE, FrameType
+from smartserver.wire.limits import MAX_FRAME
 
 LARGE, SMALL = (2000, 64 << 10), (10_000, 5 << 10)
 """Files of a tree, and the bytes of each."""
@@ -37,8 +42,11 @@ TICK = 0.01
 CLIENTS, WORKERS = 4, 2
 """Clients at once, and processes of the server that answers them."""
 
-LEVELS = (3, 1)
-"""Of zstd: what `auto` is for a client on another machine, and the fastest."""
+CACHES = ("128", linear.CACHE[1])
+"""MB of the server's caches: the default, and what svn's has in `bench content`."""
+
+LEVEL = 3
+"""Of zstd: what `auto` is for a client on another machine."""
 
 EXPORTED, COMPRESSED, LOGGED, PULLED = 140, 120, 100_000, 800
 """MB exported, without and with compression, and revisions logged in a CPU second of the server; MB pulled in a
@@ -97,7 +105,9 @@ class Null:
             assert asking is not None
             asking.write("\n")
             asking.flush()
-        sizes = [json.loads(process.communicate()[0]) for process in processes]
+        sizes = [json.loads(process.communicate()[0] or "0") for process in processes]
+        if any(process.returncode for process in processes):
+            raise CommandError(f"a client that asked for the {what} of {name} failed")
         seconds = time.monotonic() - begun
         return Drained(max(asked - before, TICK), max(self._cpu() - asked, TICK), seconds, sum(sizes))
 
@@ -105,23 +115,48 @@ class Null:
         return cpu_of(self.server.pid)
 
 
+class Recorder(TcpMedium):
+    """A connection that records what is sent."""
+
+    sent = b""
+
+    def write_some(self, data: memoryview) -> int:
+        """Send what fits, and record it."""
+        written = super().write_some(data)
+        self.sent += data[:written]
+        return written
+
+
 def drain(url: str, what: str, requests: int) -> None:
     """Ask once, say so, and when a line comes so often again; the bytes of those bodies."""
     location = parse(url)
-    with Client(lambda: TcpMedium(location.host, location.port), agent="bench") as client:
-
-        def ask() -> int:
-            repository = RemoteRepository(client, location.path, Knowledge(None, url))
-            if what == PULL:
-                return sum(map(len, repository.pull(refs=[b"refs/heads/main"]).body))
+    medium = Recorder(location.host, location.port)
+    with Client(lambda: medium, agent="bench") as client:
+        repository = RemoteRepository(client, location.path, Knowledge(None, url))
+        if what == PULL:
+            body = repository.pull(refs=[b"refs/heads/main"]).body
+        else:
             selector = TreeSelector(deep=True, texts=True) if what == EXPORT else LogSelector(messages=False)
             repository.below = True
-            return sum(map(len, repository.read(encode_selector(selector)).body))
+            body = repository.read(encode_selector(selector)).body
+        size = sum(map(len, body))
+    print(flush=True)
+    sys.stdin.readline()
+    sizes = [replay((location.host, location.port), medium.sent) for _ in range(requests)]
+    assert sizes == [size] * requests
+    print(sum(sizes))
 
-        ask()
-        print(flush=True)
-        sys.stdin.readline()
-        print(sum(ask() for _ in range(requests)))
+
+def replay(address: tuple[str, int], sent: bytes) -> int:
+    """Send a recorded request on a new connection; the bytes of the body that answers it."""
+    sink, size, kind = memoryview(bytearray(MAX_FRAME)), 0, 0
+    with socket.create_connection(address) as connection, connection.makefile("rb") as answer:
+        connection.sendall(sent)
+        answer.read(len(PREFACE))
+        while kind not in (FrameType.END, FrameType.ERROR):
+            length, kind, _ = HEADER.unpack(answer.read(HEADER.size))
+            size += answer.readinto(sink[:length]) * (kind == FrameType.BODY)
+    return size
 
 
 @click.command()
@@ -129,8 +164,8 @@ def drain(url: str, what: str, requests: int) -> None:
 def command(requests: int) -> None:
     """Processor time of our server for export, log and pull, to clients on loopback that decode nothing.
 
-    The trees and the history are made here: 180 MB of files, 200,000 revisions. Each client asks once
-    before it is measured. Takes three minutes; another load on the machine falsifies what is said of a second.
+    The trees and the history are made here: 180 MB of files, 200,000 revisions. Each client asks once before it
+    is measured. Takes five minutes; another load on the machine falsifies what is said of a second.
 
     \b
     bench content-null
@@ -138,12 +173,24 @@ def command(requests: int) -> None:
     report = Report(f"CPU of the server, {requests} requests of a client, all asked for before", "zstd alone")
     with Workspace("bench") as work:
         null = Null(work)
-        for name, (files, size) in (("large", LARGE), ("small", SMALL)):
-            null.push(name, linear.wide_tree(files, size))
-            found = null.drain(name, EXPORT, requests)
-            what = f"export, {files:,} files of {size >> 10} KB"
-            _add(report, what, "MB", files * size / 1e6, found, requests, EXPORTED)
-            report.add(f"{what}: files of a CPU second", f"{requests * files / found.cpu:,.0f}")
+        trees = {"large": LARGE, "small": SMALL}
+        for name, tree in trees.items():
+            null.push(name, linear.wide_tree(*tree))
+        source = requests * LARGE[0] * LARGE[1] / 1e6
+        for cache in CACHES:
+            caches = "--memory-cache-size", cache
+            null.restart(*caches)
+            for name, (files, size) in trees.items():
+                found = null.drain(name, EXPORT, requests)
+                what = f"export, {files:,} files of {size >> 10} KB, caches of {cache} MB"
+                _add(report, what, "MB", files * size / 1e6, found, requests, EXPORTED)
+                report.add(f"{what}: files of a CPU second", f"{requests * files / found.cpu:,.0f}")
+            null.restart(*caches, "--compression", str(LEVEL))
+            found = null.drain("large", EXPORT, requests)
+            what, rate = f"export, compressed (zstd {LEVEL}), caches of {cache} MB", source / found.cpu
+            ours, alone = f"{rate:,.0f}", f"{_zstd_alone(LEVEL):,.0f}"
+            report.add(f"{what}: MB of text in a CPU second", ours, alone, f"{COMPRESSED}", rate >= COMPRESSED)
+            report.add(f"{what}: times smaller", f"{source * 1e6 / found.size:.2f}")
         for workers in (1, WORKERS):
             null.restart("--workers", str(workers))
             called = f"{CLIENTS} clients, {workers} process{'es' * (workers > 1)}"
@@ -154,14 +201,6 @@ def command(requests: int) -> None:
             report.add(f"{EXPORT}, {called}: MB of a second", f"{exported.size / exported.seconds / 1e6:,.0f}")
             for asked, found in ((PULL, pulled), (EXPORT, exported)):
                 report.add(f"{asked}, {called}: MB of a CPU second", f"{found.size / found.cpu / 1e6:,.0f}")
-        source = requests * LARGE[0] * LARGE[1] / 1e6
-        for level in LEVELS:
-            null.restart("--compression", str(level))
-            found = null.drain("large", EXPORT, requests)
-            what, rate = f"export, compressed (zstd {level})", source / found.cpu
-            ours, alone = f"{rate:,.0f}", f"{_zstd_alone(level):,.0f}"
-            report.add(f"{what}: MB of text in a CPU second", ours, alone, f"{COMPRESSED}", rate >= COMPRESSED)
-            report.add(f"{what}: times smaller", f"{source * 1e6 / found.size:.2f}")
         null.restart()
         null.push("long", linear.long_history(REVISIONS))
         what = f"log -q, {REVISIONS:,} revisions"

@@ -128,14 +128,13 @@ def test_the_cost_of_the_server(temporary: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(content_null, name, 0)
     result = bench(temporary, "content-null", "--requests", "2")
     rows = [
-        "export, 3 files of 68 KB: MB of a CPU second, the first time",
+        "export, 3 files of 68 KB, caches of 128 MB: MB of a CPU second, the first time",
         "pull, 4 clients, 1 process: MB of a second",
         "export, 4 clients, 2 processes: MB of a CPU second",
-        "export, compressed (zstd 3): times smaller",
-        "export, compressed (zstd 1): MB of text in a CPU second",
+        "export, compressed (zstd 3), caches of 1024 MB: times smaller",
         "log -q, 7 revisions: revisions of a second, to the command",
     ]
-    check_met(result, "CPU of the server, 2 requests", 7, rows)
+    check_met(result, "CPU of the server, 2 requests", 9, rows)
 
 
 @needs_svn
