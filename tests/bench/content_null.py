@@ -6,7 +6,6 @@ same bytes again and reads the frames of each answer into one buffer. So it need
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
@@ -105,11 +104,13 @@ class Null:
             assert asking is not None
             asking.write("\n")
             asking.flush()
-        sizes = [json.loads(process.communicate()[0] or "0") for process in processes]
-        if any(process.returncode for process in processes):
+        sizes = [int(answers.readline() or 0) for _, answers in told if answers is not None]
+        seconds, cpu = time.monotonic() - begun, self._cpu() - asked
+        for process in processes:
+            process.communicate()
+        if not all(sizes):
             raise CommandError(f"a client that asked for the {what} of {name} failed")
-        seconds = time.monotonic() - begun
-        return Drained(max(asked - before, TICK), max(self._cpu() - asked, TICK), seconds, sum(sizes))
+        return Drained(max(asked - before, TICK), max(cpu, TICK), seconds, sum(sizes))
 
     def _cpu(self) -> float:
         return cpu_of(self.server.pid)
@@ -144,7 +145,7 @@ def drain(url: str, what: str, requests: int) -> None:
     sys.stdin.readline()
     sizes = [replay((location.host, location.port), medium.sent) for _ in range(requests)]
     assert sizes == [size] * requests
-    print(sum(sizes))
+    print(sum(sizes), flush=True)
 
 
 def replay(address: tuple[str, int], sent: bytes) -> int:
