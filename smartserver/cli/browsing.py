@@ -14,6 +14,7 @@ from smartserver.cli.place import is_store_url, is_url
 from smartserver.cli.session import repository_on_server
 from smartserver.records.browse import ContentStream, Selector, encode_selector
 from smartserver.records.varint import Malformed
+from smartserver.spans import Part, span
 
 if TYPE_CHECKING:
     from smartserver.client.repository import RemoteRepository
@@ -59,7 +60,8 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
         repository.below = True
         content = repository.read(encode_selector(selector))
         try:
-            yield ContentStream(content.body)
+            with span(Part.LOCAL, "write"):  # What it waits for meanwhile has spans of its own.
+                yield ContentStream(content.body)
         except Malformed as wrong:
             raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
 

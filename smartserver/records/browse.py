@@ -21,6 +21,7 @@ from smartserver.errors import Unsupported
 from smartserver.records.bulk import read_bulk
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.varint import Malformed
+from smartserver.spans import Part, spans_of
 
 MARK: Final = b"\xc1"
 """Begins a selector of this module: msgpack has no such byte, and no system's own selector begins so."""
@@ -241,7 +242,7 @@ class ContentStream:
     """Reads a content body as it comes, and holds no more of it than an item and a chunk."""
 
     def __init__(self, body: Iterable[bytes]) -> None:
-        self._chunks = _items(iter(body))
+        self._chunks = spans_of(Part.LOCAL, "decompress and check", _items(iter(body)))
         self._buffer = b""
         self._at = 0
         self._before = 0

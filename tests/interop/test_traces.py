@@ -65,6 +65,14 @@ def test_a_command_of_our_own(served: Served, tmp_path: Path) -> None:
     assert wait(found).parts[Part.LINK] >= RTT * 1e6 * 0.9
 
 
+def test_an_export_names_what_the_client_does_and_waits_outside_of_it(served: Served, tmp_path: Path) -> None:
+    side = Side(tmp_path / "side", served.url("trace-export"), served)
+    side.prepare(GIT + 'cd git; git push -q "$URL" main')
+    found = traced(side, 'RUN smartserver export "$URL" out')
+    assert {each.name for each in found.spans if each.part == Part.LOCAL} >= {"write", "decompress and check"}
+    assert wait(found).parts[Part.LINK] >= RTT * 1e6 * 0.9
+
+
 def test_a_reply_with_a_body_tells_the_rest_at_its_end(served: Served, tmp_path: Path) -> None:
     side = Side(tmp_path / "side", served.url("trace-clone"), served)
     side.prepare(GIT + 'cd git; git push -q "$URL" main')
