@@ -1,10 +1,13 @@
-"""A server for the commands."""
+"""A server for the commands, a repository, and a place for another."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from builders import History
+from stored import stored
 
 from smartserver.cli.servers import Server, Workspace
 
@@ -13,3 +16,19 @@ from smartserver.cli.servers import Server, Workspace
 def server() -> Iterator[Server]:
     with Workspace("test") as workspace:
         yield workspace.start_ours()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> tuple[Path, History]:
+    return tmp_path / "source", stored(tmp_path / "source", 5)
+
+
+@pytest.fixture(params=["folder", "store", pytest.param("server", marks=pytest.mark.sockets)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """A place, and the folder it is."""
+    if request.param == "server":
+        served: Server = request.getfixturevalue("server")
+        name = request.node.name.replace("[", "-").replace("]", "")
+        return served.url(name), served.served / name
+    folder = tmp_path / "target"
+    return (folder.as_uri() if request.param == "store" else str(folder)), folder

@@ -1,4 +1,4 @@
-"""A small repository in a folder, as a server would have made it."""
+"""A small repository in a folder, as a server would have made it, and more in it."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def pack_of(folder: Path) -> Path:
     """Its one pack."""
     (found,) = [path for path in folder.rglob("*") if path.suffix == ".pack"]
     return found
+
+
+def grow(folder: Path, history: History, count: int = 2, parent: bytes | None = None, ref: bytes = MAIN) -> bytes:
+    """More revisions in a repository; the tip."""
+    line = history.line(count, parent or list(history.parents)[-1], ref.decode())
+    push(PackRepository(LocalTransport(folder)), history, line, {ref: line[-1]})
+    return line[-1]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,15 +12,12 @@ from builders import KINDS, MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner
-from stored import pack_of, stored
+from stored import grow, stored
 from test_copying import add_markers, marker, markers_of, opened, refs, run, why
 
-from smartserver.cli import dump as dump_command
-from smartserver.cli import load as load_command
 from smartserver.cli.copying import between, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server
 from smartserver.client import dump_file, dump_source
 from smartserver.client.call import Client
 from smartserver.client.copy import CopyEndpoint
@@ -33,9 +26,7 @@ from smartserver.client.dump_file import DumpReader
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
-from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import PushOutcome
 from smartserver.records.model import Tip
 from smartserver.records.varint import Malformed
 from smartserver.server.access import invoking_user
@@ -50,31 +41,8 @@ from transports.local import LocalTransport
 OTHER = b"refs/heads/other"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> tuple[Path, History]:
-    return tmp_path / "source", stored(tmp_path / "source", 5)
-
-
-@pytest.fixture(params=["folder", "store", pytest.param("server", marks=pytest.mark.sockets)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """A place, and the folder it is."""
-    if request.param == "server":
-        served: Server = request.getfixturevalue("server")
-        name = request.node.name.replace("[", "-").replace("]", "")
-        return served.url(name), served.served / name
-    folder = tmp_path / "target"
-    return (folder.as_uri() if request.param == "store" else str(folder)), folder
-
-
 def silent(size: int, done: int, total: int) -> None:
     """Nothing is said of how far it is."""
-
-
-def grow(folder: Path, history: History, count: int = 2, parent: bytes | None = None, ref: bytes = MAIN) -> bytes:
-    """More revisions in a repository; the tip."""
-    line = history.line(count, parent or list(history.parents)[-1], ref.decode())
-    push(PackRepository(LocalTransport(folder)), history, line, {ref: line[-1]})
-    return line[-1]
 
 
 def header(path: Path) -> dump_file.DumpHeader:
@@ -89,10 +57,6 @@ def create(folder: Path) -> None:
 
     folder.mkdir()
     PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", plan)
-
-
-def files(folder: Path) -> dict[Path, bytes]:
-    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 def test_there_and_back(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
@@ -174,87 +138,6 @@ def test_what_is_there_is_not_sent(source: tuple[Path, History], place: tuple[st
     assert run("dump", str(folder), str(tmp_path / "tuesday")).stdout.startswith("7 revisions, ")
     assert run("load", str(tmp_path / "monday"), there).stdout.startswith("5 revisions, 1 ref ")
     assert run("load", str(tmp_path / "tuesday"), there).stdout == "2 revisions, 1 ref\n    refs/heads/main\n"
-
-
-@pytest.mark.unbanned("extra-connection: it loads several times, each time as a command of its own")
-def test_a_long_dump_resumes_where_it_was_interrupted(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice, of two branches; no ref moves before all is there."""
-    folder, history = source
-    there, where = place
-    grow(folder, history, 3, next(iter(history.parents)), OTHER)
-    grow(folder, history, 3, refs(folder)[MAIN])
-    assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
-    monkeypatch.setattr(dump_source, "PART", 1000)
-    brought: list[int] = []
-    push_of = RemoteRepository.push
-
-    def pushed(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
-        if len(brought) == 2:
-            raise ConnectionLost("the lid was closed")
-        made = push_of(remote, request)
-        brought.extend([made.revisions] * (not request.check_only))
-        return made
-
-    monkeypatch.setattr(RemoteRepository, "push", pushed)
-    kept = 0
-    for _ in range(2):
-        assert "the lid was closed" in why(run("load", str(tmp_path / "x"), there))
-        assert refs(where) == {}
-        kept += sum(brought)
-        assert opened(where).graph.count == kept
-        assert all(brought)
-        brought.clear()
-    monkeypatch.setattr(RemoteRepository, "push", push_of)
-    done = run("load", str(tmp_path / "x"), there)
-    assert done.exception is None, done.exception
-    assert done.stdout.startswith(f"{len(history.parents) - kept} revisions, 2 refs\n")
-    assert refs(where) == refs(folder)
-    assert opened(where).graph.count == len(history.parents)
-    assert run("verify", str(where)).stdout.endswith(": all well\n")
-
-
-@pytest.mark.unbanned("resend: the target lost what it had")
-def test_a_long_dump_for_a_target_that_was_restored(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client remembers tips that are gone."""
-    folder, history = source
-    there, where = place
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(dump_source, "PART", 1000)
-    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
-    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
-    shutil.copytree(where, tmp_path / "backup")
-    grow(folder, history, 6)
-    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
-    for _ in range(2):
-        done = run("load", str(tmp_path / "tuesday"), there)
-        assert done.stdout == "6 revisions, 1 ref\n    refs/heads/main\n", done.exception
-        assert refs(where) == refs(folder)
-        shutil.rmtree(where)
-        shutil.copytree(tmp_path / "backup", where)
-
-
-def test_a_long_dump_is_not_sent_where_all_refs_are_refused(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, history = source
-    there, where = place
-    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
-    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
-    monkeypatch.setattr(dump_source, "PART", 1000)
-    (diverged,) = history.line(1, refs(folder)[MAIN], "elsewhere")
-    push(PackRepository(LocalTransport(where)), history, [diverged], {MAIN: diverged})
-    grow(folder, history, 6, refs(folder)[MAIN])
-    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
-    result = run("load", str(tmp_path / "tuesday"), there)
-    assert "'refs/heads/main' has diverged" in why(result)
-    assert refs(where) == {MAIN: diverged}
-    assert opened(where).graph.count == 6
-    assert run("load", "--force", str(tmp_path / "tuesday"), there).stdout.startswith("6 revisions, 1 ref\n")
-    assert refs(where) == refs(folder)
 
 
 def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, History], tmp_path: Path) -> None:
@@ -542,92 +425,3 @@ def test_an_answer_that_is_damaged(source: tuple[Path, History], monkeypatch: py
         made = dump(CopyEndpoint("there", remote), None, silent, bulk=True)
         with pytest.raises(RemoteProtocolError, match=r"^malformed at byte 7: a damaged bulk stream$"):
             b"".join(made.pieces)
-
-
-# -- the file
-
-
-def test_a_dump_that_fails_leaves_what_was_there(source: tuple[Path, History], tmp_path: Path) -> None:
-    folder, _ = source
-    pack = pack_of(folder)
-    pack.chmod(0o600)
-    pack.write_bytes(pack.read_bytes()[:100])
-    out = tmp_path / "out"
-    out.mkdir()
-    assert str(folder) in why(run("dump", str(folder), str(out / "x")))
-    assert list(out.iterdir()) == []
-    (out / "x").write_text("the one of yesterday")
-    assert run("dump", str(folder), str(out / "x")).exit_code == 1
-    assert [(each.name, each.read_text()) for each in out.iterdir()] == [("x", "the one of yesterday")]
-
-
-def test_the_folder_is_checked_first(tmp_path: Path) -> None:
-    result = run("dump", "hpss://localhost:1/none", str(tmp_path / "absent/x"))
-    assert isinstance(result.exception, FileNotFoundError)
-
-
-def test_a_device_or_a_pipe_is_no_file_to_be_replaced(source: tuple[Path, History], tmp_path: Path) -> None:
-    before = os.stat("/dev/null")
-    assert run("dump", str(source[0]), "/dev/null").exit_code == 0
-    assert os.stat("/dev/null").st_rdev == before.st_rdev
-    os.mkfifo(tmp_path / "fifo")
-    with subprocess.Popen(["cat", str(tmp_path / "fifo")], stdout=subprocess.PIPE) as reading:
-        assert run("dump", str(source[0]), str(tmp_path / "fifo")).exit_code == 0
-        dumped, _ = reading.communicate()
-    assert b"".join(DumpReader(io.BytesIO(dumped), "x"))
-
-
-def test_a_damaged_dump_is_no_base(source: tuple[Path, History], tmp_path: Path) -> None:
-    """Though its header is whole: what is missing from it would be missing for good."""
-    file = tmp_path / "x"
-    assert run("dump", str(source[0]), str(file)).exit_code == 0
-    file.write_bytes(file.read_bytes()[:-1])
-    result = run("dump", "--since", str(file), str(source[0]), str(tmp_path / "y"))
-    assert why(result).startswith(f"{file} is damaged at byte ")
-    assert not (tmp_path / "y").exists()
-
-
-def test_what_cannot_be(tmp_path: Path) -> None:
-    odd = tmp_path / "odd"
-    odd.write_text("else")
-    assert (
-        why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is no dump of smartserver, or one of another version"
-    )
-    assert not (tmp_path / "x").exists()
-    absent = run("load", str(tmp_path / "absent"), str(tmp_path / "x"))
-    assert isinstance(absent.exception, OSError)
-    assert absent.exception.errno == errno.ENOENT
-    assert "no repository" in why(run("dump", str(tmp_path / "nothing"), str(tmp_path / "y")))
-    assert not (tmp_path / "y").exists()
-    assert run("load", "a", "b", "c").exit_code == 2
-    assert run("dump", "a", "b", "c").exit_code == 2
-
-
-class Terminal(io.TextIOWrapper):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_is_refused(source: tuple[Path, History], monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", Terminal(shown))
-    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
-    for command, words in ((dump_command.command, [str(source[0])]), (load_command.command, [str(source[0])])):
-        with pytest.raises(CommandError, match="terminal: name a FILE, or pipe it"):
-            command.main(words, standalone_mode=False, obj=frozenset())
-    assert shown.getvalue() == b""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
-def test_root_may_dump_the_repository_of_another_into_its_own_folder(tmp_path: Path) -> None:
-    folder, vault = tmp_path / "source", tmp_path / "vault"
-    stored(folder, 2)
-    vault.mkdir(0o700)
-    for each in (folder, *folder.rglob("*")):
-        os.chown(each, 65534, 65534)
-    words = [sys.executable, "-m", "smartserver.cli.main", "dump", str(folder), str(vault / "x")]
-    before = files(folder)
-    assert subprocess.run(words, check=True, capture_output=True).stderr == b""
-    assert files(folder) == before
-    assert {each.stat().st_uid for each in folder.rglob("*")} == {65534}
-    assert header(vault / "x").segments == 2

@@ -1,0 +1,102 @@
+"""cli.load: a dump that is longer than a part."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, push
+from stored import grow
+from test_copying import opened, refs, run, why
+
+from smartserver.client import dump_source
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.push import PushRequest
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import PushOutcome
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
+OTHER = b"refs/heads/other"
+
+
+@pytest.mark.unbanned("extra-connection: it loads several times, each time as a command of its own")
+def test_a_long_dump_resumes_where_it_was_interrupted(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, of two branches; no ref moves before all is there."""
+    folder, history = source
+    there, where = place
+    grow(folder, history, 3, next(iter(history.parents)), OTHER)
+    grow(folder, history, 3, refs(folder)[MAIN])
+    assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    brought: list[int] = []
+    push_of = RemoteRepository.push
+
+    def pushed(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
+        if len(brought) == 2:
+            raise ConnectionLost("the lid was closed")
+        made = push_of(remote, request)
+        brought.extend([made.revisions] * (not request.check_only))
+        return made
+
+    monkeypatch.setattr(RemoteRepository, "push", pushed)
+    kept = 0
+    for _ in range(2):
+        assert "the lid was closed" in why(run("load", str(tmp_path / "x"), there))
+        assert refs(where) == {}
+        kept += sum(brought)
+        assert opened(where).graph.count == kept
+        assert all(brought)
+        brought.clear()
+    monkeypatch.setattr(RemoteRepository, "push", push_of)
+    done = run("load", str(tmp_path / "x"), there)
+    assert done.exception is None, done.exception
+    assert done.stdout.startswith(f"{len(history.parents) - kept} revisions, 2 refs\n")
+    assert refs(where) == refs(folder)
+    assert opened(where).graph.count == len(history.parents)
+    assert run("verify", str(where)).stdout.endswith(": all well\n")
+
+
+@pytest.mark.unbanned("resend: the target lost what it had")
+def test_a_long_dump_for_a_target_that_was_restored(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client remembers tips that are gone."""
+    folder, history = source
+    there, where = place
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
+    shutil.copytree(where, tmp_path / "backup")
+    grow(folder, history, 6)
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
+    for _ in range(2):
+        done = run("load", str(tmp_path / "tuesday"), there)
+        assert done.stdout == "6 revisions, 1 ref\n    refs/heads/main\n", done.exception
+        assert refs(where) == refs(folder)
+        shutil.rmtree(where)
+        shutil.copytree(tmp_path / "backup", where)
+
+
+def test_a_long_dump_is_not_sent_where_all_refs_are_refused(
+    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, history = source
+    there, where = place
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
+    monkeypatch.setattr(dump_source, "PART", 1000)
+    (diverged,) = history.line(1, refs(folder)[MAIN], "elsewhere")
+    push(PackRepository(LocalTransport(where)), history, [diverged], {MAIN: diverged})
+    grow(folder, history, 6, refs(folder)[MAIN])
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
+    result = run("load", str(tmp_path / "tuesday"), there)
+    assert "'refs/heads/main' has diverged" in why(result)
+    assert refs(where) == {MAIN: diverged}
+    assert opened(where).graph.count == 6
+    assert run("load", "--force", str(tmp_path / "tuesday"), there).stdout.startswith("6 revisions, 1 ref\n")
+    assert refs(where) == refs(folder)
