@@ -7,9 +7,6 @@
 #   make docs    write the generated reference pages anew
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
-#   make compare git, hg, brz, svn and ours side by side, in 20 minutes; writes doc/performance.md (Peers) and
-#                doc/compare.svg. Git and svn are the system's, hg and brz come from PyPI into a folder of the user's cache
-#                (counts alone, printed: make compare ARGS="--rtt 20ms --repeat 1 --only proxy")
 #   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
 #                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
@@ -19,8 +16,7 @@
 #                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
-#                repository or bundle). Breezy is this environment's, or that of make compare. The same of hg, over http
-#                beside hpss://: make ratchet ARGS=--hg
+#                repository or bundle). The same of hg, over http beside hpss://: make ratchet ARGS=--hg
 #   make brz-suite   Breezy's own tests over hpss://, and those that fail there over bzr://: which fail over hpss:// alone
 #                and have no reason; 20 minutes (one suite: make brz-suite ARGS="named --filter test_push")
 
@@ -35,7 +31,6 @@ SUITE := $(VENV)/suite
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
-PEERS := $(CACHE)/smartserver/peers
 MERCURIALS := $(CACHE)/smartserver/mercurials
 
 # The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
@@ -43,12 +38,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each command is tested and measured alone; what tests the agent turns it on.
 export SMARTSERVER_AGENT := 0
 
-.PHONY: demo soak test computing breezy mercurial interop faulty waiting check lint docs bench compare ratchet git-suite brz-suite
+.PHONY: demo soak test computing breezy mercurial interop faulty waiting check lint docs bench ratchet git-suite brz-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
-	$(BIN)/smartserver demo $(ARGS)
+	@$(BENCH) demo $(ARGS)
 
 # Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of hg, those of
 # git and the rest of brz's with the real programs; those of what goes wrong, of any input and of stores behind a link; and those
@@ -85,19 +80,15 @@ lint: $(TOOLS)
 docs: $(INSTALLED)
 	$(BIN)/smartserver docs --write
 
-bench: $(INSTALLED)
+bench: $(TOOLS)
 	$(BENCH) $(or $(ARGS),trips --rtt 100ms --repeat 1)
 
-compare: $(INSTALLED) $(PEERS)/installed
-	$(BENCH) compare --tools $(PEERS)/bin $(or $(ARGS),--write)
-
 # With --hg among ARGS it is that of hg, which is beside the tests that it takes its commands from.
-ratchet: $(if $(filter --hg,$(ARGS)),$(TOOLS),$(INSTALLED))
+ratchet: $(TOOLS)
 ifneq ($(filter --hg,$(ARGS)),)
 	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=tests:tests/interop $(BIN)/python tests/interop/hg_ratchet.py $(filter-out --hg,$(ARGS))
 else
-	@$(BIN)/python -c 'import breezy.branch' 2>/dev/null || $(MAKE) $(PEERS)/installed
-	$(BENCH) ratchet --tools $(PEERS)/bin $(ARGS)
+	$(BENCH) ratchet $(ARGS)
 endif
 
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
@@ -148,14 +139,6 @@ $(MADE): setup.py netem/pyproject.toml
 
 $(INSTALLED): $(MADE)
 	$(PIP) --editable ./netem --editable .
-	@touch $@
-
-# Where a tool cannot be installed the comparison names it and goes on without. Breezy reads the history by fastimport.
-$(PEERS)/installed: Makefile
-	@mkdir -p $(dir $(PEERS))
-	$(PYTHON) -m venv --clear $(PEERS)
-	-$(PEERS)/bin/python -m pip install $(PIP_OPTIONS) 'mercurial>=6.5'
-	-$(PEERS)/bin/python -m pip install $(PIP_OPTIONS) 'breezy>=3.3' 'fastimport>=0.9.14'
 	@touch $@
 
 # What Breezy's own tests import; in a folder of its own, because nothing else of the environment needs it.

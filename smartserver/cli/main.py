@@ -26,7 +26,6 @@ COMMANDS = {
     "keys": "smartserver.cli.keys",
     "token": "smartserver.cli.token",
     "trust": "smartserver.cli.trust",
-    "demo": "smartserver.cli.demo",
     "push": "smartserver.cli.push",
     "pull": "smartserver.cli.pull",
     "dump": "smartserver.cli.dump",
@@ -54,7 +53,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "keys", "token", "trust", "demo", "trace", "setup", "docs")
+OF_ITSELF = ("access", "agent", "keys", "token", "trust", "trace", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
@@ -97,7 +96,6 @@ def group(ctx: click.Context, debug: tuple[str, ...], stats: bool) -> None:
     \b
     smartserver serve ~/repositories --anonymous write    serve a folder on 127.0.0.1:4155
     git push hpss://localhost/project main                the first push makes the repository
-    smartserver demo                                      see what it saves on a slow link
     """
     try:
         read(debug).check("-D")

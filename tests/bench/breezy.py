@@ -1,16 +1,14 @@
-"""Breezy run by this interpreter, with our plugin and without: where both are found."""
+"""Breezy of this interpreter, with our plugin and without; its server; where branches are, read off the disk."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import smartserver
-from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import attempt
+from bench.store import opened
+from smartserver.store.repository import PackRepository
 
 BRZ = (sys.executable, "-m", "breezy")
 """The brz of this interpreter."""
@@ -30,22 +28,31 @@ def settings(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def breezy_library(tools: Path | None) -> Mapping[str, str]:
-    """The environment in which this interpreter finds Breezy.
-
-    `tools`: where the programs of an environment that has it are, for where this one has not.
-    """
-    if importlib.util.find_spec("breezy.bzr") is not None:
-        return {}
-    if tools is not None:
-        where = "import os, sys, breezy.bzr; print(os.path.dirname(breezy.__path__[0]), sys.version_info[:2])"
-        done = attempt([str(tools / "python"), "-c", where], None, os.environ)
-        folder, _, version = done.stdout.strip().partition(" ")
-        if done.returncode == 0 and version == str(tuple(sys.version_info[:2])):
-            return {"PYTHONPATH": folder}
-    raise CommandError("there is no Breezy for this Python: pip install 'smartserver[brz]'")
-
-
 def plugin_at() -> str:
     """What BRZ_PLUGINS_AT says for our plugin to be loaded from here: it need not be installed beside Breezy."""
     return f"{PLUGIN}@{Path(smartserver.__file__).parent / 'plugins' / 'breezy_shim'}"
+
+
+def last_revision(branch: Path) -> str:
+    """Revno and tip of a branch by its path; empty where there is none."""
+    place = branch / ".bzr" / "branch" / "last-revision"
+    return place.read_text(encoding="utf-8").strip() if place.exists() else ""
+
+
+def serve_options(served: Path, host: str, port: int) -> Sequence[str]:
+    """What `brz` is told to serve a folder, writable."""
+    where = (f"--listen={host}", f"--port={port}", f"--directory={served}")
+    return "serve", "--protocol=bzr", "--allow-writes", *where
+
+
+def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:
+    """The repository of a Breezy branch below `served`, which is the first part of its path, and the branch's ref."""
+    repository, _, name = branch.partition("/")
+    return opened(served, repository), name.encode() or b"."
+
+
+def stored_tip(served: Path, branch: str) -> str:
+    """Revno and tip of a Breezy branch, as `last-revision` of Breezy's own has them; empty where there is none."""
+    repository, name = stored(served, branch)
+    value = repository.snapshot().view.refs().get(name) if repository.exists() else None
+    return "" if value is None else f"{value[0].attributes.decode()} {value[0].id.decode()}"

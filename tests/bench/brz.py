@@ -11,11 +11,10 @@ from typing import ClassVar
 import click
 
 from bench import histories, options
-from bench.breezy import BRZ, WITHOUT_PLUGIN, breezy_library, plugin_at, settings
+from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at, serve_options, settings
 from bench.copies import Answer, Copies, Side
-from bench.peers.brz import serve_options
 from bench.report import Report
-from smartserver.cli.servers import Workspace, attempt, serving
+from bench.servers import Workspace, attempt, serving
 
 RATIO = 1.0
 """Times stock's seconds that ours may take."""
@@ -32,9 +31,9 @@ class BrzHistory(Copies):
     must_succeed = True
     questions: ClassVar[Sequence[str]] = ("brz revno", "brz testament --strict --long", "brz check --branch --repo")
 
-    def __init__(self, path: Path | None, work: Workspace, most: int, tools: Path | None) -> None:
+    def __init__(self, path: Path | None, work: Workspace, most: int) -> None:
         super().__init__(work)
-        self._settings = {**settings(work.folder), **breezy_library(tools)}
+        self._settings = settings(work.folder)
         self._progress.step("making the history")
         self._stock = self._environment("fixtures", WITHOUT_PLUGIN)
         self.made_from = histories.prepare(path, work.folder, self._stock, most)
@@ -81,8 +80,7 @@ class BrzHistory(Copies):
 @options.path(required=False)
 @options.number("--repeat", 3, "Timed rounds.")
 @options.number("-n most", 3000, "The oldest revisions of a git history.")
-@options.tools()
-def command(path: Path | None, repeat: int, most: int, tools: Path | None) -> None:
+def command(path: Path | None, repeat: int, most: int) -> None:
     """Push and branch of a Breezy history, ours beside stock Breezy over bzr://: time, CPU, memory, bytes, sizes.
 
     PATH is a bzr branch, or a git repository or bundle of which the oldest revisions are converted; without it a
@@ -95,7 +93,7 @@ def command(path: Path | None, repeat: int, most: int, tools: Path | None) -> No
     bench brz history.bundle -n 10000 --repeat 1
     """
     with Workspace("bench") as work:
-        copies = BrzHistory(path, work, most, tools)
+        copies = BrzHistory(path, work, most)
         copies.rounds(repeat)
         made = f"{copies.revisions} revisions ({copies.made_from})"
         report = Report(f"{made}, loopback, median of {repeat}; stock from one pack", "bzr://")

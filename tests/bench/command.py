@@ -7,9 +7,8 @@ import importlib
 import click
 
 COMMANDS = (
-    "bans", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "diverged", "stall", "cold", "bulk",
-    "compare", "ratchet", "lossless", "baseline", "near", "media", "idle", "pictures", "traced", "predicted",
-    "content", "content-null", "content-wide",
+    "demo", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "ratchet", "near",
+    "content", "content-wide",
 )  # fmt: skip
 """Each, with _ for -, is a module or package of `bench` with a `command`."""
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import click
 
 from bench import options
+from bench.git_histories import add_commit, copy
 from bench.push import NOTHING, revisions_of
 from bench.report import Progress, Report, median, percentile
+from bench.servers import Server, Workspace, run
 from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.histories import add_commit, copy
-from smartserver.cli.servers import Server, Workspace, run
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.media.tcp import TcpMedium

@@ -26,8 +26,8 @@ from bench import linear, options
 from bench.links import agent
 from bench.process import Cost, measure
 from bench.report import Progress, Report, median
+from bench.servers import Server, Workspace, run, serving
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import Server, Workspace, run, serving
 from smartserver.trace.text import size
 
 RATIO: Final = 1.0

@@ -15,7 +15,7 @@ from bench.content import EXPORT, Content, Side
 from bench.copies import MEMORY
 from bench.process import Cost, Watch, measure
 from bench.report import Report, median
-from smartserver.cli.servers import Workspace, serving
+from bench.servers import Workspace, serving
 from smartserver.trace.text import size
 
 LENGTH: Final = 5000

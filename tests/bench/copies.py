@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from bench.process import Cost, Watch, measure
 from bench.report import Progress, Report, median
+from bench.servers import Server, Workspace, run
 from netem.proxy import Proxy
-from smartserver.cli.servers import Server, Workspace, run
 from smartserver.trace.text import size
 
 MEMORY = 300_000_000

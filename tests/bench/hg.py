@@ -11,10 +11,9 @@ import click
 
 from bench import histories, options
 from bench.copies import Answer, Copies, Side
-from bench.peers.hg import SETTINGS, Hg, serve_options
-from bench.peers.ours import OursByHg
+from bench.mercurial import OURS, SETTINGS, serve_options
 from bench.report import Report
-from smartserver.cli.servers import Workspace, attempt, run
+from bench.servers import Workspace, attempt, run
 
 RATIO = 1.0
 """Times stock's seconds that ours may take."""
@@ -61,7 +60,7 @@ class HgHistory(Copies):
         return self._environment(user)
 
     def command(self, what: str, url: str, target: Path) -> list[str]:
-        words = OursByHg.command if url.startswith(self.ours.server.scheme) else Hg.command
+        words = OURS if url.startswith(self.ours.server.scheme) else ("hg",)
         if what == self.push:
             return [*words, "push", "--quiet", "--new-branch", url]
         return [*words, "clone", "--quiet", "--noupdate", url, str(target)]

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.breezy import BRZ
+from bench.git_histories import copy, import_stream
+from bench.servers import run
 from smartserver.cli.errors import CommandError
-from smartserver.cli.histories import copy, import_stream
-from smartserver.cli.servers import run
 
 REVISIONS, FILES = 100, 50
 BRZ_REVISIONS, BRZ_FILES = 300, 120
@@ -76,46 +76,6 @@ def git_stream(count: int = REVISIONS, files: int = FILES) -> bytes:
             parts.append(b"from :%d\n" % number)  # Breezy's importer needs it said.
         parts += [b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(t), t) for name, t in changed.items()]
     return b"".join(parts)
-
-
-def svn_dump(count: int = REVISIONS, files: int = FILES) -> bytes:
-    """The history as `svnadmin load` reads it: below `trunk`, after a revision that makes the folders."""
-    parts = [b"SVN-fs-dump-format-version: 2\n\n"]
-    parts.append(_svn_revision(1, b"Folders"))
-    parts += [
-        b"Node-path: %s\nNode-kind: dir\nNode-action: add\n\n\n" % folder for folder in (b"trunk", b"branches", b"tags")
-    ]
-    for number, changed in enumerate(revisions(count, files)):
-        parts.append(_svn_revision(number + 2, b"Revision %d" % number))
-        action = b"change" if number else b"add"
-        parts += [
-            b"Node-path: trunk/%s\nNode-kind: file\nNode-action: %s\nText-content-length: %d\nContent-length: %d\n\n"
-            b"%s\n\n" % (name.encode(), action, len(text), len(text), text)
-            for name, text in changed.items()
-        ]
-    return b"".join(parts)
-
-
-def _svn_revision(number: int, message: bytes) -> bytes:
-    properties = b"".join(
-        b"K %d\n%s\nV %d\n%s\n" % (len(key), key, len(value), value)
-        for key, value in ((b"svn:log", message), (b"svn:author", b"demo"))
-    )
-    properties += b"PROPS-END\n"
-    size = len(properties)
-    return b"Revision-number: %d\nProp-content-length: %d\nContent-length: %d\n\n%s\n" % (
-        number, size, size, properties,
-    )  # fmt: skip
-
-
-def write(folder: Path, environment: Mapping[str, str]) -> None:
-    """Below `folder`: `git`, a bare repository; `stream` and `dump`, what other tools make theirs of."""
-    (folder / "stream").write_bytes(git_stream())
-    (folder / "dump").write_bytes(svn_dump())
-    run(["git", "init", "--quiet", "--bare", str(folder / "git")], None, environment)
-    import_stream(folder / "git", environment, git_stream())
-    run(["git", "symbolic-ref", "HEAD", "refs/heads/main"], folder / "git", environment)
-    run(["git", "repack", "--quiet", "-a", "-d"], folder / "git", environment)
 
 
 def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], most: int = MOST) -> str:

@@ -11,11 +11,11 @@ import click
 
 from bench import options
 from bench.copies import Answer, Copies, Side, add_costs
+from bench.git_histories import copy
 from bench.process import Cost, measure
 from bench.report import Report
+from bench.servers import Workspace, attempt, run
 from smartserver.cli.errors import CommandError
-from smartserver.cli.histories import copy
-from smartserver.cli.servers import Workspace, attempt, run
 
 PUSH_RATIO, CLONE_RATIO, SIZE_RATIO, VERIFY_RATIO = 6.0, 3.0, 1.5, 2.0
 

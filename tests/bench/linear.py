@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
+from bench.git_histories import copy, import_stream
 from bench.histories import lines_of
+from bench.servers import run
 from smartserver.cli.errors import CommandError
-from smartserver.cli.histories import copy, import_stream
-from smartserver.cli.servers import run
 
 SVN_FORMAT: Final = ("--compatible-version", "1.9")
 """Of FSFS it is format 7, the newest that reads blocks."""

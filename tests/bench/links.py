@@ -10,25 +10,17 @@ import os
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, ClassVar, Self, TypeVar
+from typing import IO, Self, TypeVar
 
 from certificates import Authority
 
+from bench import servers
 from bench.process import MODULES, Cost, Watch
-from netem.link import Link
-from netem.packets.command import Command
-from netem.packets.errors import PacketsError, Unavailable
-from netem.packets.network import CLIENT, SERVER, Packets
-from netem.proxy import Proxy
-from netem.timekeeping import Timekeeping
-from smartserver.cli import servers
-from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import (
+from bench.servers import (
     HOST,
     LinkCost,
     Serve,
@@ -39,6 +31,12 @@ from smartserver.cli.servers import (
     until_it_listens,
     written,
 )
+from netem.link import Link
+from netem.packets.command import Command
+from netem.packets.errors import PacketsError, Unavailable
+from netem.packets.network import CLIENT, SERVER, Packets
+from netem.proxy import Proxy
+from smartserver.cli.errors import CommandError
 
 PORT = 4000
 """Of the server in a namespace of its own, where every port is free."""
@@ -53,8 +51,6 @@ class Done:
     """Wall time, from its start to its end."""
     stdout: str
     stderr: str
-    late: float = 0.0
-    """By how many seconds the emulator was late."""
 
     def check(self, command: Sequence[str]) -> Self:
         if self.status:
@@ -116,105 +112,45 @@ def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T
     return found
 
 
-class Line(ABC):
-    """A link with a server behind it; a context manager that stops both."""
-
-    name: ClassVar[str]
-    about: ClassVar[str]
-    """What it is, for a table."""
-    lateness: ClassVar[str]
-    """What `Done.late` is, for a table."""
-    network: Proxy | Packets
+class ProxyLine:
+    """A proxy on this machine with a server behind it; a context manager that stops both."""
 
     def __init__(self) -> None:
-        self.host = HOST
-        """Where clients find the server."""
-        self.port = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
+        self._server = free_port()
+        self.network = self._stack.enter_context(Proxy(0.0, (HOST, self._server)))
+        self.host, self.port = HOST, self.network.port
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    @abstractmethod
-    def reserve(self) -> None:
-        """Make the link, of RTT 0; `host` and `port` are known then.
-
-        Raises:
-            Unavailable: there is none of this kind here.
-        """
-
-    @abstractmethod
     def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
         """Start the server and wait until it listens."""
-
-    @abstractmethod
-    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
-        """Run a client's command to its end."""
-
-
-class ProxyLine(Line):
-    """Bytes pass a proxy on this machine."""
-
-    name: ClassVar[str] = "proxy"
-    about: ClassVar[str] = (
-        "`netem proxy`: bytes and the handshake take their time, TCP's slow start and Nagle are not there"
-    )
-    lateness: ClassVar[str] = "no timer beside it was more than {late:.0f} ms late"
-
-    def reserve(self) -> None:
-        self._server = free_port()
-        self.network = self._stack.enter_context(Proxy(0.0, (HOST, self._server)))
-        self.port = self.network.port
-
-    def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
         work.serve(serve(HOST, self._server), self._server, environment)
 
     def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
-        with Timekeeping() as kept:
-            begun = time.monotonic()
-            done = attempt(command, folder, environment)
-            seconds = time.monotonic() - begun
-        return Done(done.returncode, seconds, done.stdout, done.stderr, kept.late)
+        """Run a client's command to its end."""
+        begun = time.monotonic()
+        done = attempt(command, folder, environment)
+        return Done(done.returncode, time.monotonic() - begun, done.stdout, done.stderr)
 
 
-class PacketLine(Line):
-    """Packets pass an emulator between two namespaces."""
-
-    name: ClassVar[str] = "packets"
-    about: ClassVar[str] = "`netem run`: real TCP of the kernel, with its slow start (cubic, 10 segments) and Nagle"
-    lateness: ClassVar[str] = (
-        "of each run 99 in 100 packets were let out no more than {late:.0f} ms after they were due, "
-        "and how long they lay unread is not in that"
-    )
-    network: Packets
-
-    def reserve(self) -> None:
-        self.network = self._stack.enter_context(Packets(Link(0.0)))
-        self.host, self.port = self.network.server_address, PORT
-
-    def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
-        self._stack.enter_context(server(self.network, serve(self.host, self.port), work.folder, environment))
-
-    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
-        with client(self.network, command, folder, environment) as running:
-            return replace(running.wait(), late=self.network.least_lateness().p99)
-
-
-LINES: tuple[type[Line], ...] = (ProxyLine, PacketLine)
-
-
-class Across(PacketLine):
+class Across:
     """A server of ours on the far side of packets, and commands on the near one; made by `across`."""
 
     def __init__(self, work: Workspace, network: Packets, server: int) -> None:
-        super().__init__()
         self.network = network
         self.server = server
         """The process of the server."""
         self._work = work
+
+    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
+        """Run a client's command to its end."""
+        with client(self.network, command, folder, environment) as running:
+            return running.wait()
 
     def url(self, name: str) -> str:
         return f"hpss://{self.network.server_address}:{PORT}/{name}"
@@ -260,14 +196,12 @@ def tls_options(work: Workspace, host: str) -> Sequence[str]:
 
 
 @contextmanager
-def across(work: Workspace, link: Link, settings: Sequence[tuple[str, str]] = ()) -> Iterator[Across]:
-    """Start a link with a server of ours behind it; `settings` of the kernel's are set on both sides first."""
+def across(work: Workspace, link: Link) -> Iterator[Across]:
+    """Start a link with a server of ours behind it."""
     served = work.folder / "served"
     served.mkdir(exist_ok=True)
     try:
         with Packets(link) as network:
-            for name, value in settings:
-                network.setting(name, value)
             tls = tls_options(work, network.server_address)
             words = serving(served, network.server_address, PORT, "--fast-open", *tls)
             with server(network, words, work.folder, work.environment("server")) as running:

@@ -11,13 +11,12 @@ from pathlib import Path
 import click
 
 from bench import options
+from bench.git_histories import generate
 from bench.links import Across, across
 from bench.media import ALONE, GIT, GIT_SSH, SSH, TCP, TLS, Medium, Reached, reach
-from bench.picture import lines_svg
 from bench.report import Progress, circumstances, end, median, table
+from bench.servers import Workspace, run
 from netem.link import Link
-from smartserver.cli.histories import generate
-from smartserver.cli.servers import Workspace, run
 
 RTTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 """Seconds: from the same machine to another continent."""
@@ -48,15 +47,10 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 
 
-PICTURE = Path("doc/near.svg")
-
-DRAWN = (TCP, GIT_SSH, GIT)
-
-
 @click.command()
 @options.number("--repeat", 20, "Times each command is run at each RTT.")
 @options.rtts("default: six, from 0 to 100 ms")
-@click.option("--write", is_flag=True, help=f"Also write doc/performance.md and {PICTURE}, here.")
+@options.write("doc/performance.md")
 def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     """Everyday commands of git over our media, beside git:// and git over ssh, from exec to exit; medians.
 
@@ -100,10 +94,7 @@ def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     found += f"\n\nMedians of {repeat}. ({circumstances()})"
     click.echo(found)
     if write:
-        drawn = {what: [[medians[what, side.name, rtt] for rtt in rtts] for side in DRAWN] for what in COMMANDS}
-        title = "Everyday commands of git, the agent and ControlPersist warm: seconds against RTT"
-        PICTURE.write_text(lines_svg(title, [side.name for side in DRAWN], rtts, drawn), encoding="utf-8")
-        pages.write(f"![Seconds of each command against RTT]({PICTURE.name})\n\n{found}")
+        pages.write(found)
     end(missed)
 
 

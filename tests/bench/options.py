@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from netem.units import parse_rate, parse_size, parse_time
+from netem.units import parse_rate, parse_time
 from smartserver.cli.errors import CommandError
 
 PERFORMANCE = Path("doc/performance.md")
@@ -30,7 +30,7 @@ class Unit(click.ParamType[Any]):
             raise CommandError(str(wrong)) from None
 
 
-TIME, SIZE, RATE = Unit(parse_time), Unit(parse_size), Unit(parse_rate)
+TIME, RATE = Unit(parse_time), Unit(parse_rate)
 
 
 def path(*, required: bool = True, folder: bool = False) -> Option:
@@ -54,12 +54,6 @@ def rtts(words: str = "three or more for a slope") -> Option:
     return click.option("--rtt", "rtts", type=TIME, multiple=True, help=f"Round-trip time of the link; {words}.")
 
 
-def tools(
-    words: str = "Where the programs of an environment with Breezy are, for where this one has none.",
-) -> Option:
-    return click.option("--tools", type=click.Path(path_type=Path, file_okay=False), help=words)
-
-
 def only(names: Sequence[str], metavar: str, words: str) -> Option:
 
     def known(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -70,14 +64,8 @@ def only(names: Sequence[str], metavar: str, words: str) -> Option:
     return click.option("--only", multiple=True, metavar=metavar, help=f"{words}; repeatable.", callback=known)
 
 
-def outputs(pages: str) -> Option:
-    """`--json`, and `--write`, which writes `pages`."""
-
-    def both(function: Function) -> Function:
-        write = click.option("--write", is_flag=True, help=f"Also write {pages}, here.")
-        return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(write(function))
-
-    return both
+def write(pages: str) -> Option:
+    return click.option("--write", is_flag=True, help=f"Also write {pages}, here.")
 
 
 def marks(name: str) -> tuple[str, str]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bench.servers import written
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import written
 
 MODULES: Mapping[str, str] = {"PYTHONPATH": str(Path(__file__).parents[1])}
 """The environment in which another process finds this package."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Self
 
 from bench.process import MODULES
+from bench.servers import attempt, run
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import attempt, run
 from smartserver.client.body import EmptyBody
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge

@@ -10,12 +10,12 @@ import click
 
 from bench import options
 from bench.copies import folder_size
+from bench.git_histories import copy
 from bench.push import Pushed, Pusher, git_push, revisions_of
 from bench.report import Progress, Report, median, percentile
+from bench.servers import Server, Workspace
 from bench.store import look
 from smartserver.cli.errors import one_line
-from smartserver.cli.histories import copy
-from smartserver.cli.servers import Server, Workspace
 from smartserver.vcs.git.plan import Revision
 
 DEEPEST = 128

@@ -4,28 +4,25 @@ own, from the same beginning, over the same link.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
-from bench import histories, options
-from bench.breezy import BRZ, breezy_library
+from bench import histories, options, site
+from bench.breezy import BRZ
 from bench.links import Done, ProxyLine, measured
-from bench.peers import base
-from bench.peers.base import CLIENT, Place
 from bench.ratchet_rows import MADE, ROWS, Ran, Row
 from bench.ratchet_sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
 from bench.report import circumstances, finish, listed, say, table
+from bench.servers import LinkCost, Workspace, run
+from bench.site import CLIENT, Place
 from netem.units import plural
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import LinkCost, Workspace, run
 from smartserver.trace.text import size
 
 STARTED = "started"
@@ -52,11 +49,6 @@ class Figures:
     @property
     def bytes(self) -> int:
         return self.link.bytes_up + self.link.bytes_down
-
-    def as_json(self) -> dict[str, int]:
-        """All but the time."""
-        link = {name: getattr(self.link, name) for name in ("handshakes", "bytes_up", "bytes_down")}
-        return {"calls": self.calls, "vfs": self.vfs, "rounds": self.rounds, **link}
 
 
 def figures(link: LinkCost, stderr: str) -> Figures:
@@ -102,43 +94,24 @@ class Ratchet:
     def problems(self) -> list[str]:
         return [f"{each.row.name}: {problem}" for each in self.rows for problem in each.problems]
 
-    def as_json(self) -> dict[str, Any]:
-        rows = [
-            {
-                **{name: getattr(each.row, name) for name in ("name", "command", "old", "budget")},
-                "stock": each.stock.as_json() if each.stock else None,
-                "ours": each.ours.as_json() if each.ours else None,
-                "problems": each.problems,
-                "seconds": {
-                    side.name: round(cost.link.seconds, 3)
-                    for side, cost in zip(SIDES, (each.stock, each.ours), strict=True)
-                    if cost is not None
-                },
-            }
-            for each in self.rows
-        ]
-        about = {"history": self.about, "version": self.version, "circumstances": self.circumstances}
-        return {**about, "rows": rows}
 
-
-def measure(source: Path | None, only: Collection[str], tools: Path | None, rtt: float) -> Ratchet:
+def measure(source: Path | None, only: Collection[str], rtt: float) -> Ratchet:
     rows = [row for row in ROWS if not only or row.name in only or row.command.split()[0] in only]
     found = Ratchet([Compared(row) for row in rows])
-    library = breezy_library(tools)
     with Workspace("ratchet") as work, ExitStack() as stack:
         fixtures = work.folder / "fixtures"
         signing = fixtures / "signing"
         signing.mkdir(parents=True)
         (signing / "__init__.py").write_text(SIGNING, encoding="utf-8")
         environment = {
-            **work.environment("fixtures"), **Stock.settings(work.folder, ""), **Stock.plugins(signing), **library
+            **work.environment("fixtures"), **Stock.settings(work.folder), **Stock.plugins(signing)
         }  # fmt: skip
         found.version = run([*BRZ, "version", "--short"], None, environment).strip()
         say("history")
         made_from = histories.prepare(source, fixtures, environment)
         outputs: dict[str, str] = {}
         for kind in SIDES:
-            measuring = _Measuring(found, kind, work, stack, {**library, **kind.plugins(signing)})
+            measuring = _Measuring(found, kind, work, stack, kind.plugins(signing))
             measuring.measure(fixtures, rtt, outputs)
             if kind is Stock:
                 found.about = f"{made_from}: {_size_of(fixtures)}"
@@ -162,9 +135,8 @@ class _Measuring:
         self.work = work
         self.folder = work.folder / kind.name
         self.line = stack.enter_context(ProxyLine())
-        self.line.reserve()
-        path = os.environ.get("PATH", os.defpath)
-        self.place = Place(work, self.folder, kind, self.line, path, settings)
+        settings = {**kind.settings(self.folder / "live"), **settings}
+        self.place = Place(work, self.folder, self.line, kind.label, settings)
 
     def measure(self, fixtures: Path, rtt: float, outputs: dict[str, str]) -> None:
         """Run all rows; `outputs`: what stock printed, for ours to print the same."""
@@ -221,7 +193,7 @@ class _Measuring:
 def wrongs(row: Row, done: Done, ran: Ran) -> Iterator[str]:
     """What is wrong with how a command ended, and with what it did."""
     said = CLOSING.sub("", done.stderr).strip()
-    if ended := list(base.wrongs(row.status, row.says, done.status, done.stdout + said)):
+    if ended := list(site.wrongs(row.status, row.says, done.status, done.stdout + said)):
         yield from ended
     elif row.same and not done.stdout.strip():
         yield "it printed nothing"
@@ -293,9 +265,8 @@ def notes(found: Ratchet) -> list[str]:
 @options.path(required=False)
 @options.only(NAMES, "NAME", "Some commands: push, 'push, diverged'")
 @options.quantity("--rtt", options.TIME, "10ms", "Round-trip time of the link; no count changes with it.")
-@options.tools()
-@options.outputs("doc/performance.md")
-def command(path: Path | None, only: Sequence[str], rtt: float, tools: Path | None, as_json: bool, write: bool) -> None:
+@options.write("doc/performance.md")
+def command(path: Path | None, only: Sequence[str], rtt: float, write: bool) -> None:
     """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
 
     Both sides have the same history (a bzr branch, or the first 3,000 revisions of a git repository or bundle; without
@@ -308,6 +279,6 @@ def command(path: Path | None, only: Sequence[str], rtt: float, tools: Path | No
     bench ratchet ~/src/branch --only cat --only log
     """
     pages = options.Pages("ratchet", *([options.PERFORMANCE] if write else []))
-    found = measure(path, only, tools, rtt)
+    found = measure(path, only, rtt)
     pages.write(markdown(found))
-    finish(found, markdown(found), as_json=as_json)
+    finish(found.problems, markdown(found))

@@ -11,12 +11,19 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from bench.breezy import BRZ, WITHOUT_PLUGIN, plugin_at, settings
-from bench.peers.base import CLIENT, Act, Place
-from bench.peers.brz import Brz, last_revision
-from bench.peers.ours import stored, stored_tip
+from bench.breezy import (
+    BRZ,
+    WITHOUT_PLUGIN,
+    last_revision,
+    plugin_at,
+    serve_options,
+    settings,
+    stored,
+    stored_tip,
+)  # fmt: skip
+from bench.servers import serving
+from bench.site import CLIENT, Place
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import serving
 
 BEHIND = 10
 """Revisions of the main line that `old`, `behind` and `stale` lack."""
@@ -39,15 +46,17 @@ EMPTY = "empty"
 """The piece of a command that needs none."""
 
 
-class Side(Brz):
+class Side:
     """One of the two; its figures are a column."""
 
-    command: ClassVar[tuple[str, ...]] = BRZ
+    name: ClassVar[str]
+    label: ClassVar[str]
+    """What begins its URLs."""
 
     def __init__(self, site: Place, fixtures: Path, pieces: Path, wanted: Collection[str]) -> None:
         """`pieces`: where the pieces lie, out of the way of a server; `wanted`: those that are made."""
-        super().__init__(site, fixtures)
         self.place = site
+        self.fixtures = fixtures
         self.pieces = pieces
         self.wanted = wanted
         self.file = ""
@@ -56,7 +65,7 @@ class Side(Brz):
         """Pieces that could not be made, and why."""
 
     @classmethod
-    def settings(cls, folder: Path, _path: str) -> Mapping[str, str]:
+    def settings(cls, folder: Path) -> Mapping[str, str]:
         return {**settings(folder), "BRZ_EMAIL": AUTHOR}
 
     @classmethod
@@ -64,13 +73,13 @@ class Side(Brz):
         """The environment that says which plugins are loaded."""
         return {"BRZ_PLUGINS_AT": f"ratchet_signing@{signing}"}
 
-    def acts(self) -> dict[str, Act]:
-        """None: what is run is in `ratchet_rows`."""
-        return {}
+    def server(self, host: str, port: int) -> Sequence[str]:
+        """The command that serves the site."""
+        return *BRZ, *serve_options(self.place.served, host, port)
 
     def brz(self, *words: str, folder: str = "") -> str:
         """What a command of the user said, in a folder below his own."""
-        return self.place.run(CLIENT, *self.command, *words, folder=f"{CLIENT}/{folder}")
+        return self.place.run(CLIENT, *BRZ, *words, folder=f"{CLIENT}/{folder}")
 
     def home(self, folder: str = "") -> Path:
         """The user's folder, or one below it."""
@@ -143,6 +152,10 @@ class Side(Brz):
 
     # -- where things are
 
+    def there(self, branch: str) -> str:
+        """Revno and tip of a branch of the server's, by the path of its URL; empty where there is none."""
+        return last_revision(self.place.served / branch)
+
     def mine(self, folder: str) -> str:
         return last_revision(self.home(folder))
 
@@ -180,7 +193,7 @@ class Plugin(Side):
         return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{plugin_at()}"}
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        return serving(self.site.served, host, port)
+        return serving(self.place.served, host, port)
 
     def begin(self) -> None:
         """By a push, which makes the repository."""

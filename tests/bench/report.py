@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -11,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import click
 
+from bench.servers import LinkCost, Say
 from netem.meter import Slope, fit
-from smartserver.cli.servers import LinkCost, Say
 
 T = TypeVar("T")
 
@@ -85,19 +84,10 @@ class Report:
         end(self.problems, missed=bool(self.missed))
 
 
-class Measured(Protocol):
-    """What is shown as markdown or as JSON."""
-
-    @property
-    def problems(self) -> Sequence[str]: ...
-
-    def as_json(self) -> dict[str, Any]: ...
-
-
-def finish(found: Measured, markdown: str, *, as_json: bool) -> None:
+def finish(problems: Sequence[str], markdown: str) -> None:
     """The same, of tables in markdown."""
-    click.echo(json.dumps(found.as_json()) if as_json else markdown)
-    end(found.problems)
+    click.echo(markdown)
+    end(problems)
 
 
 def end(problems: Sequence[str], *, missed: bool = False) -> None:

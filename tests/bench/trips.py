@@ -1,20 +1,17 @@
-"""Round trips of each git operation: counted on the link, held connection and all, and as the slope of wall time."""
+"""Round trips of each git operation: counted on the link, and as the slope of wall time."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from bench import options
+from bench.comparison import Comparison, Operation, Row, Side
 from bench.report import Report, Runs, say
-from smartserver.cli.demo_run import Comparison, Operation, Row, Side
-from smartserver.cli.errors import one_line
-from smartserver.cli.operations import OperationCost, run
-from smartserver.cli.servers import Workspace
 
 FIRST_CONTACT = 3
 """Trips of a push to an existing repository that nothing is known of: the handshake, asking or guessing, and once
@@ -23,8 +20,6 @@ more with what the answer taught."""
 SLOPE, TOLERANCE = 2.0, 0.05
 RTTS = (0.2, 0.6, 1.0)
 """Seconds; under 100 ms the noise of starting processes is as large as what is measured."""
-
-WARM_ROUNDS = 3
 
 SMALL = 1_000_000
 """Bytes of history up to which a slope is judged: what a larger one costs in CPU hides a trip."""
@@ -111,7 +106,7 @@ class AllOperations(Comparison):
 @options.rtts()
 @options.number("--repeat", 5, "Runs at each RTT.")
 def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
-    """Round trips of every git operation on a fresh connection, and of those on a held one.
+    """Round trips of every git operation on a fresh connection.
 
     They are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms), which must
     be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. The shortest of the runs at each RTT
@@ -126,8 +121,6 @@ def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
     found: dict[str, list[tuple[float, Row]]] = {}
     report = Report("")
     small = True
-    with one_line("held connection"):
-        held = list(_warm())
     for turn in range(repeat):
         with ExitStack() as stack:
             # Git is run in the first turn alone: its slopes rest on fewer points.
@@ -143,8 +136,6 @@ def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
     report.title += f"; fresh connections, RTT {', '.join(f'{rtt:g}' for rtt in rtts)} s, {repeat} times"
     for runs in found.values():
         _judge(report, runs, small=small)
-    for warm in held:
-        report.add(f"held connection: {warm.operation}", str(warm.round_trips), "", "1", warm.round_trips <= 1)
     report.finish()
 
 
@@ -165,10 +156,3 @@ def _judge(report: Report, runs: Sequence[tuple[float, Row]], *, small: bool) ->
 def _shown(runs: Runs) -> str:
     slope = runs.slope
     return f"{runs.most}" + (f", {slope.rounds:.2f} (residual {slope.residual * 1000:.0f} ms)" if slope else "")
-
-
-def _warm() -> Iterator[OperationCost]:
-    say("held connection")
-    with Workspace("bench") as work:
-        server = work.start_ours()
-        yield from run(server.url("bench"), WARM_ROUNDS)

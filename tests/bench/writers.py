@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from bench import options
+from bench.git_histories import generate
 from bench.push import Pushed, finish, git_push, start_writer, tell
 from bench.report import Progress, Report, percentile
+from bench.servers import Server, Workspace, run
 from bench.store import damages, lacking, look
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.histories import generate
-from smartserver.cli.servers import Server, Workspace, run
 
 REFS = 4
 """Refs of each writer."""

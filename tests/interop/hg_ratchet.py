@@ -18,17 +18,17 @@ from pathlib import Path
 import click
 from bench import options
 from bench.histories import revisions
-from bench.peers.hg import LOG, serve_options
+from bench.mercurial import LOG, serve_options
 from bench.ratchet import Compared, Figures, Ratchet, excesses, markdown
 from bench.ratchet_rows import Row
 from bench.report import circumstances, finish, say
+from bench.servers import LinkCost, Workspace
 from git_sides import RTT, Done, Served
 from hg_histories import Change, commit, open_repository
 from hg_rows import HISTORY, ROWS, SHARED
 from hg_sides import BUDGETS, HgSide, copy_hg_side
 
 from netem.proxy import Proxy
-from smartserver.cli.servers import LinkCost, Workspace
 
 NAMES = [row.name for row in ROWS]
 
@@ -134,13 +134,13 @@ def measure(only: tuple[str, ...]) -> Ratchet:
 
 @click.command()
 @options.only(NAMES, "NAME", "Some commands: clone, 'push of one'")
-@options.outputs("doc/performance.md")
-def command(only: tuple[str, ...], as_json: bool, write: bool) -> None:
+@options.write("doc/performance.md")
+def command(only: tuple[str, ...], write: bool) -> None:
     """Every remote command of hg, stock over http beside our extension over hpss://: calls, trips, bytes."""
     pages = options.Pages("hg_ratchet", *([options.PERFORMANCE] if write else []))
     found = measure(only)
     pages.write(markdown(found))
-    finish(found, markdown(found), as_json=as_json)
+    finish(found.problems, markdown(found))
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench.ways import serve_ours
+from bench.servers import HOST, Workspace, serving
 from builders import MAIN, History, Lockless, push
 from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import HOST, Workspace
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
@@ -45,8 +44,7 @@ STOPS: dict[str, dict[str, str]] = {
     "extra-connection": {},
     "silly": dict.fromkeys(("create", "push", "pack", "verify"), ""),
 }
-"""Rule -> the commands it stops, and the verb that is named. `tests/house/test_bans_in_step.py` sees that every rule is
-here."""
+"""Rule -> the commands it stops, and the verb that is named."""
 
 
 @dataclass
@@ -93,7 +91,9 @@ def served() -> Iterator[Served]:
         source = work.folder / "source"
         source.mkdir()
         push(PackRepository(LocalTransport(source)), history, line, {MAIN: line[-1]})
-        made = Served(work.folder, files, serve_ours(work, files, "--allow-vfs"), history)
+        options = ("--folder-locks", "--allow-vfs")
+        server = work.start("hpss", files, lambda host, port: serving(files, host, port, *options))
+        made = Served(work.folder, files, server.port, history)
         for name in "abc":
             (files / "secret" / name).mkdir(parents=True)
         yield made

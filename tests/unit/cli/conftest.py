@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.servers import Server, Workspace
 from builders import History
 from stored import stored
-
-from smartserver.cli.servers import Server, Workspace
 
 
 @pytest.fixture(scope="module")

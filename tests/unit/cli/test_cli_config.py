@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bench.servers import Server
 from builders import MAIN, SETTINGS
 from click.testing import CliRunner, Result
 from stored import stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 

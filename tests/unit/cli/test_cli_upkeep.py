@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bench.servers import Server, Workspace, free_port
 from builders import MAIN, push
 from click.testing import CliRunner, Result
 from stored import stored
@@ -16,7 +17,6 @@ from stored import stored
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.place import above
-from smartserver.cli.servers import Server, Workspace, free_port
 from smartserver.client import listing
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport

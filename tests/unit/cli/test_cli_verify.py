@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from bench.servers import Server, free_port
 from bzr_samples import FIRST, FIRST_PARENTS, push, segment
 from click.testing import CliRunner, Result
 from stored import pack_of, stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server, free_port
 from smartserver.cli.user import user
 from smartserver.cli.verify import _progress
 from smartserver.client.call import Client

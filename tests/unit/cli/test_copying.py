@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.servers import Server, Workspace
 from builders import KINDS, MAIN, SILENT, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
@@ -21,7 +22,6 @@ from smartserver.cli.copying import _parts, between, report, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.progress import ProgressLine
-from smartserver.cli.servers import Server, Workspace
 from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
 from smartserver.client.call import Client

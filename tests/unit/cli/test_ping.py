@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from bench.servers import Server, free_port
 from click.testing import CliRunner, Result
 
 import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.servers import Server, free_port
 from smartserver.cli.session import client_for
 from smartserver.client.url import Location
 from smartserver.verbs.all import every_verb
@@ -110,23 +110,3 @@ def test_the_environment_has_flags_too(server: Server, monkeypatch: pytest.Monke
     assert isinstance(result.exception, CommandError)
     assert "Server.ping is banned by the rule rpc:Server.ping" in str(result.exception)
     assert result.stderr.splitlines()[0].startswith("hpss: Server.info() on /: ok")
-
-
-def test_operations_are_one_round_trip_each(server: Server) -> None:
-    """The second time the branch was there. With bans each is one operation, so that doing it often is no duplicate."""
-    words = ["ping", server.url("x"), "--operations", "-c", "2"]
-    for flags in ([], ["-Dhpss", "-Dhpss-ban=silly"]):
-        result = run(*flags, *words)
-        assert result.exit_code == 0, result.output
-        head, *measured = result.stdout.splitlines()
-        assert head.split() == ["operation", "trips", "up", "down", "median", "ms"]
-        assert [line[24:].split()[0] for line in measured] == ["1"] * 9
-        assert ("hpss: Server.ping" in result.stderr) is bool(flags)
-
-
-def test_no_table_without_a_server() -> None:
-    port = free_port()
-    result = run("ping", f"hpss://127.0.0.1:{port}/x", "--operations")
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception).endswith(f"cannot connect to 127.0.0.1:{port}: Connection refused")
-    assert result.output == ""

@@ -1,6 +1,6 @@
 """A git history repeated with different content: what a history several times the size of a real one costs.
 
-    python -m tests.large_history HISTORY OUT.git --times 5
+    python -m bench.large_history HISTORY OUT.git --times 5
 
 HISTORY is a git repository or a bundle. OUT.git is a new bare repository: the history's commits, then the same commits
 again on top of its tip, and so on. From the second copy on, each copy exchanges the letters of every file and of its
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from smartserver.cli.histories import copy
+from bench.git_histories import copy
 
 EXPORT = ("fast-export", "--all", "--signed-tags=verbatim", "--reencode=no", "--show-original-ids")
 MARK = re.compile(rb"^((?:mark|from|merge|M \d+) ):(\d+)")
@@ -170,7 +170,7 @@ def repeat(history: Path, out: Path, times: int) -> None:
 
 def main() -> None:
     """Read the arguments and make the repository."""
-    parser = argparse.ArgumentParser(prog="python -m tests.large_history", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bench.large_history", description=__doc__.splitlines()[0])
     parser.add_argument("history", type=Path, help="a git repository or bundle")
     parser.add_argument("out", type=Path, help="the bare repository to make")
     parser.add_argument("--times", type=int, default=5, help="how many copies (default: 5)")

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from bench.git_histories import GENERATED_COMMITS, copy
+from bench.servers import LinkCost, Say, Server, Workspace, attempt, measured, run, silent
 from netem.proxy import Proxy
-from smartserver.cli.histories import GENERATED_COMMITS, copy
-from smartserver.cli.servers import LinkCost, Say, Server, Workspace, attempt, measured, run, silent
 
 MOST_ROUND_TRIPS = 2
 """The budget of an operation on a fresh connection: the TCP handshake and one."""

@@ -1,26 +1,24 @@
-"""`smartserver demo`: what a slow link costs git, over our protocol and over git's own, side by side."""
+"""`make demo`: what a slow link costs git, over our protocol and over git's own, side by side."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from smartserver.cli.errors import CommandError
+from bench import options
+from bench.comparison import Comparison, Row
+from bench.git_histories import own_checkout
+from bench.report import end, say
+from bench.servers import LinkCost
 from smartserver.trace.text import size
-
-if TYPE_CHECKING:
-    from smartserver.cli.demo_run import Row
-    from smartserver.cli.servers import LinkCost
 
 
 @click.command(short_help="Show what round trips cost: hpss:// beside git:// on a slow link.")
-@click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
-@click.option("--rtt", default="1000ms", show_default=True, help="Round-trip time of the emulated link.")
-@click.option("--rate", default=None, help="Bandwidth of the link each way, e.g. 10mbit; unlimited by default.")
-def command(path: Path | None, rtt: str, rate: str | None) -> None:
+@options.path(required=False)
+@options.quantity("--rtt", options.TIME, "1000ms", "Round-trip time of the emulated link.")
+@click.option("--rate", type=options.RATE, help="Bandwidth of the link each way, e.g. 10mbit; unlimited by default.")
+def command(path: Path | None, rtt: float, rate: float | None) -> None:
     """Push, fetch and clone the git repository or bundle at PATH over an emulated slow link: hpss:// beside git://.
 
     PATH is read and never written; without it, it is the project's own checkout, or a generated history. Stock git
@@ -28,29 +26,18 @@ def command(path: Path | None, rtt: str, rate: str | None) -> None:
     operation of ours takes more than 2 round trips (the TCP handshake and one) or leaves a wrong result behind.
 
     \b
-    smartserver demo
-    smartserver demo ~/src/project --rtt 300ms --rate 20mbit
+    make demo
+    make demo ARGS="$HOME/src/project --rtt 300ms --rate 20mbit"
     """
-    from netem.units import parse_rate, parse_time
-    from smartserver.cli.demo_run import Comparison
-    from smartserver.cli.histories import own_checkout
-
-    try:
-        seconds, bytes_per_second = parse_time(rtt), parse_rate(rate) if rate else None
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
     source = path.resolve() if path is not None else own_checkout()
-    with Comparison(source, seconds, bytes_per_second, lambda words: click.echo(words, err=True)) as comparison:
+    with Comparison(source, rtt, rate, say) as comparison:
         rows: list[Row] = []
         for row in comparison.rows():
             rows.append(row)
-            click.echo(f"  {row.operation}", err=True)
+            say(f"  {row.operation}")
         problems = comparison.problems
         click.echo(table(rows, comparison.title, with_git=comparison.has_git_daemon))
-    for problem in problems:
-        click.echo(f"wrong: {problem}", err=True)
-    if problems:
-        sys.exit(1)
+    end(problems)
 
 
 def table(rows: list[Row], title: str, *, with_git: bool) -> str:

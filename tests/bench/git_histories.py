@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import smartserver
+from bench.servers import attempt, run
 from smartserver.cli.errors import CommandError
-from smartserver.cli.servers import attempt, run
 
 GENERATED_COMMITS = 200
 """Length of the history that is made where there is none: well under 1 MB."""

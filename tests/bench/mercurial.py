@@ -1,0 +1,28 @@
+"""Mercurial: its environment, its server over HTTP (`hg serve`), and the command with our extension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mercurials import LIBRARIES, LOADER
+
+SETTINGS: Mapping[str, str] = {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <demo@example.org>"}
+"""The environment of an hg without a configuration."""
+
+
+LOG = "hgweb.log"
+"""Where a server logs its requests, a line each."""
+
+OURS = ("hg", "--config", f"extensions.hpss={LOADER}", "--config", f"hpss.path={LIBRARIES}")
+"""What begins a command of ours."""
+
+
+def serve_options(served: Path, folder: Path, host: str, port: int) -> Sequence[str]:
+    """The command that serves what lies in `served`, writable; its own files are in `folder`."""
+    collection = folder / "hgweb.conf"
+    collection.write_text(f"[paths]\n/ = {served}/*\n[web]\nrefreshinterval = 0\n", encoding="utf-8")
+    return (
+        "hg", "serve", "--address", host, "--port", str(port), "--webdir-conf", str(collection),
+        "--accesslog", str(folder / LOG), "--config", "web.push_ssl=False", "--config", "web.allow-push=*",
+    )  # fmt: skip
