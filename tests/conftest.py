@@ -15,7 +15,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import mirror
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -66,22 +65,6 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("CC", "false")  # So that no test replaces the programs of this environment.
         patch.setenv("SMARTSERVER_AGENT", "0")  # Each command is tested alone; what tests the agent turns it on.
         yield
-
-
-_incomplete: set[Path] = set()
-"""Test files in which a test failed or was skipped."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _claimed_modules_are_executed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test file that runs in full calls a function of each module that it claims (`mirror`)."""
-    path = mirror.path_of(request.path)
-    with mirror.Watch(mirror.claimed_by(path) if path is not None else ()) as watch:
-        yield
-    options = request.config.option
-    is_whole = not options.keyword and not options.markexpr and not any("::" in each for each in request.config.args)
-    if is_whole and request.path not in _incomplete and watch.unseen:
-        pytest.fail(f"{path} claims modules of which it calls no function: {', '.join(watch.unseen)}", pytrace=False)
 
 
 @pytest.fixture
@@ -135,11 +118,9 @@ def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that skips fails, with its reason; an expected failure (strict anyway) is no skip."""
     report = yield
-    if not report.passed:
-        _incomplete.add(item.path)
     if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome, report.longrepr = "failed", _why(report)
     return report

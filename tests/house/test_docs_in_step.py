@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from bench.baseline import Baseline, notes
-from bench.ways import ROWS, WAYS
 from sources import ROOT
 
 from smartserver.cli.main import COMMANDS
@@ -79,9 +77,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("see [it](test_words.py) and [that](https://example.org/a)", []),
+        ("see [it](test_layers.py) and [that](https://example.org/a)", []),
         ("see [it](absent.md)", ["page.md: absent.md"]),
-        ("see [it](test_words.py)\n\n[that]: ../house/absent.py", ["page.md: ../house/absent.py"]),
+        ("see [it](test_layers.py)\n\n[that]: ../house/absent.py", ["page.md: ../house/absent.py"]),
         ("an ![image](absent.png)", ["page.md: absent.png"]),
         ("outside [it](../../../elsewhere)", ["page.md: ../../../elsewhere"]),
         ("# The `first` part\n[here](#the-first-part)", []),
@@ -91,15 +89,3 @@ def test_links_lead_somewhere(page: Path) -> None:
 )
 def test_a_broken_link_is_found(text: str, found: list[str]) -> None:
     assert broken(Path(__file__).parent / "page.md", text) == found
-
-
-def test_what_is_written_of_the_baseline_is_what_it_would_write() -> None:
-    """All but the figures: rows, notes and what became of the round trips."""
-    written = (ROOT / "doc" / "explanation" / "why-rpc.md").read_text(encoding="utf-8")
-    *said, _circumstances = notes(Baseline(1.0, WAYS, {}))
-    said += [row.saved for row in ROWS] + [f"\n| {row.name}{' *' if row.opened else ''} |" for row in ROWS]
-    assert [each for each in said if each not in written] == [], "run `bench baseline --write`"
-    for row in ROWS:
-        (line,) = [line for line in written.splitlines() if re.match(rf"\| {re.escape(row.name)}( \*)? \|", line)]
-        cells = [cell.strip() for cell in line.split("|")]
-        assert all(str(bar) in cells for bar in row.bars.values()), row.name

@@ -23,7 +23,7 @@ SKIPS = {
 
 
 def run(folder: Path, source: str, require_all: str) -> subprocess.CompletedProcess[str]:
-    for name in ("conftest.py", "mirror.py", "sources.py"):
+    for name in ("conftest.py", "sources.py"):
         shutil.copy(TESTS / name, folder)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
     (folder / "test_it.py").write_text(f"import pytest\n\n{source}\n\ndef test_other(): pass\n")
