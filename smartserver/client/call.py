@@ -98,8 +98,8 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: no answer came, or none that can be one, after the change may have been made, and no answer
-                since says whether.
+            OutcomeUnknown: no answer came, or none that can be one, after the change may have been made; sent again,
+                it got none either, or a refusal.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         pauses = iter(PAUSES)
@@ -120,6 +120,10 @@ class Client:
                 first = now if first is None else first
                 answer = link.exchange(outgoing, age, self._agent, self._known_token(), self._traceparent)
                 self._is_taken = self._is_taken or self._is_new
+                if certainty.doubtful:
+                    answer.results = [
+                        _doubted(each) if isinstance(each, CodedError) else each for each in answer.results
+                    ]
                 return answer
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
@@ -147,10 +151,9 @@ class Client:
                 # One with a large body is not sent again and again unasked.
                 small = not outgoing.flags & RequestFlag.GRAPH_FIRST
                 again = next(pauses, None) if refusal.error.retryable and small else None
-                certainty = certainty.after(refusal.error, perhaps_read=False)
                 if again is None:
                     if certainty.doubtful:
-                        raise OutcomeUnknown(str(refusal.error)) from refusal
+                        raise _doubted(refusal.reason) from refusal
                     raise
                 self._pause(again)
             except BaseException as wrong:
@@ -225,3 +228,8 @@ class Client:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _doubted(error: CodedError) -> OutcomeUnknown:
+    """What the refusal of a repeat says of a change whose first sending may still be carried out."""
+    return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(f"sent again, it was refused: {error}")

@@ -2,6 +2,10 @@
 
 Both sides send before they listen: whatever comes in place of an answer, be it the greeting of a login shell, does not
 say that nobody read the request. Of a request that changes nothing there is nothing to know.
+
+A refusal says nothing of an earlier sending that got no answer. That one may still be in progress: in a process that
+was stopped, or on a server whose link was lost. It is then carried out when it goes on, if its conditions hold by then.
+So after it only success is certain: the repository's log then has the request, and carries it out once.
 """
 
 from __future__ import annotations
@@ -10,10 +14,8 @@ import dataclasses
 import enum
 
 from smartserver.client.medium import CannotConnect
-from smartserver.client.retry import tells_of_earlier
 from smartserver.errors import OutcomeUnknown
 from smartserver.wire.errors import NotHpss
-from transports.errors import CodedError
 
 
 class Certainty(enum.Enum):
@@ -22,15 +24,12 @@ class Certainty(enum.Enum):
     UNMADE = "no sending can have been carried out"
     HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear, or to nobody"
     PERHAPS = "a sending may have been carried out"
-    TOLD = "the server has told what became of it"
 
     def after(self, wrong: Exception, *, perhaps_read: bool) -> Certainty:
-        """What is known after one more sending, which ended with a refusal's error or without an answer.
+        """What is known after one more sending, which got no answer.
 
         `perhaps_read`: it was sent whole, and nobody has shown that he reads nothing.
         """
-        if isinstance(wrong, CodedError):
-            return Certainty.TOLD if tells_of_earlier(wrong) else self
         if not perhaps_read:
             return self
         if isinstance(wrong, (NotHpss, CannotConnect)):
@@ -39,8 +38,8 @@ class Certainty(enum.Enum):
 
     @property
     def doubtful(self) -> bool:
-        """Whether a sending may have been carried out, and nobody has told."""
-        return self in (Certainty.HARDLY, Certainty.PERHAPS)
+        """Whether a sending may have been carried out."""
+        return self is not Certainty.UNMADE
 
     def doubt(self, why: str) -> OutcomeUnknown:
         """What to say of a change when no more is to be learnt."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from smartserver.errors import AccessDenied
+from smartserver.errors import AccessDenied, NotDone
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result
 from smartserver.wire.messages import Advice, Counters, KnownRoot, RequestFlag, State
 from transports.errors import CodedError
@@ -50,6 +50,11 @@ class Refusal(Exception):
         self.error = error
         self.outcomes = outcomes
         self.state = state
+
+    @property
+    def reason(self) -> CodedError:
+        """The error of the first call that was refused for itself, which says more than that of the request."""
+        return next((each for each in self.outcomes if each is not None and not isinstance(each, NotDone)), self.error)
 
     @property
     def of_tokens(self) -> list[AccessDenied]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from exchanges import DELETE, MAIN, banner, broken, closed, upload
-from scripted import Answering, ScriptedMedium, Server, done, refuse, refused, reply
+from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
 from smartserver.client.call import Client
 from smartserver.client.certainty import NoServer
@@ -19,9 +19,9 @@ from smartserver.verbs.vfs import BringRequest, HasResult, NoResult, PathRequest
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode
+from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
-from transports.errors import CodedError, Locked, NoSpace
+from transports.errors import CodedError, Locked
 
 LOCKED = refused(Locked("project/lock", 30))
 
@@ -80,12 +80,15 @@ def test_it_is_unknown_too_when_the_server_is_gone_afterwards() -> None:
     assert server.pauses == list(PAUSES)
 
 
-@pytest.mark.parametrize("error", [ServerBusy("connections", 7), AccessDenied("write", "why"), NoSpace("p")])
-def test_a_repeat_refused_before_the_log_was_read_leaves_it_unknown(error: CodedError) -> None:
+@pytest.mark.parametrize(
+    "error", [ServerBusy("connections", 7), AccessDenied("write", "why"), DivergedBranches(MAIN, b"t" * 20)]
+)
+def test_a_repeat_that_is_refused_leaves_it_unknown(error: CodedError) -> None:
+    """The first sending may be in progress still, and be carried out later."""
     server = Server([broken, refuse(refused(error))])
     with server.client() as client, pytest.raises(OutcomeUnknown) as raised:
         client.request(DELETE)
-    assert raised.value.why == str(error)
+    assert raised.value.why == f"sent again, it was refused: {error}"
     assert server.tried == 2
 
 
@@ -96,12 +99,23 @@ def test_a_repeat_that_waits_in_vain_leaves_it_unknown() -> None:
         client.request(DELETE)
 
 
-@pytest.mark.parametrize("error", [DivergedBranches(MAIN, b"t" * 20), OutcomeUnknown("the log is too short")])
-def test_a_repeat_refused_for_its_change_is_answered(error: CodedError) -> None:
-    server = Server([broken, refuse(refused(error))])
-    with server.client() as client, pytest.raises(Refusal) as raised:
+def test_a_repeat_of_which_the_log_says_too_little_says_so() -> None:
+    server = Server([broken, refuse(refused(OutcomeUnknown("the log is too short")))])
+    with server.client() as client, pytest.raises(OutcomeUnknown) as raised:
         client.request(DELETE)
-    assert type(raised.value.error) is type(error)
+    assert raised.value.why == "the log is too short"
+
+
+def test_a_repeat_that_is_done_in_part_leaves_the_rest_unknown() -> None:
+    calls = [*DELETE.calls, *DELETE.calls]
+    fault = fault_of(DivergedBranches(MAIN, b"t" * 20))
+    outcomes = [Outcome(Status.DONE, raw(BranchDeleteResult([]))), Outcome(Status.REFUSED, fault=fault)]
+    server = Server([broken, reply(encode(ReplyMessage(outcomes)))])
+    with server.client() as client:
+        made, unknown = client.request(Outgoing("project", calls)).results
+    assert isinstance(made, BranchDeleteResult)
+    assert isinstance(unknown, OutcomeUnknown)
+    assert unknown.why.startswith("sent again, it was refused: ")
 
 
 def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:

@@ -7,11 +7,11 @@ import pytest
 from smartserver.client.certainty import Certainty, NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol
-from smartserver.errors import DivergedBranches, OutcomeUnknown, ServerBusy
+from smartserver.errors import OutcomeUnknown
 from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
-from transports.errors import CodedError, Locked
+from transports.errors import CodedError
 
-UNMADE, HARDLY, PERHAPS, TOLD = Certainty
+UNMADE, HARDLY, PERHAPS = Certainty
 
 UNREAD = [
     CannotConnect("h:1", "refused"),
@@ -22,8 +22,6 @@ UNREAD = [
 ]
 STRANGER = NotHpss("expected an opening line")
 NO_ANSWER = [ConnectionLost("reset"), RemoteProtocolError("expected a reply"), Interrupted("in the middle")]
-TURNED_AWAY = [ServerBusy("connections", 7), Locked("p/lock", 30)]
-REFUSED = [DivergedBranches(b"main", b"t"), OutcomeUnknown("the log does not reach back")]
 
 TABLE = [
     # How the sending ended; whether it may have been read; what is known then if it was UNMADE, HARDLY, PERHAPS.
@@ -31,8 +29,6 @@ TABLE = [
     (STRANGER, True, HARDLY, HARDLY, PERHAPS),
     (CannotConnect("me@h", "ssh ended with status 1"), True, HARDLY, HARDLY, PERHAPS),
     *[(wrong, True, PERHAPS, PERHAPS, PERHAPS) for wrong in NO_ANSWER],
-    *[(wrong, False, UNMADE, HARDLY, PERHAPS) for wrong in TURNED_AWAY],
-    *[(wrong, False, TOLD, TOLD, TOLD) for wrong in REFUSED],
 ]
 
 
