@@ -59,9 +59,7 @@ def test_a_repeat_that_is_refused_while_its_first_sending_is_stopped(tmp_path: P
                 def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
                     if write:
                         return super().poll(read=read, write=write, timeout=timeout)
-                    wait_until(
-                        lambda: has_open(stopped.process.pid, path), "the server waits for the lock"
-                    )
+                    wait_until(lambda: has_open(stopped.process.pid, path), "the server waits for the lock")
                     os.kill(stopped.process.pid, signal.SIGSTOP)
                     raise ConnectionLost("the link is lost")
 
