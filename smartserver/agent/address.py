@@ -1,4 +1,4 @@
-"""Where a user's agent listens, and who may be at either end.
+"""Where a user's agent listens.
 
 The thin start of a command loads this, and so it uses the sockets of `_socket`: `socket` would add 4 ms to each start.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import _socket
 import os
 import stat
-import struct
 import zlib
 from collections.abc import Mapping
 
@@ -21,14 +20,11 @@ FALSE = ("0", "false", "no", "off")
 PRELOADED = ("LD_PRELOAD", "LD_AUDIT")
 """Variables that name libraries for all that a program does (ld.so(8)), such as how it connects (`torsocks`)."""
 
-CREDENTIALS = struct.Struct("3i")
-"""As unix(7) has those of SO_PEERCRED: process, user and group."""
+BASES = (("XDG_RUNTIME_DIR", "smartserver"), ("HOME", ".cache/smartserver-agent"))
+"""Variables that name a folder for the agent's, and its name there. Without either it is in /tmp, which all share."""
 
 MAX_PATH = 107
 """Bytes of a socket's address, as unix(7) says, without the zero at its end."""
-
-TIME_TO_ANSWER = 2.0
-"""Seconds an agent has, before a command goes on without it."""
 
 
 class NoAgent(Exception):
@@ -43,17 +39,19 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str:
-    """The folder of the sockets: in XDG_RUNTIME_DIR where that is the user's own, else in /tmp.
+    """The folder of the sockets, below the first of `BASES` that is the user's own.
 
     Raises:
         NoAgent: there is none, or it is not the user's alone.
     """
     user = os.geteuid()
-    base = environment.get("XDG_RUNTIME_DIR", "")
-    folder = f"{base}/smartserver" if os.path.isabs(base) and _is_of(base, user) else f"/tmp/smartserver-{user}"
+    own = (f"{environment[name]}/{below}" for name, below in BASES if _is_of(environment.get(name, ""), user))
+    folder = next(own, f"/tmp/smartserver-{user}")
     try:
-        if make and not os.path.lexists(folder):
-            os.mkdir(folder, 0o700)
+        if make:
+            for each in (os.path.dirname(folder), folder):
+                if not os.path.lexists(each):
+                    os.mkdir(each, 0o700)
         found = os.lstat(folder)
     except OSError as wrong:
         raise NoAgent(f"{folder}: {wrong.strerror}") from None
@@ -65,16 +63,17 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
 
 
 def _is_of(folder: str, user: int) -> bool:
-    """Whether a folder is a user's own: with `sudo` the variable may name another's."""
+    """Whether a folder is a user's own: with `sudo` a variable may name another's."""
     try:
-        return os.lstat(folder).st_uid == user
+        return os.path.isabs(folder) and os.stat(folder).st_uid == user
     except OSError:
         return False
 
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
     """The path of a socket. Its name tells agents apart that must not serve each other's commands: of another release,
-    another installation (also one that replaced the first in its folder), and another network namespace.
+    another installation (also one that replaced the first in its folder), another network namespace, and another
+    machine with the same home.
 
     Raises:
         NoAgent: as `runtime_folder`, the path is too long for a socket, or this system does not say who is at the other
@@ -90,40 +89,9 @@ def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) ->
         installed = os.stat(smartserver.__file__).st_mtime_ns
     except OSError:  # It is being replaced.
         installed = 0
-    facts = f"{smartserver.__version__}\n{os.path.dirname(smartserver.__file__)}\n{installed}\n{network}"
-    path = f"{runtime_folder(environment, make=make)}/{zlib.crc32(os.fsencode(facts)):08x}.{part}"
+    facts = [smartserver.__version__, os.path.dirname(smartserver.__file__), installed, network, os.uname().nodename]
+    name = zlib.crc32(os.fsencode("\n".join(map(str, facts))))
+    path = f"{runtime_folder(environment, make=make)}/{name:08x}.{part}"
     if len(os.fsencode(path)) > MAX_PATH:
         raise NoAgent(f"{path}: expected a path of at most {MAX_PATH} bytes for a socket")
     return path
-
-
-def connect(part: str, environment: Mapping[str, str]) -> _socket.socket:
-    """A connection to a part of the agent; each message is one packet (SOCK_SEQPACKET).
-
-    Raises:
-        NoAgent: as `path_of`, nobody listens, or somebody else does.
-    """
-    path = path_of(part, environment)
-    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    try:
-        made.settimeout(TIME_TO_ANSWER)
-        made.connect(path)
-        check_peer(made)
-    except OSError as wrong:
-        made.close()
-        raise NoAgent(f"{path}: {wrong.strerror or wrong}") from None
-    except NoAgent:
-        made.close()
-        raise
-    return made
-
-
-def check_peer(connection: _socket.socket) -> None:
-    """Accept a peer that is a process of this user.
-
-    Raises:
-        NoAgent: it is another's.
-    """
-    _, user, _ = CREDENTIALS.unpack(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size))
-    if user != os.geteuid():
-        raise NoAgent(f"expected a process of user {os.geteuid()} at the other end, got one of user {user}")

@@ -1,24 +1,14 @@
-"""What a command's process may do and how it runs, which its worker must share.
-
-The worker reads it in /proc (proc(5)), of the command's process: what that says of itself any process of the user could
-say, also one that is locked in.
-"""
+"""What a command's process may do and how it runs, which its worker must share. The worker reads it in /proc."""
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from smartserver.agent.address import CREDENTIALS, NoAgent
+from smartserver.agent.peer import bounds, read
 
-NAMESPACES = ("mnt", "pid", "user", "ipc", "uts", "net")
-
-OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp", b"Cpus_allowed:")
-"""Lines of /proc/PROCESS/status that say what a process may do."""
-
-MASK = b"Umask:"
+CPUS, MASK = b"Cpus_allowed:", b"Umask:"
+"""Lines of /proc/PROCESS/status."""
 
 NICE, POLICY = 16, 38
 """Fields of /proc/PROCESS/stat, counted behind the name of the program."""
@@ -36,46 +26,26 @@ class Circumstances(NamedTuple):
     """Of new files."""
 
 
-def process_at(connection: socket.socket) -> int:
-    """The number of the process that made a connection.
-
-    Raises:
-        NoAgent: it is in another namespace of processes.
-    """
-    process, _, _ = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
-    if process == 0:
-        raise NoAgent("expected a process of this namespace at the other end")
-    return int(process)
-
-
-def circumstances(process: int, environment: Mapping[bytes, bytes]) -> Circumstances:
-    """Those of a process. `environment`: as Python has it there.
+def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstances:
+    """Those of a process. `folder`: its own, in /proc. `environment`: as Python has it there.
 
     Raises:
         OSError: it is gone, or the system does not tell.
     """
-    folder = f"/proc/{process}"
-    status = _read(f"{folder}/status").splitlines()
-    stat = _read(f"{folder}/stat").rpartition(b")")[2].split()
-    root = os.stat(f"{folder}/root")
+    status = read("status", folder).splitlines()
+    stat = read("stat", folder).rpartition(b")")[2].split()
     facts = [
-        *[os.readlink(f"{folder}/ns/{name}").encode() for name in NAMESPACES],
-        b"%d:%d" % (root.st_dev, root.st_ino),
-        *[line for line in status if line.startswith(OF_STATUS)],
+        bounds(folder),
+        *[line for line in status if line.startswith(CPUS)],
         stat[NICE],
         stat[POLICY],
-        _read(f"{folder}/oom_score_adj"),
-        _read(f"{folder}/limits"),
-        *[_unit(line) for line in _read(f"{folder}/cgroup").splitlines()],
+        read("oom_score_adj", folder),
+        read("limits", folder),
+        *[_unit(line) for line in read("cgroup", folder).splitlines()],
         *sorted(b"%s=%s" % each for each in environment.items() if (each[0] + b"=").startswith(OF_WORDS)),
     ]
     mask = next(line[len(MASK) :] for line in status if line.startswith(MASK))
     return Circumstances(b"\n".join(facts), int(mask, 8))
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _unit(line: bytes) -> bytes:

@@ -23,8 +23,8 @@ OURS = NAME.decode()
 PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OURS)
 """Those whose commands an agent may run, see `cli.git_remote` and `agent.reading`."""
 
-KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "cli/git_remote.py", "agent/reading.py",
-         "cli/zygote.py")  # fmt: skip
+KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "agent/peer.py", "cli/git_remote.py",
+         "agent/reading.py", "cli/zygote.py")  # fmt: skip
 """The files that the C program must agree with."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"

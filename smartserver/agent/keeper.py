@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from smartserver.agent.address import NoAgent, check_peer
+from smartserver.agent.address import NoAgent
 from smartserver.agent.messages import (
     Borrow,
     Forget,
@@ -30,6 +30,8 @@ from smartserver.agent.messages import (
     receive,
     send,
 )
+from smartserver.agent.peer import check_user
+from smartserver.agent.start import BACKLOG
 
 IDLE = 600.0
 """Seconds a connection is held, and an agent lives that nobody needs."""
@@ -89,6 +91,7 @@ class Keeper:
     def run(self) -> None:
         """Serve."""
         self._listener.setblocking(False)
+        self._listener.listen(BACKLOG)  # Commands see this process from now on, not the maker of the socket.
         with self._listener:
             while not self._stopping and self._clock() - self._used < IDLE:
                 self.turn()
@@ -125,7 +128,7 @@ class Keeper:
         with connection:
             connection.settimeout(TIME_TO_SAY)
             try:
-                check_peer(connection)
+                check_user(connection)
                 message, descriptors = receive(connection, decode_message)
             except (NoAgent, OSError):
                 return

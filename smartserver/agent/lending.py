@@ -6,8 +6,9 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from smartserver.agent.address import KEEPER, TIME_TO_ANSWER, NoAgent, connect
+from smartserver.agent.address import KEEPER, NoAgent
 from smartserver.agent.messages import Borrow, Give, Message, T, decode_lent, receive, send
+from smartserver.agent.peer import TIME_TO_ANSWER, connect
 from smartserver.agent.start import start
 
 
@@ -51,7 +52,7 @@ def ask(message: Message, decode: Callable[[bytes], T], environment: Mapping[str
     Raises:
         NoAgent: there is none, or it does not answer.
     """
-    with _keeper(environment) as keeper:
+    with _keeper(environment, waits=True) as keeper:
         try:
             send(keeper, message)
         except OSError as wrong:
@@ -59,7 +60,7 @@ def ask(message: Message, decode: Callable[[bytes], T], environment: Mapping[str
         return receive(keeper, decode)
 
 
-def _keeper(environment: Mapping[str, str]) -> socket.socket:
-    keeper = socket.socket(fileno=connect(KEEPER, environment).detach())
+def _keeper(environment: Mapping[str, str], *, waits: bool = False) -> socket.socket:
+    keeper = socket.socket(fileno=connect(KEEPER, environment, waits=waits).detach())
     keeper.settimeout(TIME_TO_ANSWER)
     return keeper

@@ -1,8 +1,8 @@
 /* git-remote-hpss in C: it hands the command to the user's agent, as agent/thin.py does, without the start of Python.
    With NAME and READING it is smartserver.
 
-   thin.py describes the packets, address.py the socket, cli/git_remote.py and reading.py the commands that an agent may
-   run. This program repeats them byte for byte. It runs the Python program instead wherever one of those files changed
+   thin.py describes the packets, address.py the socket, peer.py who may listen there, cli/git_remote.py and reading.py
+   the commands that an agent may run. This program repeats them byte for byte. It runs the Python program instead wherever one of those files changed
    since it was compiled, no agent answers, or anything is unusual. Until then it has touched no stream and no signal.
 
    agent/compiled.py compiles it, and defines
@@ -31,6 +31,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,8 +40,19 @@ enum {
     MAX_PACKET = 64 * 1024,
     MAX_VARIABLES = 8192,
     TIME_TO_ANSWER = 2, /* Seconds. */
+    MAX_FACTS = 64 * 1024,
     LOST = 128,
 };
+
+#ifndef TIME_TO_END
+#define TIME_TO_END 10 /* Seconds; tests have less. */
+#endif
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Of Linux 6.5. */
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -73,9 +85,9 @@ static bool is_false(const char *value) {
     return false;
 }
 
-static bool has_scheme(const char *word, const char *const *schemes, size_t count) {
+static bool begins_with_any(const char *word, const char *const *starts, size_t count) {
     for (size_t at = 0; at < count; at++)
-        if (strncasecmp(word, schemes[at], strlen(schemes[at])) == 0) return true;
+        if (strncasecmp(word, starts[at], strlen(starts[at])) == 0) return true;
     return false;
 }
 
@@ -88,7 +100,7 @@ static bool is_known(int count, char *const *words) {
     while (command < count && starts_with(words[command], "-D")) command++;
     for (size_t at = 0; command < count && at < COUNT(commands); at++)
         is_reading |= strcmp(words[command], commands[at]) == 0;
-    for (int at = 1; at < count; at++) has_url |= has_scheme(words[at], schemes, COUNT(schemes));
+    for (int at = 1; at < count; at++) has_url |= begins_with_any(words[at], schemes, COUNT(schemes));
     return is_reading && has_url;
 }
 
@@ -109,7 +121,7 @@ static bool is_known(int count, char *const *words) {
     if (count != 3 || strcmp(words[1], "-h") == 0 || strcmp(words[1], "--help") == 0) return false;
     for (char **each = environ; *each != NULL; each++)
         if (is_trace_above_2(*each)) return false;
-    return has_scheme(words[2], schemes, COUNT(schemes));
+    return begins_with_any(words[2], schemes, COUNT(schemes));
 }
 
 #endif
@@ -135,43 +147,157 @@ static uint32_t crc32_of(const char *text) {
     return ~crc;
 }
 
-static bool find_socket(struct sockaddr_un *address) {
-    char network[128] = "", facts[4096 + 512];
+/* A folder in the one that a variable names, if that is the user's own. */
+static bool is_below(char *folder, size_t room, const char *variable, const char *name) {
+    const char *base = getenv(variable);
     struct stat found;
+    if (base == NULL || *base != '/' || stat(base, &found) < 0 || found.st_uid != geteuid()) return false;
+    snprintf(folder, room, "%s/%s", base, name);
+    return true;
+}
+
+static bool find_socket(struct sockaddr_un *address) {
+    char network[128] = "", facts[4096 + 512], folder[4096];
+    struct stat found;
+    struct utsname system;
     for (size_t at = 0; at < COUNT(files); at++) {
         if (stat(files[at].path, &found) < 0) return false;
         if (found.st_mtim.tv_sec * 1000000000LL + found.st_mtim.tv_nsec != files[at].changed) return false;
     }
     ssize_t size = readlink("/proc/self/ns/net", network, sizeof network - 1);
     if (size > 0) network[size] = '\0';
-    int length = snprintf(facts, sizeof facts, "%s\n%s\n%lld\n%s", VERSION, FOLDER, files[0].changed, network);
+    if (uname(&system) < 0) return false;
+    int length = snprintf(facts, sizeof facts, "%s\n%s\n%lld\n%s\n%s", VERSION, FOLDER, files[0].changed, network,
+                          system.nodename);
     if (length < 0 || (size_t)length >= sizeof facts) return false;
 
-    char folder[sizeof address->sun_path];
-    const char *base = getenv("XDG_RUNTIME_DIR");
-    if (base != NULL && *base == '/' && lstat(base, &found) == 0 && found.st_uid == geteuid())
-        length = snprintf(folder, sizeof folder, "%s/smartserver", base);
-    else
-        length = snprintf(folder, sizeof folder, "/tmp/smartserver-%u", (unsigned)geteuid());
-    if (length < 0 || (size_t)length >= sizeof folder || lstat(folder, &found) < 0) return false;
+    if (!is_below(folder, sizeof folder, "XDG_RUNTIME_DIR", "smartserver") &&
+        !is_below(folder, sizeof folder, "HOME", ".cache/smartserver-agent"))
+        snprintf(folder, sizeof folder, "/tmp/smartserver-%u", (unsigned)geteuid());
+    if (lstat(folder, &found) < 0) return false;
     if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & 077) return false;
     address->sun_family = AF_UNIX;
     length = snprintf(address->sun_path, sizeof address->sun_path, "%s/%08x.zygote", folder, crc32_of(facts));
     return length > 0 && (size_t)length < sizeof address->sun_path;
 }
 
+/* -- who answers */
+
+struct facts {
+    size_t size;
+    char bytes[MAX_FACTS];
+};
+
+/* Read what there is to a file's end; -1: it cannot be read, or there is more than room for it. */
+static ssize_t read_file(int folder, const char *name, char *bytes, size_t room) {
+    int file = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    ssize_t got = -1;
+    size_t size = 0;
+    if (file < 0) return -1;
+    while (size < room && (got = read(file, bytes + size, room - size)) > 0) size += (size_t)got;
+    int why = errno;
+    close(file);
+    errno = why;
+    return got == 0 ? (ssize_t)size : -1;
+}
+
+/* Add what a file or a link says; nothing where this system has no such thing. */
+static bool add_fact(struct facts *to, int folder, const char *name, bool is_link) {
+    char *end = to->bytes + to->size;
+    size_t room = sizeof to->bytes - to->size;
+    errno = 0;
+    ssize_t size = is_link ? readlinkat(folder, name, end, room) : read_file(folder, name, end, room);
+    if (size < 0 && errno != ENOENT && errno != EINVAL) return false;
+    to->size += size < 0 ? 0 : (size_t)size;
+    if (to->size == sizeof to->bytes) return false;
+    to->bytes[to->size++] = '\n';
+    return true;
+}
+
+/* Keep those lines of /proc/PROCESS/status that say what a process may do. */
+static bool add_status(struct facts *to, int folder) {
+    static const char *const lines[] = {"Uid:", "Gid:", "Groups:", "Cap", "NoNewPrivs:", "Seccomp"};
+    static char status[MAX_FACTS];
+    ssize_t size = read_file(folder, "status", status, sizeof status - 1);
+    if (size < 0) return false;
+    status[size] = '\0';
+    for (char *line = strtok(status, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        if (begins_with_any(line, lines, COUNT(lines))) {
+            size_t length = strlen(line);
+            if (length >= sizeof to->bytes - to->size) return false;
+            memcpy(to->bytes + to->size, line, length);
+            to->size += length;
+        }
+    return true;
+}
+
+/* What a process may do, of its folder in /proc. */
+static bool find_bounds(struct facts *to, int folder) {
+    static const char *const links[] = {"ns/cgroup", "ns/ipc",  "ns/mnt",  "ns/net",
+                                        "ns/pid",    "ns/time", "ns/user", "ns/uts"};
+    static const char *const labels[] = {"attr/current", "attr/apparmor/current"};
+    struct stat root;
+    to->size = 0;
+    for (size_t at = 0; at < COUNT(links); at++)
+        if (!add_fact(to, folder, links[at], true)) return false;
+    for (size_t at = 0; at < COUNT(labels); at++)
+        if (!add_fact(to, folder, labels[at], false)) return false;
+    if (fstatat(folder, "root", &root, 0) < 0 || sizeof root > sizeof to->bytes - to->size) return false;
+    int length = snprintf(to->bytes + to->size, sizeof to->bytes - to->size, "%llu:%llu\n",
+                          (unsigned long long)root.st_dev, (unsigned long long)root.st_ino);
+    to->size += (size_t)length;
+    return to->size < sizeof to->bytes && add_status(to, folder);
+}
+
+/* Whether the process at the other end has its number still; a kernel before Linux 6.5 cannot tell. */
+static bool has_number(int connection) {
+    int process;
+    socklen_t size = sizeof process;
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERPIDFD, &process, &size) < 0) return errno == ENOPROTOOPT;
+    bool is_there = syscall(SYS_pidfd_send_signal, process, 0, NULL, 0) == 0;
+    close(process);
+    return is_there;
+}
+
+/* Whether a process, of its folder in /proc, is the interpreter and may do the same as this one. */
+static bool is_agent(int folder) {
+    static struct facts there, here;
+    struct stat program, interpreter;
+    if (fstatat(folder, "exe", &program, 0) < 0 || stat(PYTHON, &interpreter) < 0) return false;
+    if (program.st_dev != interpreter.st_dev || program.st_ino != interpreter.st_ino) return false;
+    int own = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (own < 0) return false;
+    bool is_same = find_bounds(&there, folder) && find_bounds(&here, own) && there.size == here.size &&
+                   memcmp(there.bytes, here.bytes, here.size) == 0;
+    close(own);
+    return is_same;
+}
+
+/* Whether an agent listens at the other end. Its folder in /proc stays its own, whose number that is later on. */
+static bool is_from_agent(int connection) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    char path[64];
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return false;
+    if (peer.uid != geteuid() || peer.pid == 0) return false;
+    snprintf(path, sizeof path, "/proc/%d", (int)peer.pid);
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return false;
+    bool is_one = has_number(connection) && is_agent(folder);
+    close(folder);
+    return is_one;
+}
+
 /* A connection to the zygote, or -1. */
 static int connect_to_zygote(void) {
     struct sockaddr_un address = {0};
     struct timeval patience = {.tv_sec = TIME_TO_ANSWER};
-    struct ucred peer;
-    socklen_t size = sizeof peer;
     if (!find_socket(&address)) return -1;
     int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (made < 0) return -1;
     if (connect(made, (struct sockaddr *)&address, sizeof address) < 0 ||
-        getsockopt(made, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != geteuid() ||
-        fcntl(made, F_SETFL, 0) < 0 || setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0 ||
+        !is_from_agent(made) || fcntl(made, F_SETFL, 0) < 0 ||
+        setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) < 0 ||
         setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0) {
         close(made);
         return -1;
@@ -275,11 +401,34 @@ static int hand_over(int count, char *const *words) {
 static int worker_to_tell;
 static volatile pid_t program; /* That runs at this terminal; 0: none. */
 
+static volatile sig_atomic_t first_signal; /* 0: none came. */
+
+/* End by a signal, though the worker has not: it may be stopped. */
+static void end_by(int number) {
+    sigset_t its;
+    sigemptyset(&its);
+    sigaddset(&its, number);
+    signal(number, SIG_DFL);
+    kill(getpid(), number);
+    sigprocmask(SIG_UNBLOCK, &its, NULL);
+}
+
+static void give_up(int number) {
+    (void)number;
+    end_by(first_signal);
+}
+
 static void pass_on(int number) {
     int before = errno;
     char byte = (char)number;
+    bool is_first = first_signal == 0;
+    if (is_first) {
+        first_signal = number;
+        alarm(TIME_TO_END);
+    }
     send(worker_to_tell, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (program > 0) kill(program, number);
+    if (!is_first) end_by(number);
     errno = before;
 }
 
@@ -369,11 +518,17 @@ static int wait_for(int worker) {
     static char said[MAX_PACKET + 1], reply[MAX_PACKET];
     struct sigaction passing = {.sa_handler = pass_on, .sa_flags = SA_RESTART}, before;
     struct timeval forever = {0};
+    sigset_t late;
+    sigemptyset(&late);
+    sigaddset(&late, SIGALRM);
+    for (size_t at = 0; at < COUNT(signals); at++) sigaddset(&passing.sa_mask, signals[at]);
     ssize_t size;
     worker_to_tell = worker;
     reply[0] = 'o';
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGALRM, give_up);
+    sigprocmask(SIG_UNBLOCK, &late, NULL);
     setsockopt(worker, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
     setsockopt(worker, SOL_SOCKET, SO_SNDTIMEO, &forever, sizeof forever);
     for (size_t at = 0; at < COUNT(signals); at++)

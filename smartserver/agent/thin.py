@@ -8,7 +8,7 @@ reads the command's output to its end would wait for it.
 A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
 it, and gets the output back.
 
-`thin.c` does the same without Python: change both, and for what is in `address` and `cli.git_remote` too.
+`thin.c` does the same without Python: change both, and for what is in `address`, `peer` and `cli.git_remote` too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-from smartserver.agent.address import ZYGOTE, NoAgent, connect
+from smartserver.agent.address import ZYGOTE, NoAgent
+from smartserver.agent.peer import connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
 """The worker waits for `BEGIN`; run it yourself; it ended, with the status in a second byte."""
@@ -43,6 +44,11 @@ LOST = 128
 LAST_WORDS = (
     b"fatal: hpss: the process that ran this command ended without a word: it is unknown whether a change was made\n"
 )
+
+
+TIME_TO_END = 10
+"""Seconds a worker has to end after a signal, unless a second one comes. The command ends then, as that signal ends it.
+"""
 
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
@@ -90,12 +96,20 @@ def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int
             return
 
     told: list[Callable[[int], None]] = [tell_worker]
+    came: list[int] = []
 
     def pass_on(number: int, _frame: object) -> None:
+        came.append(number)
+        if len(came) == 1:
+            signal.alarm(TIME_TO_END)
         for each in told:
             each(number)
+        if len(came) > 1:
+            _end(number)
 
     worker.settimeout(None)
+    signal.signal(signal.SIGALRM, lambda _number, _frame: _end(came[0]))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, pass_on)
@@ -108,6 +122,12 @@ def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int
         os.write(2, LAST_WORDS)
         return LOST
     return said[1]
+
+
+def _end(number: int) -> None:
+    """End by a signal, though the worker has not: it may be stopped."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def ask_to_run(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:

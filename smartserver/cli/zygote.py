@@ -22,9 +22,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from smartserver.agent.address import NoAgent, check_peer, is_wanted
-from smartserver.agent.circumstances import circumstances, process_at
+from smartserver.agent.address import NoAgent, is_wanted
+from smartserver.agent.circumstances import circumstances
+from smartserver.agent.peer import open_peer, open_process
 from smartserver.agent.reading import NAME, READING, is_for_agent
+from smartserver.agent.start import BACKLOG
 from smartserver.agent.thin import (
     ACCEPTED,
     BEGIN,
@@ -70,12 +72,15 @@ def run(listener: socket.socket, keeper: int) -> None:
     closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
     listener.setblocking(False)
-    here = circumstances(os.getpid(), os.environb).facts
+    process = open_process("self")
+    here = circumstances(process, os.environb).facts
+    os.close(process)
     load()
     gc.collect()
     loaded = gc.get_objects()
     loaded += gc.get_referents(*loaded)
     gc.freeze()  # A collection would copy the pages of all that is loaded.
+    listener.listen(BACKLOG)  # Commands see this process from now on, not the maker of the socket.
     is_on = True
     while is_on:
         ours, its = socket.socketpair()
@@ -177,19 +182,19 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.settimeout(TIME_TO_SAY)
     try:
-        check_peer(connection)
+        process = open_peer(connection)
         packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
         above, count, *rest = packet.split(b"\0")
         parent = int(above)
         words = rest[: int(count)]
         environment = dict(variable.split(b"=", 1) for variable in rest[int(count) :])
-        process = process_at(connection)
         there = circumstances(process, environment)
         os.fchdir(folder)
     except (NoAgent, OSError, ValueError):
         _leave(connection)
     if there.facts != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         _leave(connection)
+    os.close(process)
     os.close(folder)
     os.umask(there.mask)
     os.environb.clear()

@@ -18,7 +18,8 @@ from agent_sides import PATIENCE, Blocked, User, ended, modules, read, zygote_of
 from agents import children, of_its_own, stop, workers
 from git_sides import Served
 
-from smartserver.agent.address import ZYGOTE, connect
+from smartserver.agent.address import ZYGOTE
+from smartserver.agent.peer import connect
 from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]

@@ -31,9 +31,15 @@ def our_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
     return _compiled(tmp_path_factory.mktemp("compiled") / OURS)
 
 
-def _compiled(path: Path) -> str:
+@pytest.fixture(scope="session")
+def hasty_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same for git, with a second for the worker to end after a signal."""
+    return _compiled(tmp_path_factory.mktemp("compiled") / "git-remote-hpss", "-DTIME_TO_END=1")
+
+
+def _compiled(path: Path, *options: str) -> str:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler (cc)")
     code = f"-DCODE=\"import sys; sys.exit({RUN_HERE} if sys.argv[2:] != ['--help'] else 0)\""
-    compile_to([str(path)], {**os.environ, "CC": "cc"}, (*OPTIONS, "-UCODE", code))
+    compile_to([str(path)], {**os.environ, "CC": "cc"}, (*OPTIONS, *options, "-UCODE", code))
     return str(path)

@@ -1,18 +1,18 @@
-"""agent.circumstances: what is read of a process, and of whom."""
+"""agent.circumstances: what is read of a process."""
 
 from __future__ import annotations
 
 import os
 import resource
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from smartserver.agent.address import CREDENTIALS, NoAgent
-from smartserver.agent.circumstances import Circumstances, _unit, circumstances, process_at
+from smartserver.agent import circumstances as read
+from smartserver.agent.circumstances import Circumstances, _unit
+from smartserver.agent.peer import open_process
 
 pytestmark = pytest.mark.sockets
 
@@ -24,6 +24,14 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
     yield made
     for each in made:
         each.communicate()
+
+
+def circumstances(process: int, environment: dict[bytes, bytes]) -> Circumstances:
+    folder = open_process(str(process))
+    try:
+        return read.circumstances(folder, environment)
+    finally:
+        os.close(folder)
 
 
 def of(made: list[subprocess.Popen[bytes]], *before: str) -> Circumstances:
@@ -105,25 +113,12 @@ def test_a_terminals_own_control_group_is_none(line: bytes, kept: bytes) -> None
 
 
 def test_a_process_that_is_gone_has_none() -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    with pytest.raises(OSError, match=str(process.pid)):
-        circumstances(process.pid, {})
-
-
-def test_who_made_a_connection() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert process_at(ours) == os.getpid()
-
-
-def test_one_of_another_namespace_is_refused() -> None:
-    class Connection(socket.socket):
-        def getsockopt(self, *_arguments: object) -> bytes:  # type: ignore[override]
-            return CREDENTIALS.pack(0, 0, 0)
-
-    with Connection(socket.AF_UNIX) as connection, pytest.raises(NoAgent, match="namespace"):
-        process_at(connection)
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    folder = open_process(str(process.pid))
+    process.communicate()
+    with pytest.raises(OSError, match="No such"):
+        read.circumstances(folder, {})
+    os.close(folder)
 
 
 def test_proc_is_read_as_it_is_written() -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import pytest
 from agents import Times, keeping, stop
 
-from smartserver.agent.address import KEEPER, NoAgent, connect, path_of
+from smartserver.agent.address import KEEPER, NoAgent, path_of
 from smartserver.agent.keeper import ASLEEP, IDLE, MOST, MOST_OF_SERVER, Keeper, seconds_slept
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count, decode_held
+from smartserver.agent.peer import connect
 
 pytestmark = pytest.mark.sockets
 
@@ -202,7 +203,7 @@ def test_without_an_agent_nothing_is_lent(environment: dict[str, str]) -> None:
 
 
 def test_an_agent_that_does_not_answer_is_none(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.agent.address.TIME_TO_ANSWER", 0.01)
+    monkeypatch.setattr("smartserver.agent.peer.TIME_TO_ANSWER", 0.01)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path_of(KEEPER, environment, make=True))
         listener.listen(1)

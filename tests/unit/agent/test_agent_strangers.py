@@ -1,4 +1,4 @@
-"""agent.address, agent.start, agent.keeper: what another user of the machine can do. Both users have real processes.
+"""agent.address, agent.peer, agent.start, agent.keeper: what another user can do. Both users have real processes.
 
 What one user can do wrong is in `test_agent_address` and `test_held_connections`.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 from agents import Times, keeping
 
-from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, connect, path_of, runtime_folder
+from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of, runtime_folder
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Give, Status, decode_held
+from smartserver.agent.peer import connect
 from smartserver.agent.start import start
 from smartserver.agent.thin import hand_over
 

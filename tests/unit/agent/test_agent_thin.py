@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -24,12 +26,16 @@ from smartserver.agent.thin import (
     MAX_PACKET,
     OUTPUT,
     SIGNALS,
+    TIME_TO_END,
     ask_to_run,
     hand_over,
 )  # fmt: skip
 
 LOCALE = {"LC_ALL": "C.UTF-8"}
 """Without it Python sets another as it starts."""
+
+PATIENCE = 30.0
+"""Seconds."""
 
 pytestmark = pytest.mark.sockets
 
@@ -90,8 +96,9 @@ def zygote(environment: dict[str, str]) -> Iterator[Callable[..., Zygote]]:
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGALRM)}
     yield
+    signal.alarm(0)
     for number, what in before.items():
         signal.signal(number, what)
 
@@ -167,7 +174,7 @@ def test_a_worker_that_answers_too_late_is_not_told_to_begin(
         with contextlib.suppress(BrokenPipeError):
             connection.send(ACCEPTED)
 
-    monkeypatch.setattr("smartserver.agent.address.TIME_TO_ANSWER", 0.01)
+    monkeypatch.setattr("smartserver.agent.peer.TIME_TO_ANSWER", 0.01)
     there = Zygote(environment, answer)
     try:
         assert run(environment, b"origin", b"hpss://host/") is None
@@ -211,26 +218,91 @@ def test_what_is_too_much_for_a_packet_it_runs_itself(
     assert there.packet in ([], [b""])
 
 
-def test_a_signal_goes_to_whoever_does_the_work(environment: dict[str, str]) -> None:
-    heard: list[bytes] = []
+@pytest.fixture(params=["python", "c"])
+def program(request: pytest.FixtureRequest) -> list[str]:
+    """The words of a program that has a command handed over."""
+    if request.param == "python":
+        return [sys.executable, "-c", HANDS_OVER.format(TIME_TO_END)]
+    return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
+
+
+@pytest.fixture(params=["python", "c"])
+def hasty_program(request: pytest.FixtureRequest) -> list[str]:
+    """The same, with a second for the worker to end."""
+    if request.param == "python":
+        return [sys.executable, "-c", HANDS_OVER.format(1)]
+    return [request.getfixturevalue("hasty_compiled"), "origin", "hpss://host/"]
+
+
+HANDS_OVER = """\
+import os
+from smartserver.agent import thin
+
+thin.TIME_TO_END = {}
+os._exit(thin.hand_over([b"origin", b"hpss://host/"], os.environb))
+"""
+
+
+def signalled(
+    program: list[str], environment: dict[str, str], work: Callable[[socket.socket, subprocess.Popen[bytes]], None]
+) -> int:
+    """The status of a command whose worker does this once the command heeds signals."""
+    started: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
 
     def answer(connection: socket.socket) -> None:
+        process = started.get()
         connection.send(ACCEPTED)
         assert received(connection)[0] == BEGIN
-        connection.settimeout(0.05)
-        while not heard:  # It may come before the command heeds it; then it would end this process.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGHUP)
-            with contextlib.suppress(TimeoutError):
-                heard.append(connection.recv(1))
-        connection.send(ENDED + b"\x82")
+        # The command waits for what runs there, with all its signals set.
+        connection.send(ask_to_run(["true"], {}, b"", quiet=False))
+        assert connection.recv(MAX_PACKET) == OUTPUT
+        work(connection, process)
 
-    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     there = Zygote(environment, answer)
     try:
-        assert run_python(environment, b"origin", b"hpss://host/") == 130
+        process = subprocess.Popen(program, env={**LOCALE, **environment, "PATH": os.environ["PATH"]})
+        started.put(process)
+        return process.wait(PATIENCE)
     finally:
         there.close()
+
+
+def test_a_signal_goes_to_whoever_does_the_work(program: list[str], environment: dict[str, str]) -> None:
+    heard: list[bytes] = []
+
+    def work(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGHUP)
+        heard.append(connection.recv(1))
+        connection.send(ENDED + b"\x82")
+
+    assert signalled(program, environment, work) == 130
     assert heard == [bytes([signal.SIGHUP])]
+
+
+def test_the_second_signal_ends_a_command_whose_worker_is_stopped(
+    program: list[str], environment: dict[str, str]
+) -> None:
+    """The worker hears of both, and of the end, once it goes on."""
+    heard: list[bytes] = []
+
+    def work(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGINT)
+        heard.append(connection.recv(1))
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+        heard.extend([connection.recv(1), connection.recv(1)])
+
+    assert signalled(program, environment, work) == -signal.SIGTERM
+    assert heard == [bytes([signal.SIGINT]), bytes([signal.SIGTERM]), b""]
+
+
+def test_so_does_the_time_after_the_first(hasty_program: list[str], environment: dict[str, str]) -> None:
+    def work(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGINT)
+        connection.recv(1)
+        process.wait(PATIENCE)
+
+    assert signalled(hasty_program, environment, work) == -signal.SIGINT
 
 
 def asking(run: Run, environment: dict[str, str], *packets: bytes) -> list[bytes]:

@@ -1,0 +1,200 @@
+"""Who is at the other end of an agent's socket.
+
+A process of the same user may be locked in: in a container, under a profile of AppArmor, without capabilities. Where it
+reaches the socket, it can ask as if it were a command, or take the agent's place and be asked. So each end reads in
+/proc (proc(5)) what the other's process may do, and expects the same as for itself. What a process says of itself is
+not asked.
+
+The thin start of a command loads this, as it does `address`. `thin.c` repeats it.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]  # `signal` adds 3 ms to each start.
+import _socket
+import errno
+import os
+import struct
+from collections.abc import Callable, Mapping
+
+from smartserver.agent.address import NoAgent, path_of
+
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
+
+OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp")
+"""Lines of /proc/PROCESS/status that say what a process may do."""
+
+LABELS = ("attr/current", "attr/apparmor/current")
+"""Files that hold what SELinux, AppArmor and their like call a process."""
+
+ABSENT = (errno.ENOENT, errno.EINVAL)
+"""Errors of what this system does not have: a kind of namespace, or labels."""
+
+CREDENTIALS = struct.Struct("3i")
+"""As unix(7) has those of SO_PEERCRED: process, user and group."""
+
+SO_PEERPIDFD = 77
+"""The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
+
+TIME_TO_ANSWER = 2.0
+"""Seconds an agent has, before a command goes on without it."""
+
+
+class Gone(NoAgent):
+    """The process that listened has ended."""
+
+
+def connect(part: str, environment: Mapping[str, str], *, waits: bool = False) -> _socket.socket:
+    """A connection to a part of the agent; each message is one packet (SOCK_SEQPACKET). `waits`: for an agent that is
+    loading, whose sockets were made by a command that has ended.
+
+    Raises:
+        Gone: the process that made the socket has ended, and no agent listens there yet.
+        NoAgent: as `path_of`, nobody listens, or a process that may be none of an agent.
+    """
+    path = path_of(part, environment)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    try:
+        made.settimeout(TIME_TO_ANSWER)
+        made.connect(path)
+        _check_agent(made)
+    except OSError as wrong:
+        made.close()
+        raise NoAgent(f"{path}: {wrong.strerror or wrong}") from None
+    except Gone:
+        if waits:
+            _wait_until_refused(made)
+        made.close()
+        if not waits:
+            raise
+        return connect(part, environment)
+    except NoAgent:
+        made.close()
+        raise
+    return made
+
+
+def _wait_until_refused(connection: _socket.socket) -> None:
+    """Wait until an agent takes connections, this one too, which asks for nothing, and closes it."""
+    try:
+        connection.shutdown(_socket.SHUT_WR)
+        connection.recv(1)
+    except OSError:  # Nobody does so in time.
+        return
+
+
+def check_user(connection: _socket.socket) -> int:
+    """The number of the process that made a connection, or that listened when it was made.
+
+    Raises:
+        NoAgent: it is of another user.
+    """
+    process, user, _ = CREDENTIALS.unpack(
+        connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size)
+    )
+    if user != os.geteuid():
+        raise NoAgent(f"expected a process of user {os.geteuid()} at the other end, got one of user {user}")
+    return int(process)
+
+
+def open_peer(connection: _socket.socket) -> int:
+    """The folder in /proc of the process at the other end. What is read below it is of that process, or fails once it
+    has ended, also where another process has its number by then.
+
+    Raises:
+        Gone: it has ended.
+        NoAgent: it is of another user, or in another namespace of processes.
+    """
+    process = check_user(connection)
+    if process == 0:
+        raise NoAgent("expected a process of this namespace at the other end")
+    try:
+        folder = open_process(str(process))
+    except (FileNotFoundError, ProcessLookupError):
+        raise Gone(f"the process at the other end, {process}, has ended") from None
+    try:
+        _check_number(connection)
+    except OSError:
+        os.close(folder)
+        raise Gone(f"the process at the other end, which was {process}, has ended") from None
+    return folder
+
+
+def open_process(process: str) -> int:
+    """The folder of a process in /proc."""
+    return os.open(f"/proc/{process}", os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _check_number(connection: _socket.socket) -> None:
+    """Check that the process at the other end has its number still. A kernel before Linux 6.5 cannot tell.
+
+    Raises:
+        OSError: it has ended.
+    """
+    try:
+        process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError as wrong:
+        if wrong.errno == errno.ENOPROTOOPT:
+            return
+        raise
+    try:
+        signal.pidfd_send_signal(process, 0)
+    finally:
+        os.close(process)
+
+
+def _check_agent(connection: _socket.socket) -> None:
+    """Accept a process that runs this interpreter and may do the same as this process.
+
+    Raises:
+        OSError: the system does not tell.
+        NoAgent: it is another.
+    """
+    folder = open_peer(connection)
+    try:
+        here = open_process("self")
+        try:
+            program, expected = (os.stat("exe", dir_fd=each) for each in (folder, here))
+            if not os.path.samestat(program, expected) or bounds(folder) != bounds(here):
+                raise NoAgent("expected an agent with the rights of this process at the other end, got another process")
+        finally:
+            os.close(here)
+    finally:
+        os.close(folder)
+
+
+def bounds(folder: int) -> bytes:
+    """What says what a process may do: the same where neither of two is locked in, or both in one place. `folder`: of
+    the process, in /proc.
+
+    Raises:
+        OSError: it has ended, or the system does not tell.
+    """
+    root = os.stat("root", dir_fd=folder)
+    facts = [
+        *[_if_there(_link, f"ns/{name}", folder) for name in NAMESPACES],
+        b"%d:%d" % (root.st_dev, root.st_ino),
+        *[_if_there(read, name, folder) for name in LABELS],
+        *[line for line in read("status", folder).splitlines() if line.startswith(OF_STATUS)],
+    ]
+    return b"\n".join(facts)
+
+
+def read(name: str, folder: int) -> bytes:
+    """A whole file below a folder."""
+    with open(os.open(name, os.O_RDONLY, dir_fd=folder), "rb") as file:
+        return file.read()
+
+
+def _link(name: str, folder: int) -> bytes:
+    return os.fsencode(os.readlink(name, dir_fd=folder))
+
+
+def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
+    """What `get` finds, empty where this system has no such thing. What is read after it fails if the process ended."""
+    try:
+        return get(name, folder)
+    except OSError as wrong:
+        if wrong.errno not in ABSENT:
+            raise
+        return b""

@@ -1,0 +1,291 @@
+"""agent.peer and thin.c: who may listen where a command finds its agent, and who may ask."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from agents import RUN_HERE, stop
+
+from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
+from smartserver.agent.keeper import Keeper
+from smartserver.agent.lending import ask, borrow, give
+from smartserver.agent.messages import Give, Status, decode_held
+from smartserver.agent.peer import CREDENTIALS, SO_PEERPIDFD, Gone, bounds, check_user, connect, open_peer
+
+pytestmark = pytest.mark.sockets
+
+LISTEN = """\
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen(8)
+print(flush=True)
+connection = listener.accept()[0]
+said = connection.recv(1 << 20)
+print(repr(said), flush=True)
+if said:
+    connection.send(b"a")
+    connection.recv(1)
+    connection.send(b"e\\x07")
+"""
+"""Takes the place of a zygote, and tells what it hears."""
+
+PATIENCE = 60.0
+"""Seconds."""
+
+REACHED = 7
+"""Status of a command that it runs."""
+
+
+class Listening:
+    """A process that listens where an agent would."""
+
+    def __init__(self, path: str, words: list[str]) -> None:
+        self._process = subprocess.Popen([*words, path], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._said = self._process.stdout
+        if not self._said.readline():
+            self.close()
+            pytest.skip(f"{words[0]} does not work here")
+
+    def heard(self) -> str:
+        return self._said.readline().strip()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def listening(
+    environment: dict[str, str], *before: str, part: str = ZYGOTE, python: str = sys.executable
+) -> Iterator[Listening]:
+    """One that is started by the words before it."""
+    made = Listening(path_of(part, environment, make=True), [*before, python, "-c", LISTEN])
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+Run = Callable[[dict[str, str]], int]
+
+
+@pytest.fixture(params=["python", "c"])
+def words(request: pytest.FixtureRequest) -> list[str]:
+    """Those of a program that has a command handed over, and ends with its status."""
+    if request.param == "c":
+        return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
+    code = (
+        "import os, sys; from smartserver.agent.thin import hand_over\n"
+        "status = hand_over([b'origin', b'hpss://host/'], os.environb)\n"
+        f"sys.exit({RUN_HERE} if status is None else status)\n"
+    )
+    return [sys.executable, "-c", code]
+
+
+@pytest.fixture
+def run(words: list[str]) -> Run:
+    """Has a command handed over: its status."""
+    return lambda environment: subprocess.run(words, env={"LC_ALL": "C.UTF-8", **environment}, check=False).returncode
+
+
+def test_a_process_that_may_do_the_same_runs_the_command(run: Run, environment: dict[str, str]) -> None:
+    with listening(environment) as there:
+        assert run(environment) == REACHED
+        assert "hpss://host/" in there.heard()
+
+
+LOCKED_IN = [
+    ["unshare", "--user", "--map-root-user"],
+    ["unshare", "--uts"],
+    ["unshare", "--ipc"],
+    ["unshare", "--cgroup"],
+    ["unshare", "--mount"],
+    ["unshare", "--time"],
+    ["setpriv", "--no-new-privs"],
+    ["setpriv", "--bounding-set", "-sys_admin"],
+    ["setpriv", "--groups", "64999"],
+]
+
+
+@pytest.mark.parametrize("before", LOCKED_IN, ids=" ".join)
+def test_one_that_is_locked_in_hears_nothing(run: Run, environment: dict[str, str], before: list[str]) -> None:
+    if before[0] == "unshare" and os.geteuid() != 0:
+        before = [before[0], "--user", "--map-current-user", *before[1:]]
+    with listening(environment, *before) as there:
+        assert run(environment) == RUN_HERE
+        assert there.heard() in ("b''", "")
+
+
+def test_nor_is_it_lent_or_given_a_connection(environment: dict[str, str]) -> None:
+    with listening(environment, "setpriv", "--no-new-privs", part=KEEPER) as there:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            assert give(Give("k", "hpss://here:1/", 1, 1.0), [ours.fileno()], environment)
+            assert there.heard() in ("b''", "")
+            lent = borrow("k", environment)  # From an agent that took its place.
+            assert lent is not None
+            os.close(lent.descriptors[0])
+
+
+def test_another_program_hears_nothing(run: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    """Whatever the system does not tell of how that is locked in."""
+    program = tmp_path / "another"
+    program.write_bytes(Path(os.path.realpath(sys.executable)).read_bytes())
+    program.chmod(0o755)
+    with listening(environment, "env", f"PYTHONHOME={sys.base_prefix}", python=str(program)) as there:
+        assert run(environment) == RUN_HERE
+        assert there.heard() in ("b''", "")
+
+
+def listener_of_a_process_that_ended(path: str) -> socket.socket:
+    """It is here, and its process is not."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    child = os.fork()
+    if child == 0:
+        listener.listen(1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    return listener
+
+
+def test_one_that_has_ended_is_none(environment: dict[str, str]) -> None:
+    path = path_of(ZYGOTE, environment, make=True)
+    with listener_of_a_process_that_ended(path), pytest.raises(Gone, match="has ended"):
+        connect(ZYGOTE, environment)
+
+
+REUSE = """\
+import os, signal, socket, subprocess, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+first = os.fork()
+if first == 0:
+    listener.listen(1)
+    os._exit(0)
+os.waitpid(first, 0)
+with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+    last.write(str(first - 1))
+second = os.fork()
+if second == 0:
+    signal.pause()
+assert second == first
+if os.fork() == 0:
+    connection = listener.accept()[0]
+    if connection.recv(1 << 20):
+        connection.send(b"a")
+        connection.recv(1)
+        connection.send(b"e\\x07")
+    os._exit(0)
+status = subprocess.run(sys.argv[2:]).returncode
+os.kill(second, signal.SIGKILL)
+sys.exit(status)
+"""
+"""Has a command run where an innocent process has the number of one that listened."""
+
+
+def test_nor_is_another_process_that_has_its_number(words: list[str], environment: dict[str, str]) -> None:
+    """In a namespace where nobody else starts a process."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+        except OSError as wrong:
+            if wrong.errno == errno.ENOPROTOOPT:
+                pytest.skip("this kernel does not tell one process from another of its number")
+    alone = ["unshare", "--pid", "--mount-proc", "--fork"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("there is no namespace of processes here")
+    path = path_of(ZYGOTE, environment, make=True)
+    its = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], **environment}
+    done = subprocess.run([*alone, sys.executable, "-c", REUSE, path, *words], env=its, timeout=PATIENCE, check=False)
+    assert done.returncode == RUN_HERE
+
+
+def test_a_borrower_waits_for_the_keeper_whose_starter_has_ended(environment: dict[str, str]) -> None:
+    listener = listener_of_a_process_that_ended(path_of(KEEPER, environment, make=True))
+    waits = threading.Thread(target=Keeper(listener, zygote=None).run)
+    found: list[object] = []
+    asks = threading.Thread(target=lambda: found.append(ask(Status(), decode_held, environment)))
+    asks.start()
+    waits.start()
+    asks.join()
+    stop(environment)
+    waits.join()
+    assert len(found) == 1
+
+
+def test_nobody_there(environment: dict[str, str]) -> None:
+    with pytest.raises(NoAgent, match="No such file"):
+        connect(KEEPER, environment)
+    path = path_of(KEEPER, environment, make=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
+        gone.bind(path)
+    with pytest.raises(NoAgent, match="Connection refused"):
+        connect(KEEPER, environment)
+
+
+def test_a_process_of_another_user_is_refused_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert check_user(ours) == os.getpid()
+        real = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: real + 1)
+        with pytest.raises(NoAgent, match=f"of user {real + 1} at the other end, got one of user {real}"):
+            check_user(theirs)
+
+
+def test_one_of_another_namespace_of_processes_is_refused() -> None:
+    class Connection(socket.socket):
+        def getsockopt(self, *_arguments: object) -> bytes:  # type: ignore[override]
+            return CREDENTIALS.pack(0, os.geteuid(), 0)
+
+    with Connection(socket.AF_UNIX) as connection, pytest.raises(NoAgent, match="namespace"):
+        open_peer(connection)
+
+
+def test_a_label_is_one_of_the_bounds(tmp_path: Path) -> None:
+    """Of AppArmor or SELinux, which this machine may not have."""
+    found = set()
+    for label in (b"unconfined\n", b"docker-default (enforce)\n", None):
+        folder = process_folder(tmp_path / str(label), label)
+        found.add(bounds(folder))
+        os.close(folder)
+    assert len(found) == 3
+
+
+def process_folder(path: Path, label: bytes | None) -> int:
+    """A folder as of a process in /proc."""
+    (path / "ns").mkdir(parents=True)
+    (path / "attr").mkdir()
+    (path / "root").symlink_to("/")
+    (path / "status").write_bytes(Path("/proc/self/status").read_bytes())
+    if label is not None:
+        (path / "attr/current").write_bytes(label)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def test_what_may_not_be_read_is_not_taken_for_absent(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.readlink
+
+    def readlink(name: str, *, dir_fd: int | None = None) -> str:
+        if name == "ns/time":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(name, dir_fd=dir_fd)
+
+    with listening(environment, part=KEEPER):
+        monkeypatch.setattr(os, "readlink", readlink)
+        with pytest.raises(NoAgent, match="Permission denied"):
+            connect(KEEPER, environment)
