@@ -7,6 +7,7 @@ flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp
 from __future__ import annotations
 
 import posixpath
+import re
 import threading
 import weakref
 from collections import deque
@@ -447,5 +448,6 @@ def from_url(url: str) -> SftpTransport:
         raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")
     if path == "/~" or path.startswith("/~/"):
         path = path[3:] or "."
-    account = Account(parts.hostname, unquote(parts.username or ""), parts.port or 0, unquote(host_key))
+    host = re.sub("%25(?=.)", "%", parts.hostname, count=1)  # Before the zone of an IPv6 address (RFC 6874).
+    account = Account(host, unquote(parts.username or ""), parts.port or 0, unquote(host_key))
     return SftpTransport(Line(lambda: log_in(account)), path, url.partition("?")[0].rstrip("/"))

@@ -70,8 +70,8 @@ class Account:
 
     def __post_init__(self) -> None:
         """Refuse what a `ProxyCommand`, into which it may be put, could take for something else."""
-        for what, name, signs in (("host", self.host, "._-:"), ("user", self.user, "._-+")):
-            if name.startswith("-") or not all(sign.isalnum() or sign in signs for sign in name):
+        for what, name, signs in (("host", self.host, "._-:%"), ("user", self.user, "._-+@\\")):
+            if name.startswith("-") or name.endswith("\\") or not all(sign.isalnum() or sign in signs for sign in name):
                 raise ValueError(f"{name!r} is not the name of a {what}")
 
 

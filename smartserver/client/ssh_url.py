@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from smartserver.client.url import BadUrl, parse
+from smartserver.client.url import BadUrl, parse, percent_decode
 
 SCHEME = "hpss+ssh"
 
@@ -97,10 +97,16 @@ def parse_login(url: str, scheme: str) -> Login:
     user, at, host = authority.rpartition("@")
     if ":" in user:
         raise BadUrl(url, "a password has no meaning: ssh asks for one where it needs it")
+    try:
+        user = percent_decode(user)
+    except ValueError:
+        raise BadUrl(url, f"{user!r} is not the name of a user") from None
+    # As USER@example.org and DOMAIN\USER of a directory. A shell would take a last \ for what follows it.
     if (
         (at and not user)
         or user.startswith("-")
-        or not all(character.isalnum() or character in "._-+" for character in user)
+        or user.endswith("\\")
+        or not all(character.isalnum() or character in "._-+@\\" for character in user)
     ):
         raise BadUrl(url, f"{user!r} is not the name of a user")
     try:

@@ -420,6 +420,19 @@ def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None
     shutil.rmtree(home)
 
 
+def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> None:
+    """As git-shell, which runs nothing of ours and ends with 128. Each log-in may ask for a password."""
+    count = tmp_path / "count"
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\necho login >> {count}\necho 'fatal: unrecognized command' >&2\nexit 128\n")
+    ssh.chmod(0o755)
+    user.environment |= {"GIT_SSH": str(ssh), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    said = user("git ls-remote hpss+ssh://me@host/srv/code/project", status=128)
+    assert count.read_text() == "login\n"
+    assert "fatal: unrecognized command\n" in said
+    assert "cannot connect to me@host" in said
+
+
 def test_eight_at_once_push(user: User) -> None:
     user("git push origin main")
     for number in range(8):

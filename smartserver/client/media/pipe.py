@@ -30,9 +30,9 @@ HOLDS = 1 << 16
 OWN_NAME = "smartserver: "
 """What our own program puts before the line that says why it failed."""
 
-FAILED = range(1, 128)
-"""What a server ends with that cannot begin, and a shell that cannot find one. What a signal ends has more than 128 to
-a shell."""
+FAILED = range(1, 129)
+"""What a server ends with that cannot begin, a shell that cannot find one, and one that may not start it (128 of
+a restricted one). What a signal ends has more than 128 to a shell."""
 
 OF_SSH = 255
 """What ssh ends with whether it could not log in or lost its connection: what it leads to may have begun."""

@@ -384,7 +384,7 @@ def test_pipe_to_a_command_that_does_not_exist(tmp_path: Path) -> None:
         PipeMedium([absent, "serve"], where="there")
 
 
-@pytest.mark.parametrize("status", [1, 2, 127])
+@pytest.mark.parametrize("status", [1, 2, 127, 128])
 def test_pipe_to_a_command_that_cannot_begin(status: int) -> None:
     medium = python(f"import sys; sys.exit({status})")
     with pytest.raises(CannotConnect, match=f"cannot connect to .*: .* ended with status {status}$"):

@@ -18,6 +18,23 @@ from smartserver.client.url import BadUrl
         ("hpss+ssh://h/~", SshLocation("", "h", 0, ".", ""), "hpss+ssh://h/~/"),
         ("hpss+ssh://[::1]/a/b/c", SshLocation("", "::1", 0, "/a", "b/c"), "hpss+ssh://[::1]/a/b/c"),
         ("hpss+ssh://[::1]:7/a/b", SshLocation("", "::1", 7, "/a", "b"), "hpss+ssh://[::1]:7/a/b"),
+        (
+            "hpss+ssh://[fe80::1%25eth0]/a/b",
+            SshLocation("", "fe80::1%eth0", 0, "/a", "b"),
+            "hpss+ssh://[fe80::1%eth0]/a/b",
+        ),
+        *[
+            (
+                f"hpss+ssh://{user}@h/a/b",
+                SshLocation("me@corp.example", "h", 0, "/a", "b"),
+                "hpss+ssh://me@corp.example@h/a/b",
+            )
+            for user in ("me@corp.example", "me%40corp.example")
+        ],
+        *[
+            (f"hpss+ssh://{user}@h/a/b", SshLocation("CORP\\me", "h", 0, "/a", "b"), "hpss+ssh://CORP\\me@h/a/b")
+            for user in ("CORP\\me", "CORP%5Cme")
+        ],
     ],
 )
 def test_good(url: str, location: SshLocation, key: str) -> None:
@@ -46,6 +63,10 @@ def test_errors_know_on_which_machine_a_path_is(url: str, above: str) -> None:
         ("hpss+ssh://@h/a", "'' is not the name of a user"),
         ("hpss+ssh://-oProxyCommand=x@h/a", "is not the name of a user"),
         ("hpss+ssh://a b@h/a", "'a b' is not the name of a user"),
+        ("hpss+ssh://%2DoProxyCommand=x@h/a", "is not the name of a user"),
+        ("hpss+ssh://me%5C@h/a", "'me\\\\' is not the name of a user"),
+        ("hpss+ssh://a%20b@h/a", "'a b' is not the name of a user"),
+        ("hpss+ssh://a%2@h/a", "'a%2' is not the name of a user"),
         ("hpss+ssh://-oProxyCommand=x/a", "'-oProxyCommand=x' is not the name of a host"),
         ("hpss+ssh://$(touch x)/srv/a", "'$(touch x)' is not the name of a host"),
         ("hpss+ssh://h;id/srv/a", "'h;id' is not the name of a host"),

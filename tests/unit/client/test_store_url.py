@@ -20,6 +20,10 @@ SFTP, VFS = "hpss+sftp", "hpss+vfs"
         (f"{SFTP}://h/~/a%20b", StoreLocation(SFTP, "h", "~/", "sftp://h/~/", "a b")),
         (f"{SFTP.upper()}://[::1]/a%20b/c", StoreLocation(SFTP, "[::1]", "a b/", "sftp://[::1]/a%20b/", "c")),
         (
+            f"{SFTP}://CORP%5Cme@[fe80::1%25eth0]/srv/a",
+            StoreLocation(SFTP, "CORP\\me@[fe80::1%eth0]", "srv/", "sftp://CORP\\me@[fe80::1%eth0]/srv/", "a"),
+        ),
+        (
             f"{SFTP}://h/srv/a?host-key=SHA256:x/y+z",
             StoreLocation(SFTP, "h", "srv/", "sftp://h/srv/?host-key=SHA256:x/y+z", "a"),
         ),

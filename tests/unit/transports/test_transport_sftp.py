@@ -31,6 +31,10 @@ GIVEN = "sftp://me@host.example.org:2222/srv/a%20b/"
         ("sftp://host/~/a/b/", Account("host"), "a/b", "sftp://host/~/a/b"),
         ("sftp://host/~other", Account("host"), "/~other", "sftp://host/~other"),
         ("sftp://[2001:db8::1]/x", Account("2001:db8::1"), "/x", "sftp://[2001:db8::1]/x"),
+        ("sftp://[fe80::1%25eth0]/x", Account("fe80::1%eth0"), "/x", "sftp://[fe80::1%25eth0]/x"),
+        ("sftp://[fe80::1%eth0]/x", Account("fe80::1%eth0"), "/x", "sftp://[fe80::1%eth0]/x"),
+        ("sftp://me@corp.example@h/x", Account("h", "me@corp.example"), "/x", "sftp://me@corp.example@h/x"),
+        ("sftp://CORP%5Cme@h/x", Account("h", "CORP\\me"), "/x", "sftp://CORP%5Cme@h/x"),
         ("sftp://host/x?host-key=any", Account("host", host_key="any"), "/x", "sftp://host/x"),
         ("sftp://host/x?host-key=SHA256:a+b/c", Account("host", host_key="SHA256:a+b/c"), "/x", "sftp://host/x"),
     ],
@@ -121,6 +125,30 @@ def served() -> Iterator[Served]:
     yield made
     for peer in made.peers:
         peer.join()
+
+
+@pytest.mark.parametrize(
+    ("authority", "user", "host"),
+    [
+        ("me@corp.example@h", "me@corp.example", "h"),
+        ("me%40corp.example@h", "me@corp.example", "h"),
+        ("CORP%5Cme@h", "CORP\\me", "h"),
+        ("CORP\\me@h", "CORP\\me", "h"),
+        ("[fe80::1%25eth0]", "", "fe80::1%eth0"),
+        ("[fe80::1%eth0]", "", "fe80::1%eth0"),
+    ],
+)
+def test_who_logs_in_and_where(authority: str, user: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Account] = []
+
+    def log_in(account: Account) -> Session:
+        asked.append(account)
+        raise TransportFailed("", "nobody is there")
+
+    monkeypatch.setattr("transports.sftp.log_in", log_in)
+    with pytest.raises(TransportFailed, match="nobody is there"):
+        open_url(f"sftp://{authority}/x").perform([Get("y")])
+    assert asked == [Account(host, user)]
 
 
 def test_nobody_is_reached_for_no_steps(served: Served) -> None:

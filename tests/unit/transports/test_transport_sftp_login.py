@@ -129,7 +129,7 @@ def test_no_host_on_the_way_asks_anybody(tmp_path: Path, host: str, hops: list[s
 
 
 @pytest.mark.parametrize(
-    ("host", "user"), [("-oProxyCommand=x", ""), ("$(x)", ""), ("a b", ""), ("a", "-l"), ("a", "b;c")]
+    ("host", "user"), [("-oProxyCommand=x", ""), ("$(x)", ""), ("a b", ""), ("a", "-l"), ("a", "b;c"), ("a", "b\\")]
 )
 def test_what_a_command_could_misunderstand_is_no_name(host: str, user: str) -> None:
     with pytest.raises(ValueError, match=r"is not the name of a (host|user)$"):
