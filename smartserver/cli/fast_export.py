@@ -45,9 +45,10 @@ def command(
     The repository is received in one round trip, into a temporary folder as large as a clone, and git writes the
     stream. Marks are git's. Without --keep an increment receives the whole history again.
 
-    The stream leaves out signatures of commits and other extra headers, and a tag's inner name where it differs from
-    its ref's; a tag of anything but a commit may be missing. Standard error says how many of these the whole history
-    has. After an import these objects and their descendants have other ids.
+    The stream leaves out signatures of commits and other extra headers, old modes of files, empty folders, and a tag's
+    inner name where it differs from its ref's; a tag of anything but a commit may be missing. git may refuse a stream
+    with an author that it cannot read. Standard error says how many of these the whole history has. After an import
+    these objects and their descendants have other ids.
 
     URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
 

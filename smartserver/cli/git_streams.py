@@ -82,8 +82,13 @@ def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> 
             names = [os.fsdecode(name) for name in copied.refs] if refs else ()
             export_stream(local, names, options, sys.stdout.buffer, _say)
         for number, what, why in (
-            (omissions.commits, "commit", "with a signature, or another header that no stream has"),
-            (omissions.tags, "tag", "of something else than a commit, or with another name than its ref"),
+            (omissions.commits, "commit", "with a signature, another header, or an author that no stream has"),
+            (omissions.trees, "tree", "with a mode, an order, a name or an empty folder that no stream has"),
+            (
+                omissions.tags,
+                "tag",
+                "of something else than a commit, or with a name, header or tagger that no stream has",
+            ),
         ):
             if number:
                 which = f"{count(number, what)} of the whole history"

@@ -258,7 +258,8 @@ def test_what_a_stream_cannot_say_is_told(ours: Begin) -> None:
     done = side.run('smartserver fast-export "$URL" >stream')
     assert done.status == 0
     words = (
-        "smartserver: 1 tag of the whole history of something else than a commit, or with another name than its ref: "
+        "smartserver: 1 tag of the whole history of something else than a commit, or with a name, header or tagger "
+        "that no stream has: "
     )
     assert done.err == words + "read from the stream, the id is another\n"
     failed(side.run('smartserver fast-export "$URL" none'), "there is no ref 'none'; there is refs/heads/main")

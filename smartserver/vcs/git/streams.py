@@ -21,10 +21,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final, NamedTuple
 
+from smartserver.records.model import Key
 from smartserver.vcs.base import ToolFailed, VcsError
+from smartserver.vcs.git.format import TreeEntry
 from smartserver.vcs.git.names import TAGS
-from smartserver.vcs.git.objects import COMMIT, TAG, end, scratch, stream
+from smartserver.vcs.git.objects import COMMIT, TAG, TREE, end, scratch, stream
 from smartserver.vcs.git.repository import GitRepository, failure
+from smartserver.vcs.git.system import git_key
 
 _BLOCK: Final = 1 << 16
 _WINDOW: Final = 3 << 16
@@ -33,13 +36,22 @@ _WINDOW: Final = 3 << 16
 _AHEAD: Final = 4096
 """Bytes that git reads ahead: the buffer of C's library for a pipe."""
 
-_KNOWN: Final = re.compile(
-    rb"tree [^\n]*\n(?:parent [^\n]*\n)*author [^\n]*\ncommitter [^\n]*\n(?:encoding [^\n]*\n)?(?:\n|\Z)"
+_IDENT: Final = rb"[^<>\n]* <[^<>\n]*>  *-?[0-9]{1,19} [+-][0-9]{1,19}\n"
+"""Whom a commit is of, and when, as git reads it in a stream."""
+
+_COMMIT: Final = re.compile(
+    rb"tree [^\n]*\n(?:parent [^\n]*\n)*author %bcommitter %b(?:encoding [^\n]*\n)?(?:\n|\Z)" % (_IDENT, _IDENT)
 )
-"""The head of a commit that a stream represents completely."""
+_TAG: Final = re.compile(rb"object [^\n]*\ntype commit\ntag ([^\n]*)\n(?:tagger %b)?(?:\n|\Z)" % _IDENT)
+"""The heads of a commit and a tag that a stream represents completely."""
+
+_OF_TAG: Final = re.compile(rb"object [^\n]*\ntype tag\n")
+"""The beginning of a tag of a tag."""
 
 
-_TAG: Final = re.compile(rb"object [^\n]*\ntype ([a-z]+)\ntag ([^\n]*)\n")
+_FOLDER: Final = b"40000"
+_MODES: Final = frozenset((b"100644", b"100755", b"120000", b"160000", _FOLDER))
+"""The modes that git gives the files and folders of a stream."""
 
 _OF_HEAD: Final = (b"feature ", b"option ", b"#")
 """Lines after which git still takes options."""
@@ -58,28 +70,48 @@ class Omissions(NamedTuple):
     """What a stream cannot say as it is."""
 
     commits: int
-    """Commits with a signature, another header that a stream has not, or a NUL byte."""
+    """Commits with a signature, another header that a stream has not, an author that it cannot name, or a NUL byte."""
+    trees: int
+    """Trees with a mode, an order, a name or an empty folder that git makes of no files."""
     tags: int
-    """Tags of something else than a commit, and those with another name inside than that of their ref."""
+    """Tags of something else than a commit, those with another name inside than that of their ref, and as `commits`."""
     has_nested_tags: bool
     """Whether there is a tag of a tag: git writes such tags with marks, which few readers know."""
 
 
 def find_omissions(repository: GitRepository) -> Omissions:
-    """Look through all commits and tags of a repository."""
-    commits = [bytes.fromhex(line.decode()) for line in repository.run("rev-list", "--all").split()]
-    found = stream(repository.start, commits)
-    odd = sum(b"\0" in commit.text or _KNOWN.match(commit.text) is None for commit in found)
+    """Look through all commits, trees and tags of a repository."""
+    listed = repository.run("rev-list", "--all", "--objects", "--no-object-names", "--filter=blob:none")
+    empty = git_key(f"git-{repository.object_format}", bytes([TREE]), b"")
+    commits = trees = 0
+    for found in stream(repository.start, [bytes.fromhex(line.decode()) for line in listed.split()]):
+        if found.type == COMMIT:
+            commits += _COMMIT.match(found.text) is None or b"\0" in found.text
+        elif found.type == TREE:
+            trees += not _is_remade(repository.format.tree(found.key, found.text), empty)
     refs = repository.refs()
-    others = nested = 0
+    tags = nested = 0
     for name, tip in zip(refs, stream(repository.start, list(refs.values())), strict=True):
         if tip.type == TAG:
             head = _TAG.match(tip.text)
-            others += head is None or (head[1], head[2]) != (b"commit", name.removeprefix(TAGS))
-            nested += head is not None and head[1] == b"tag"
+            tags += head is None or head[1] != name.removeprefix(TAGS) or b"\0" in tip.text
+            nested += _OF_TAG.match(tip.text) is not None
         elif tip.type != COMMIT:
-            others += 1
-    return Omissions(odd, others, nested > 0)
+            tags += 1
+    return Omissions(commits, trees, tags, nested > 0)
+
+
+def _is_remade(entries: Sequence[TreeEntry], empty: Key) -> bool:
+    """Whether git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
+    names = {name for _, name, _ in entries}
+    places = [name + b"/" if mode == _FOLDER else name for mode, name, _ in entries]
+    return (
+        _MODES.issuperset([mode for mode, _, _ in entries])
+        and len(names) == len(places)
+        and places == sorted(places)
+        and b"/" not in b"".join(names)
+        and empty not in [key for _, _, key in entries]
+    )
 
 
 def export_stream(
