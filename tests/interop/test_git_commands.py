@@ -39,7 +39,7 @@ def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> 
     check_left(both)
 
 
-GUESSED = ("--delete", " :", "--mirror", "--prune", "--force-w", "--dry-run", "main~1", "main topic")
+GUESSED = ("--delete", " :", "--follow", "--mirror", "--prune", "--force-w", "--dry-run", "main~1", "main topic")
 """What in a push makes a difference to the helper or to what git decides itself."""
 
 

@@ -32,7 +32,10 @@ READ = {
     "clone": frozenset({"--mirror", "--no-tags", "--single-branch", "--no-single-branch"}),
     "fetch": frozenset({"--all", "--multiple", "--tags", "--no-tags", "--no-all", "--no-multiple"}),
     "push": frozenset(
-        {"--all", "--branches", "--delete", "--force", "--mirror", "--prune", LEASE, "--no-force-with-lease"}
+        {
+            *("--all", "--branches", "--delete", "--follow-tags", "--force", "--mirror", "--prune", LEASE),
+            *("--no-follow-tags", "--no-force-with-lease"),
+        }
     ),
 }
 """Long options without a value that are read, and those they might be mistaken for when cut short."""
@@ -65,11 +68,6 @@ class Hint(msgspec.Struct, frozen=True):
     def forces(self) -> bool:
         """Whether every ref is forced, whatever its lease."""
         return bool(self.options & {"--force", "-f", "--mirror"})
-
-    @property
-    def needs_names(self) -> bool:
-        """Whether git is to make the remote the same, so that it acts on each ref that is listed."""
-        return bool(self.options & {"--mirror", "--prune"})
 
 
 def parse(command_line: Sequence[str]) -> Hint:

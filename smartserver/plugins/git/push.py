@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from smartserver.client.plain import plain
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, UpdateOutcome
 from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
+from smartserver.plugins.git.listing import Guess, conditions, guesses
 from smartserver.plugins.git.options import Options
+from smartserver.plugins.git.refspecs import Refspecs, matches
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.plugins.git.words import in_words
 from smartserver.records.model import Plan, RevisionId
@@ -25,7 +28,6 @@ from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
 if TYPE_CHECKING:
-    from smartserver.client.knowledge import Knowledge
     from smartserver.client.places import Place
 
 NOT_ATOMIC = b"atomic push failed"
@@ -33,55 +35,142 @@ FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
 
-def push(
-    location: Place,
-    repository: RemoteRepository,
-    local: GitRepository,
-    options: Options,
-    refspecs: Sequence[bytes],
-) -> list[bytes]:
-    """Push; the lines that say what became of each refspec.
+class Command(msgspec.Struct, frozen=True):
+    """One `push` command of git's."""
 
-    Raises:
-        CannotGoOn: a source is no object, or something that must be sent is missing here.
-        CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
-    """
-    with span(Part.LOCAL, "look up refs"):
-        updates = [_update(local, options, refspec) for refspec in refspecs]
-        refused = {update.ref: why for update in updates if (why := _objection(local, update))}
-    lines = [b"error " + ref + b" " + why for ref, why in refused.items()]
-    updates = [update for update in updates if update.ref not in refused]
-    if refused and options.atomic:
-        return lines + [b"error " + update.ref + b" " + NOT_ATOMIC for update in updates]
-    if not updates:
+    source: bytes
+    """Empty: the ref is deleted."""
+    listed: bytes
+    """The ref that git named, by which it wants to be told."""
+    ref: bytes
+    """The ref that is changed."""
+    force: bool = False
+
+
+class Push:
+    """A push of git's commands to one repository."""
+
+    def __init__(self, location: Place, repository: RemoteRepository, local: GitRepository, options: Options) -> None:
+        self._location = location
+        self._repository = repository
+        self._local = local
+        self._options = options
+
+    def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
+        """Push; the lines that say what became of each command.
+
+        `refspecs`: where git decided on cached refs, `listed`, else None. If these were old, nothing was done: the
+        refusal says what the refs are, and the targets are decided by those.
+
+        Raises:
+            CannotGoOn: a source is no object, or something that must be sent is missing here.
+            CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
+        """
+        commands = [_command(line) for line in batch]
+        knowledge = self._repository.knowledge
+        if refspecs is None or not (found := guesses(refspecs, listed, {command.ref for command in commands})):
+            return self._attempt(commands) or []
+        lines = self._attempt(commands, conditions(refspecs, found, knowledge.refs()))
+        if lines is not None:
+            return lines
+        refs = knowledge.refs()
+        targets = {guess.ref: refspecs.target(guess.source, guess.short, refs) for guess in found}
+        wrong = next((guess for guess in found if not targets[guess.ref]), None)
+        if wrong is not None:
+            why = _undecided(wrong, refs)
+            return [b"error " + command.listed + b" " + why for command in commands]
+        return self._attempt([replace(each, ref=targets.get(each.listed, each.ref)) for each in commands]) or []
+
+    def _attempt(self, commands: Sequence[Command], asked: Sequence[RefUpdate] = ()) -> list[bytes] | None:
+        """The lines of an attempt; None where nothing was done and it must be made without the conditions `asked`:
+        they do not hold, or another update was refused, and only they had made the request atomic.
+        """
+        atomic = self._options.atomic
+        with span(Part.LOCAL, "look up refs"):
+            updates = [self._update(command) for command in commands]
+            names = {command.ref: command.listed for command in commands if command.ref != command.listed}
+            refused = {update.ref: why for update in updates if (why := _objection(self._local, update))}
+        lines = [b"error " + names.get(ref, ref) + b" " + why for ref, why in refused.items()]
+        updates = [update for update in updates if update.ref not in refused]
+        if refused and atomic:
+            return lines + [b"error " + names.get(update.ref, update.ref) + b" " + NOT_ATOMIC for update in updates]
+        if not updates:
+            return lines
+        outcomes = self._send([*asked, *updates], atomic=atomic or bool(asked))
+        of_asked, done = outcomes[: len(asked)], outcomes[len(asked) :]
+        if any(_is_refused(each) for each in of_asked):
+            return None
+        if asked and not atomic and len(done) > 1 and any(_is_refused(each) for each in done):
+            return None
+        with span(Part.LOCAL, "tell git what moved"):
+            return lines + [line for each in done for line in self._report(each, names)]
+
+    def _send(self, updates: Sequence[RefUpdate], *, atomic: bool) -> Sequence[UpdateOutcome]:
+        local = self._local
+        with span(Part.LOCAL, "look up refs"):
+            new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
+        try:
+            source = LocalSource(local)
+            return self._repository.push(
+                PushRequest(updates, source, new, atomic=atomic, check_only=self._options.dry_run)
+            ).refs
+        except VcsError as wrong:
+            raise CannotGoOn(str(wrong)) from wrong
+
+    def _update(self, command: Command) -> RefUpdate:
+        local, ref = self._local, command.ref
+        lease = None if command.force else self._options.leases.get(command.listed)
+        if not command.source:
+            return RefUpdate(ref, None, expected=lease)
+        found = local.find(command.source)
+        if found is None:
+            raise CannotGoOn(f"{command.source.decode('utf-8', 'replace')} is not an object of this repository")
+        if lease is not None:
+            rule = Rule.LEASE
+        elif command.force:
+            rule = Rule.FORCE
+        else:
+            rule = Rule.NEW if ref.startswith(TAGS) else Rule.FF
+        return RefUpdate(ref, found.key, rule, expected=lease, attributes=peeled(local, found))
+
+    def _report(self, updated: UpdateOutcome, names: Mapping[bytes, bytes]) -> list[bytes]:
+        update, ref, local = updated.update, updated.update.ref, self._local
+        listed = names.get(ref, ref)
+        at = [tip.id for tip in self._repository.knowledge.ref(ref) or ()]
+        # An atomic push that another ref stopped had nothing to do here.
+        idle = updated.outcome is Outcome.UNCHANGED or (isinstance(updated.error, NotDone) and at == [update.tip])
+        if idle and update.tip is not None:
+            return [b"error " + listed + b" up to date"]
+        if updated.outcome is Outcome.REFUSED:
+            return [b"error " + listed + b" " + _why(self._location, local, updated)]
+        lines = [b"ok " + listed]
+        if ref != listed:
+            lines.append(b"option refname " + ref)
+        if updated.old and update.tip is not None:
+            lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]
+            may_force = update.rule in (Rule.FORCE, Rule.LEASE)
+            if may_force and (ref.startswith(TAGS) or not local.is_ancestor(updated.old, update.tip)):
+                lines.append(b"option forced-update")
         return lines
-    with span(Part.LOCAL, "look up refs"):
-        new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
-    try:
-        request = PushRequest(updates, LocalSource(local), new, atomic=options.atomic, check_only=options.dry_run)
-        done = repository.push(request).refs
-    except VcsError as wrong:
-        raise CannotGoOn(str(wrong)) from wrong
-    with span(Part.LOCAL, "tell git what moved"):
-        return lines + [line for updated in done for line in _report(location, repository.knowledge, local, updated)]
 
 
-def _update(local: GitRepository, options: Options, refspec: bytes) -> RefUpdate:
-    force = refspec.startswith(b"+")
-    source, _, ref = refspec.lstrip(b"+").rpartition(b":")
-    lease = None if force else options.leases.get(ref)
-    if not source:
-        return RefUpdate(ref, None, expected=lease)
-    found = local.find(source)
-    if found is None:
-        raise CannotGoOn(f"{source.decode('utf-8', 'replace')} is not an object of this repository")
-    if lease is not None:
-        rule = Rule.LEASE
-    elif force:
-        rule = Rule.FORCE
-    else:
-        rule = Rule.NEW if ref.startswith(TAGS) else Rule.FF
-    return RefUpdate(ref, found.key, rule, expected=lease, attributes=peeled(local, found))
+def _command(line: bytes) -> Command:
+    source, _, ref = line.lstrip(b"+").rpartition(b":")
+    return Command(source, ref, ref, line.startswith(b"+"))
+
+
+def _is_refused(updated: UpdateOutcome) -> bool:
+    """Whether it is the update itself that was refused."""
+    return updated.outcome is Outcome.REFUSED and not isinstance(updated.error, NotDone)
+
+
+def _undecided(guess: Guess, refs: Collection[bytes]) -> bytes:
+    """Why a short target means nothing, as git says it."""
+    if matches(guess.short, refs):
+        return b"dst refspec " + guess.short + b" matches more than one"
+    if not guess.source:
+        return b"unable to delete '" + guess.short + b"': remote ref does not exist"
+    return guess.short + b" names no remote ref, and its source is no branch or tag: push to refs/heads/..."
 
 
 def peeled(local: GitRepository, found: GitObject) -> bytes:
@@ -113,24 +202,6 @@ def new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
     pushed = [update.ref for update in updates if update.tip and update.ref.startswith(HEADS)]
     head = local.head() or HEADS + b"main"
     return head if head in pushed or not pushed else pushed[0]
-
-
-def _report(location: Place, knowledge: Knowledge, local: GitRepository, updated: UpdateOutcome) -> list[bytes]:
-    update, ref = updated.update, updated.update.ref
-    at = [tip.id for tip in knowledge.ref(ref) or ()]
-    # An atomic push that another ref stopped had nothing to do here.
-    idle = updated.outcome is Outcome.UNCHANGED or (isinstance(updated.error, NotDone) and at == [update.tip])
-    if idle and update.tip is not None:
-        return [b"error " + ref + b" up to date"]
-    if updated.outcome is Outcome.REFUSED:
-        return [b"error " + ref + b" " + _why(location, local, updated)]
-    lines = [b"ok " + ref]
-    if updated.old and update.tip is not None:
-        lines += [b"option old-oid " + updated.old.hex().encode(), b"option new-oid " + update.tip.hex().encode()]
-        may_force = update.rule in (Rule.FORCE, Rule.LEASE)
-        if may_force and (ref.startswith(TAGS) or not local.is_ancestor(updated.old, update.tip)):
-            lines.append(b"option forced-update")
-    return lines
 
 
 def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes:

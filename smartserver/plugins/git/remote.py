@@ -2,25 +2,26 @@
 
 `list` is the one pull of a fetch: the objects stay in the unread stream until git says `fetch`. `list for-push` asks
 nobody: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the server. Where
-git's command line cannot be read the server is asked, for one more round trip.
+git compares all refs (`listing.must_ask`), or its command line cannot be read, the server is asked, for one more round
+trip.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import path_in_words
-from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, NoSuchRepository, WrongVcs
 from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.hint import Hint
-from smartserver.plugins.git.listing import NO_TIP, Leases, must_ask, removes_others
+from smartserver.plugins.git.listing import NO_TIP, Leases, must_ask
 from smartserver.plugins.git.options import Options
-from smartserver.plugins.git.push import push
+from smartserver.plugins.git.push import Push
+from smartserver.plugins.git.refspecs import Refspecs
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import wants
 from smartserver.records.model import Tip
@@ -68,6 +69,8 @@ class GitRemote:
         self._opened: GitRepository | None = None
         self._listed: dict[bytes, bytes] = {}
         """The refs of the remote that git decided a push on, and their values; `NO_TIP`: listed as unknown."""
+        self._cached: Refspecs | None = None
+        """What is pushed, where git decided on cached refs."""
 
     @property
     def _knowledge(self) -> Knowledge:
@@ -218,24 +221,24 @@ class GitRemote:
 
     def _asked(self) -> Mapping[bytes, bytes]:
         """What the refs are now: on that git can decide anything, as with its own servers."""
+        self._cached = None
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}
 
     def _guessed(self, local: GitRepository) -> Mapping[bytes, bytes]:
-        """The values to list, of leased refs; asks only where git would otherwise not send what the user means."""
+        """The values to list, of leased refs; of all where the server must be asked."""
         known = self._knowledge
         lacking = local.is_shallow or local.is_partial  # It cannot send what the remote is likely to have.
-        if must_ask(self._hint, self._remote, local, known.refs(), met=known.met) or (lacking and not known.met):
-            self._ask_refs()
-        return self._leased(local) if self._hint.leases and not self._hint.forces else {}
+        refspecs = Refspecs(self._hint, self._remote, local)
+        if must_ask(refspecs, known.refs()) or (lacking and not known.met):
+            return self._asked()
+        self._cached = refspecs
+        return self._leased(local, refspecs) if self._hint.leases and not self._hint.forces else {}
 
-    def _leased(self, local: GitRepository) -> Mapping[bytes, bytes]:
+    def _leased(self, local: GitRepository, refspecs: Refspecs) -> Mapping[bytes, bytes]:
         """The values to list of leased refs."""
-        leases = Leases(self._hint, self._remote, local, self._knowledge.refs())
-        if not leases.settled:
-            return leases.expected
-        refs = self._asked()
-        return {name: refs.get(name, NO_TIP) for name in leases.expected}
+        leases = Leases(self._hint, self._remote, local, refspecs, self._knowledge.refs())
+        return self._asked() if leases.settled or leases.moves_targets else leases.expected
 
     def _ask_refs(self) -> None:
         try:
@@ -248,17 +251,10 @@ class GitRemote:
         # Git sends a ref whose lease differs from what was listed only if force overrides the lease.
         leases = self._options.leases.items()
         self._options.leases = {ref: tip for ref, tip in leases if self._listed.get(ref, NO_TIP) == tip}
-        lines = push(self._location, self._repository, local, self._options, batch)
+        push = Push(self._location, self._repository, local, self._options)
+        lines = push.run(batch, self._cached, self._listed)
         self._check_vcs()
-        if removes_others(self._hint, self._remote, local):
-            self._tell_of_others({line.rpartition(b":")[2] for line in batch})
         self._answer(*lines, b"")
-
-    def _tell_of_others(self, named: Set[bytes]) -> None:
-        """Say which refs git was not told of: it could not remove them."""
-        for name in sorted(self._knowledge.refs().keys() - self._listed.keys() - named):
-            shown = plain(name.decode("utf-8", "replace"))
-            self.terminal.say(f"hpss: {shown} was made meanwhile and is still there: push again to have it removed")
 
 
 def _format(object_format: str) -> list[bytes]:

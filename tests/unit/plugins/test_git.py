@@ -9,8 +9,6 @@ from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import FakeLocal, key
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.push import PushRequest
-from smartserver.client.updates import PushOutcome
 from smartserver.errors import (
     WrongVcs,
 )
@@ -144,7 +142,8 @@ def test_a_push_asks_first_where_it_must(line: str, lacking: str) -> None:
     if lacking:
         setattr(here, lacking, True)
     remote = FakeRemote({MAIN: key(1)})
-    assert Conversation("list for-push\n", remote, here, parse(line.split())).run() == ["? refs/heads/main", ""]
+    listed = Conversation("list for-push\n", remote, here, parse(line.split())).run()
+    assert listed == [f"{key(1).hex()} refs/heads/main", ""]
     assert remote.asked == ["refs"]
     nothing = FakeRemote(None)
     assert Conversation("list for-push\n", nothing, here, parse(line.split())).run() == [""]
@@ -187,26 +186,6 @@ def test_a_push_from_a_repository_of_long_ids_says_so() -> None:
     here = FakeLocal({MAIN: key(1, 32)}, object_format="sha256")
     lines = Conversation("list for-push\n", FakeRemote({MAIN: key(1)}, known=True), here, PUSH).run()
     assert lines == [":object-format sha256", "? refs/heads/main", ""]
-
-
-def test_a_mirror_tells_of_refs_it_did_not_know() -> None:
-    remote = FakeRemote({MAIN: key(1)}, known=True)
-    hint = parse(["git", "push", "--mirror", "o"])
-    conversation = Conversation(
-        "list for-push\npush +refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1)), hint
-    )
-    push = remote.push
-
-    def changed_meanwhile(request: PushRequest) -> PushOutcome:
-        remote._refs = {MAIN: key(1), b"refs/heads/theirs": key(2)}
-        remote._learn()
-        return push(request)
-
-    remote.push = changed_meanwhile  # type: ignore[method-assign]
-    assert conversation.run() == ["? refs/heads/main", "", "ok refs/heads/main", ""]
-    assert conversation.said == [
-        "hpss: refs/heads/theirs was made meanwhile and is still there: push again to have it removed"
-    ]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -23,6 +23,7 @@ from smartserver.plugins.git.hint import ANCESTORS, Hint, parse, proc_command_li
         ("git push -fd o x", Hint("push", frozenset({"-f", "-d"}), {}, ("o", "x"))),
         ("git push --del o x", Hint("push", frozenset({"--delete"}), {}, ("o", "x"))),
         ("git push --force o", Hint("push", frozenset({"--force"}), {}, ("o",))),
+        ("git push --fol --no-fol o", Hint("push", frozenset({"--follow-tags", "--no-follow-tags"}), {}, ("o",))),
         ("git push --unknown o", Hint("push", frozenset({"--unknown"}), {}, ("o",))),
         ("git clone -bmain u d", Hint("clone", frozenset({"-b"}), {"-b": "main"}, ("u", "d"))),
         ("git clone -qb main u", Hint("clone", frozenset({"-q", "-b"}), {"-b": "main"}, ("u",))),
@@ -60,18 +61,16 @@ def test_leases(line: str, leases: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "refs_only", "needs_names", "refspecs"),
+    ("line", "refs_only", "refspecs"),
     [
-        ("git ls-remote u", True, False, ()),
-        ("git remote show origin", True, False, ("origin",)),
-        ("git fetch --prune o", False, True, ()),
-        ("git push --mirror o", False, True, ()),
-        ("git push o a b:c", False, False, ("a", "b:c")),
+        ("git ls-remote u", True, ()),
+        ("git remote show origin", True, ("origin",)),
+        ("git push o a b:c", False, ("a", "b:c")),
     ],
 )
-def test_what_a_hint_says(line: str, refs_only: bool, needs_names: bool, refspecs: tuple[str, ...]) -> None:
+def test_what_a_hint_says(line: str, refs_only: bool, refspecs: tuple[str, ...]) -> None:
     hint = parse(shlex.split(line))
-    assert (hint.refs_only, hint.needs_names, hint.refspecs) == (refs_only, needs_names, refspecs)
+    assert (hint.refs_only, hint.refspecs) == (refs_only, refspecs)
 
 
 def test_the_nearest_known_command_counts() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 from git_local import FakeLocal, key
 
+from smartserver.client.updates import RefUpdate
 from smartserver.plugins.git.hint import parse
-from smartserver.plugins.git.listing import NO_TIP, Leases, must_ask, removes_others
+from smartserver.plugins.git.listing import NO_TIP, Leases, conditions, guesses, must_ask
+from smartserver.plugins.git.refspecs import Refspecs
+from smartserver.records.model import Tip
+from smartserver.verbs.fields import MAX_NAME
+from smartserver.verbs.rules import Rule
 
 FETCH = {"remote.o.fetch": [b"+refs/heads/*:refs/remotes/o/*"]}
 MAIN, TOPIC, NEW = b"refs/heads/main", b"refs/heads/topic", b"refs/heads/new"
-KNOWN = (MAIN, TOPIC, b"refs/tags/v1")
+TAG = b"refs/tags/v1"
+KNOWN = {MAIN: (Tip(key(2)),), TOPIC: (Tip(key(3)),), TAG: (Tip(key(4), key(2)),)}
 
 
 def local(**settings: list[bytes]) -> FakeLocal:
@@ -27,59 +33,98 @@ def local(**settings: list[bytes]) -> FakeLocal:
     return FakeLocal(tips, {**FETCH, **{name.replace("_", "."): value for name, value in settings.items()}})
 
 
+def refspecs_of(line: str, here: FakeLocal | None = None) -> Refspecs:
+    return Refspecs(parse(shlex.split(line)), "o", here or local())
+
+
+def leases_of(line: str, here: FakeLocal, known: Collection[bytes], remote: str = "o") -> Leases:
+    hint = parse(shlex.split(line))
+    return Leases(hint, remote, here, Refspecs(hint, remote, here), known)
+
+
 @pytest.mark.parametrize(
     ("line", "unmet", "met"),
     [
         ("git push o main", False, False),
         ("git push o", False, False),
         ("git push --all o", False, False),
-        ("git push --mirror o", True, False),
-        ("git push --prune o 'refs/heads/*'", True, False),
-        ("git push o :", True, False),
+        ("git push --mirror o", True, True),
+        ("git push o :", True, True),
+        ("git push --follow-tags o main", True, True),
         ("git push o :topic", True, False),
         ("git push o +:topic", True, False),
-        ("git push o :refs/heads/topic", True, False),
+        ("git push o :refs/heads/topic", False, False),
         ("git push -d o topic main", True, False),
+        ("git push -d o tag v1", False, False),
         ("git push o :new", True, True),
         ("git push --delete o topic new", True, True),
         ("git push o main:new", False, False),
-        ("git push o HEAD:new", False, False),
-        ("git push o light:new", False, False),
         ("git push o main~1:new", True, True),
         ("git push o main~1:topic", True, False),
         ("git push o main~1:refs/heads/new", False, False),
     ],
 )
 def test_must_ask(line: str, unmet: bool, met: bool) -> None:
-    hint = parse(shlex.split(line))
-    assert must_ask(hint, "o", local(), (), met=False) == unmet
-    assert must_ask(hint, "o", local(), KNOWN, met=True) == met
+    assert must_ask(refspecs_of(line), ()) == unmet
+    assert must_ask(refspecs_of(line), KNOWN) == met
+
+
+def absent(*names: bytes) -> list[RefUpdate]:
+    return [RefUpdate(name, None, expected=NO_TIP) for name in names]
 
 
 @pytest.mark.parametrize(
-    ("line", "settings", "asks"),
+    ("line", "pushed", "expected"),
     [
-        ("git push", {"push.default": [b"matching"]}, True),
-        ("git push", {"push.default": [b"simple"]}, False),
-        ("git push o main", {"push.default": [b"matching"]}, False),
-        ("git push --tags", {"push.default": [b"matching"]}, False),
-        ("git push", {"push.default": [b"matching"], "remote.o.push": [b"main"]}, False),
-        ("git push", {"remote.o.push": [b"main", b":topic"]}, True),
-        ("git push", {"remote.p.push": [b":topic"]}, False),
-        ("git push", {"remote.o.mirror": [b"true"]}, True),
-        ("git push", {"remote.o.mirror": [b"true", b"no"]}, False),
+        ("git push o main", MAIN, []),
+        (
+            "git push o main:new",
+            NEW,
+            absent(b"new", b"refs/new", b"refs/tags/new", b"refs/remotes/new", b"refs/remotes/new/HEAD"),
+        ),
+        (
+            "git push o main:topic",
+            TOPIC,
+            absent(b"topic", b"refs/topic", b"refs/tags/topic", b"refs/remotes/topic", b"refs/remotes/topic/HEAD"),
+        ),
+        (
+            "git push o main:v1",
+            TAG,
+            [
+                *absent(b"v1", b"refs/v1"),
+                *absent(b"refs/heads/v1", b"refs/remotes/v1", b"refs/remotes/v1/HEAD"),
+                RefUpdate(TAG, key(4), Rule.LEASE, expected=key(4), attributes=key(2)),
+            ],
+        ),
+        (
+            "git push o :topic",
+            TOPIC,
+            [
+                *absent(b"topic", b"refs/topic", b"refs/tags/topic", b"refs/remotes/topic", b"refs/remotes/topic/HEAD"),
+                RefUpdate(TOPIC, key(3), Rule.LEASE, expected=key(3)),
+            ],
+        ),
+        ("git push o main:other", NEW, []),  # Git took it for something else: there is nothing to say of it.
     ],
 )
-def test_settings_say_what_is_pushed(line: str, settings: Mapping[str, list[bytes]], asks: bool) -> None:
+def test_a_short_target_depends_on_other_refs(line: str, pushed: bytes, expected: list[RefUpdate]) -> None:
+    refspecs = refspecs_of(line)
+    assert conditions(refspecs, guesses(refspecs, KNOWN, {pushed}), KNOWN) == expected
+
+
+def test_a_name_that_no_ref_can_have_is_not_asked_for() -> None:
+    short = "n" * (MAX_NAME - len("refs/remotes/"))
+    refspecs = refspecs_of(f"git push o main:{short}")
+    found = guesses(refspecs, KNOWN, {b"refs/heads/" + short.encode()})
+    assert max(len(update.ref) for update in conditions(refspecs, found, KNOWN)) == MAX_NAME
+
+
+def test_a_leased_ref_that_is_not_cached_may_change_what_a_short_target_means() -> None:
     here = local()
-    here.config.update(settings)
-    assert must_ask(parse(shlex.split(line)), "o", here, (), met=False) == asks
-
-
-def test_removes_others() -> None:
-    assert removes_others(parse(["git", "push", "--mirror", "o"]), "o", local())
-    assert removes_others(parse(["git", "push", "o"]), "o", local(remote_o_mirror=[b"yes"]))
-    assert not removes_others(parse(["git", "push", "o"]), "o", local(remote_p_mirror=[b"yes"]))
+    here.tips[b"refs/remotes/o/v1"] = key(5)
+    assert leases_of("git push --force-with-lease=v1 o :v1", here, KNOWN).moves_targets
+    assert not leases_of("git push --force-with-lease=v1: o :v1", here, KNOWN).moves_targets
+    assert not leases_of("git push --force-with-lease o main:topic", here, KNOWN).moves_targets
 
 
 @pytest.mark.parametrize(
@@ -105,9 +150,9 @@ def test_removes_others() -> None:
         ("git push --force-with-lease=main:light --force-with-lease o topic", {MAIN: key(1), TOPIC: key(3)}, True),
         ("git push --force-with-lease=main:light --force-with-lease=main:topic o main", {MAIN: key(1)}, False),
         ("git push --force-with-lease=topic o :topic", {TOPIC: key(3)}, False),
-        ("git push --force-with-lease=topic: o :topic", {TOPIC: NO_TIP}, True),
+        ("git push --force-with-lease=topic: o :refs/heads/topic", {TOPIC: NO_TIP}, True),
         ("git push --force-with-lease=topic o --delete topic", {TOPIC: key(3)}, False),
-        ("git push --force-with-lease=topic: o --delete topic", {TOPIC: NO_TIP}, True),
+        ("git push --force-with-lease=topic: o --delete refs/heads/topic", {TOPIC: NO_TIP}, True),
         ("git push --force-with-lease=refs/tags/light:topic o tag light", {b"refs/tags/light": key(3)}, False),
         ("git push --force-with-lease=refs/tags/light:light o tag light", {b"refs/tags/light": key(1)}, True),
         ("git push --force-with-lease=topic:main o @:topic", {TOPIC: key(2)}, True),
@@ -119,7 +164,7 @@ def test_removes_others() -> None:
     ],
 )
 def test_leased_refs_are_listed_as_expected(line: str, expected: Mapping[bytes, bytes], settled: bool) -> None:
-    leases = Leases(parse(shlex.split(line)), "o", local(), (MAIN,))
+    leases = leases_of(line, local(), (MAIN,))
     assert {name: tip for name, tip in leases.expected.items() if tip or name in expected} == expected
     assert leases.settled == settled
 
@@ -145,10 +190,6 @@ UPSTREAM = {"push.default": [b"upstream"], "branch.main.merge": [TOPIC], "branch
         ("git push o topic", {"remote.o.push": [b"topic:main"]}, True),  # For git it is about full names alone.
         ("git push o topic", {"remote.o.push": [b"refs/heads/topic:refs/heads/main"]}, False),
         ("git push o topic", {"remote.o.push": [b"^refs/heads/topic"]}, True),
-        ("git push --mirror", {"remote.o.push": [b"topic"]}, True),
-        ("git push", {"push.default": [b"matching"]}, False),
-        ("git push o :", {}, False),
-        ("git push", {"remote.o.push": [b"+:"]}, False),
         ("git push --tags", {"push.default": [b"matching"]}, False),
     ],
 )
@@ -157,32 +198,18 @@ def test_settings_say_what_is_leased(line: str, settings: Mapping[str, list[byte
     here = local()
     here.branch = TOPIC
     here.config.update(settings)
-    leases = Leases(parse([*shlex.split(line), "--force-with-lease"]), "o", here, (MAIN, TOPIC))
+    leases = leases_of(f"{line} --force-with-lease", here, (MAIN, TOPIC))
     assert leases.settled == settled
     here.tips[b"refs/remotes/o/main"] = here.tips[MAIN] = key(3)  # Now every branch is where it was last seen.
-    leases = Leases(parse([*shlex.split(line), "--force-with-lease"]), "o", here, (MAIN, TOPIC))
+    leases = leases_of(f"{line} --force-with-lease", here, (MAIN, TOPIC))
     assert leases.settled or "--tags" in line
-
-
-def test_of_matching_branches_only_those_that_are_listed_are_pushed() -> None:
-    hint = parse(["git", "push", "--force-with-lease=main:", "--force-with-lease=topic", "o", ":"])
-    assert not Leases(hint, "o", local(), (MAIN, TOPIC)).settled
-    assert Leases(hint, "o", local(), (TOPIC,)).settled
-    assert Leases(hint, "o", local(), ()).settled
 
 
 def test_what_was_never_fetched_is_expected_not_to_be() -> None:
     here = FakeLocal({MAIN: key(2)})
-    leases = Leases(parse(["git", "push", "--force-with-lease", "u", "main"]), "u", here, (MAIN, TOPIC))
+    leases = leases_of("git push --force-with-lease u main", here, (MAIN, TOPIC), "u")
     assert leases.expected == {MAIN: NO_TIP, TOPIC: NO_TIP}
     assert not leases.settled
-
-
-def test_no_more_is_listed_where_git_would_delete_it() -> None:
-    for option in ("--mirror", "--prune"):
-        hint = parse(["git", "push", "--force-with-lease", option, "o"])
-        assert Leases(hint, "o", local(), (TOPIC,)).expected.keys() <= {MAIN, TOPIC}
-        assert Leases(hint, "o", FakeLocal({b"refs/remotes/o/x": key(1)}, dict(FETCH), None), ()).expected == {}
 
 
 @pytest.mark.parametrize(
@@ -198,5 +225,5 @@ def test_no_more_is_listed_where_git_would_delete_it() -> None:
 def test_where_a_ref_is_tracked(spec: bytes, tracking: bytes | None) -> None:
     tips = {MAIN: key(2)} | ({tracking: key(7)} if tracking else {b"refs/remotes/o/main": key(7)})
     here = FakeLocal(tips, {"remote.o.fetch": [spec]})
-    leases = Leases(parse(["git", "push", "--force-with-lease=main", "o", "main"]), "o", here, (MAIN,))
+    leases = leases_of("git push --force-with-lease=main o main", here, (MAIN,))
     assert leases.expected == {MAIN: key(7) if tracking else NO_TIP}

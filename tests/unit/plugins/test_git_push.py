@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import pytest
 from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.updates import Outcome, RefUpdate, UpdateOutcome
+from smartserver.client.push import PushRequest
+from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
 from smartserver.errors import (
     A_GIT_REPOSITORY,
     AccessDenied,
@@ -72,7 +74,7 @@ def test_a_lease_that_git_found_stale_and_overrode_is_not_sent(line: str) -> Non
     remote = FakeRemote({b"refs/heads/x": key(7)}, known=True)
     lines = f"list for-push\noption cas refs/heads/x:{key(8).hex()}\npush :refs/heads/x\n\n"
     Conversation(lines, remote, local_with(main=key(1)), parse(line.split())).run()
-    assert remote.pushed == [RefUpdate(b"refs/heads/x", None)]
+    assert remote.pushed[-1] == RefUpdate(b"refs/heads/x", None)
 
 
 def test_flags() -> None:
@@ -145,6 +147,121 @@ def test_a_refused_atomic_push_does_not_blame_what_is_there() -> None:
     remote._answers = [UpdateOutcome(RefUpdate(ref, key(1)), Outcome.REFUSED, error=NotDone()) for ref in (MAIN, TOPIC)]
     lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
     assert lines == ["error refs/heads/main up to date", "error refs/heads/topic atomic push failed", ""]
+
+
+class ServerOf(FakeRemote):
+    """A server that decides on its own refs, which are not those that are cached."""
+
+    def __init__(self, cached: Mapping[bytes, bytes], refs: Mapping[bytes, bytes], diverged: bytes = b"") -> None:
+        super().__init__(cached, known=True)
+        self._refs = refs
+        self._diverged = diverged
+        self.attempts: list[PushRequest] = []
+
+    def push(self, request: PushRequest) -> PushOutcome:
+        self.attempts.append(request)
+        self._learn()
+        errors = [self._error(update) for update in request.updates]
+        if request.atomic and any(errors):
+            errors = [error or NotDone() for error in errors]
+        outcomes = [Outcome.REFUSED if error else Outcome.DONE for error in errors]
+        return PushOutcome([*map(UpdateOutcome, request.updates, outcomes, [b""] * len(errors), errors)], [])
+
+    def _error(self, update: RefUpdate) -> CodedError | None:
+        actual = (self._refs or {}).get(update.ref, b"")
+        if update.expected is not None and update.expected != actual:
+            return StaleLease(update.ref, update.expected, actual)
+        return DivergedBranches(update.ref, key(9)) if update.ref == self._diverged else None
+
+
+BRANCH_X, TAG_X = b"refs/heads/x", b"refs/tags/x"
+CACHED_TAG, CACHED_BRANCH = {MAIN: key(1), TAG_X: key(2)}, {MAIN: key(1), BRANCH_X: key(2)}
+NO_X = {MAIN: key(1)}
+
+
+@pytest.mark.parametrize(
+    ("line", "commands", "cached", "actual", "answers", "attempts"),
+    [
+        # What is cached is so.
+        ("main:x", "refs/heads/main:refs/tags/x", CACHED_TAG, CACHED_TAG, ["ok refs/tags/x"], 1),
+        (":x", ":refs/heads/x", CACHED_BRANCH, CACHED_BRANCH, ["ok refs/heads/x"], 1),
+        # It is old: another ref is meant.
+        (
+            "main:x",
+            "refs/heads/main:refs/tags/x",
+            CACHED_TAG,
+            NO_X,
+            ["ok refs/tags/x", "option refname refs/heads/x"],
+            2,
+        ),
+        (":x", ":refs/heads/x", CACHED_BRANCH, CACHED_TAG, ["ok refs/heads/x", "option refname refs/tags/x"], 2),
+        # It is old, and the same ref is meant.
+        (":x", ":refs/heads/x", CACHED_BRANCH, {**CACHED_BRANCH, BRANCH_X: key(3)}, ["ok refs/heads/x"], 2),
+        # It is old, and git would have refused.
+        (
+            ":x",
+            ":refs/heads/x",
+            CACHED_BRANCH,
+            NO_X,
+            ["error refs/heads/x unable to delete 'x': remote ref does not exist"],
+            1,
+        ),
+        (
+            "main:x topic",
+            "refs/heads/main:refs/heads/x\npush refs/heads/topic:refs/heads/topic",
+            CACHED_BRANCH,
+            {**CACHED_BRANCH, **CACHED_TAG},
+            [
+                "error refs/heads/x dst refspec x matches more than one",
+                "error refs/heads/topic dst refspec x matches more than one",
+            ],
+            1,
+        ),
+        (
+            "main~1:x",
+            f"{key(1).hex()}:refs/heads/x",
+            CACHED_BRANCH,
+            NO_X,
+            ["error refs/heads/x x names no remote ref, and its source is no branch or tag: push to refs/heads/..."],
+            1,
+        ),
+    ],
+)
+def test_a_short_target_is_decided_by_the_refs_of_the_server(
+    line: str,
+    commands: str,
+    cached: Mapping[bytes, bytes],
+    actual: Mapping[bytes, bytes],
+    answers: list[str],
+    attempts: int,
+) -> None:
+    remote = ServerOf(cached, actual)
+    hint = parse(["git", "push", "o", *line.split()])
+    here = local_with(main=key(1), topic=key(2))
+    said = Conversation(f"list for-push\npush {commands}\n\n", remote, here, hint).run()
+    assert said[said.index("") + 1 :] == [*answers, ""]
+    assert [request.atomic for request in remote.attempts] == [True, False][:attempts]
+
+
+@pytest.mark.parametrize(("option", "attempts"), [("", 2), ("option atomic true\n", 1)])
+def test_a_refused_ref_stops_no_other_because_of_a_short_target(option: str, attempts: int) -> None:
+    remote = ServerOf(CACHED_BRANCH, CACHED_BRANCH, diverged=TOPIC)
+    hint = parse(["git", "push", "o", "main:x", "topic"])
+    lines = f"list for-push\n{option}push refs/heads/main:refs/heads/x\npush refs/heads/topic:refs/heads/topic\n\n"
+    said = Conversation(lines, remote, local_with(main=key(1), topic=key(2)), hint).run()
+    assert said[-3:-1] == [
+        "error refs/heads/x atomic push failed" if option else "ok refs/heads/x",
+        "error refs/heads/topic fetch first",
+    ]
+    assert len(remote.attempts) == attempts
+
+
+def test_a_single_ref_that_is_refused_is_not_sent_again() -> None:
+    remote = ServerOf(CACHED_BRANCH, CACHED_BRANCH, diverged=BRANCH_X)
+    hint = parse(["git", "push", "o", "main:x"])
+    lines = "list for-push\npush refs/heads/main:refs/heads/x\n\n"
+    assert Conversation(lines, remote, local_with(main=key(1)), hint).run()[-2] == "error refs/heads/x fetch first"
+    assert len(remote.attempts) == 1
 
 
 def test_other_outcomes() -> None:

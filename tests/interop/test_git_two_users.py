@@ -1,0 +1,16 @@
+"""A few of the steps of git_two_users.py, which runs as many as it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from git_sides import Served
+from git_two_users import run
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_two_users(served: Served, tmp_path: Path, seed: int) -> None:
+    assert run(tmp_path, served, seed, 60) > 0
