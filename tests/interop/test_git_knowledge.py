@@ -72,7 +72,7 @@ def large(ours: Begin) -> Side:
         ("a git push origin --force main~1:refs/heads/main", 2),
         ("a git push origin :topic", 3),
         ("a git push --mirror origin", 3),
-        ("a git push --prune origin 'refs/heads/*'", 3),
+        ("a git push --prune origin 'refs/heads/*'", 2),
     ],
 )
 def test_first_contact_of_a_small_repository(ours: Begin, command: str, rounds: int) -> None:
