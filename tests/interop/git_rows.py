@@ -328,6 +328,13 @@ ROWS = [
         says=("(stale info)",),
     ),
     Row(
+        "push --force-with-lease of a new commit and of nothing, stale",
+        "a git push --force-with-lease origin main topic",
+        before="b git push -q origin light:topic -f; a commit 4",
+        status=1,
+        says=("topic -> topic (stale info)", "main -> main"),
+    ),
+    Row(
         "push --force-with-lease=REF:ID that only the server has",
         "a git push --force-w=main:$(b git rev-parse HEAD) origin main",
         before="b commit other; b git push -q origin main; a git commit -q --amend -m x",

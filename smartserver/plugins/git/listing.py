@@ -61,16 +61,18 @@ class Leases:
         """Each leased ref, and the tip its lease expects."""
         for lease in hint.leases:
             self._add(lease, names)
+        tips = [(self._value(source), target) for source, target in self._pairs]
+        self.settled = {target: tip for tip, target in tips if tip and self.expected.get(target) == tip}
+        """Refs that git takes for up to date as it is told what their leases expect, and the tips they should have."""
+        self._unsettled = [target for tip, target in tips if self.expected.get(target) != tip]
 
     @property
-    def settled(self) -> bool:
-        """Whether git, seeing these values, may find nothing to send: it would say so without asking the server."""
-        return all(
-            target in self.expected and self._value(source) == self.expected[target] for source, target in self._pairs
-        )
+    def must_ask(self) -> bool:
+        """Whether git, seeing these values, could find nothing to send, or decide on another ref than without them."""
+        return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property
-    def moves_targets(self) -> bool:
+    def _moves_targets(self) -> bool:
         """Whether a leased ref that is not cached, once listed, changes what a short target means."""
         listed = {*self._known, *(ref for ref, tip in self.expected.items() if tip)}
         target = self._refspecs.target

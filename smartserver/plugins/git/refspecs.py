@@ -89,6 +89,13 @@ class Refspecs:
         return follows and any(ref.startswith(TAGS) for ref in self.refs)
 
     @property
+    def is_forced(self) -> bool:
+        """Whether a refspec is forced by its `+`."""
+        return any(spec.startswith("+") for spec in self._hint.refspecs) or any(
+            spec.startswith(b"+") for spec in self.configured
+        )
+
+    @property
     def short(self) -> Sequence[tuple[bytes, bytes]]:
         """Those with a short target: what it means depends on the remote's refs."""
         return [

@@ -69,6 +69,8 @@ class GitRemote:
         self._opened: GitRepository | None = None
         self._listed: dict[bytes, bytes] = {}
         """The refs of the remote that git decided a push on, and their values; `NO_TIP`: listed as unknown."""
+        self._settled: Mapping[bytes, bytes] = {}
+        """Refs that git omits as up to date, on what their leases expect; the server compares that."""
         self._cached: Refspecs | None = None
         """What is pushed, where git decided on cached refs."""
 
@@ -238,7 +240,10 @@ class GitRemote:
     def _leased(self, local: GitRepository, refspecs: Refspecs) -> Mapping[bytes, bytes]:
         """The values to list of leased refs."""
         leases = Leases(self._hint, self._remote, local, refspecs, self._knowledge.refs())
-        return self._asked() if leases.settled or leases.moves_targets else leases.expected
+        if leases.must_ask:
+            return self._asked()
+        self._settled = leases.settled
+        return leases.expected
 
     def _ask_refs(self) -> None:
         try:
@@ -246,11 +251,15 @@ class GitRemote:
         except NoSuchRepository:  # The push will make it; what is remembered is of one that is gone.
             self._knowledge.forget()
 
-    def _push(self, batch: Sequence[bytes]) -> None:
+    def _push(self, batch: list[bytes]) -> None:
         local = self._local_or_fail("push")
         # Git sends a ref whose lease differs from what was listed only if force overrides the lease.
         leases = self._options.leases.items()
         self._options.leases = {ref: tip for ref, tip in leases if self._listed.get(ref, NO_TIP) == tip}
+        omitted = self._settled.keys() - {line.rpartition(b":")[2] for line in batch}
+        for ref in sorted(omitted):
+            tip = self._options.leases[ref] = self._settled[ref]
+            batch.append(tip.hex().encode() + b":" + ref)
         push = Push(self._location, self._repository, local, self._options)
         lines = push.run(batch, self._cached, self._listed)
         self._check_vcs()

@@ -122,18 +122,18 @@ def test_a_name_that_no_ref_can_have_is_not_asked_for() -> None:
 def test_a_leased_ref_that_is_not_cached_may_change_what_a_short_target_means() -> None:
     here = local()
     here.tips[b"refs/remotes/o/v1"] = key(5)
-    assert leases_of("git push --force-with-lease=v1 o :v1", here, KNOWN).moves_targets
-    assert not leases_of("git push --force-with-lease=v1: o :v1", here, KNOWN).moves_targets
-    assert not leases_of("git push --force-with-lease o main:topic", here, KNOWN).moves_targets
+    assert leases_of("git push --force-with-lease=v1 o :v1", here, KNOWN).must_ask
+    assert not leases_of("git push --force-with-lease=main o :v1", here, KNOWN).must_ask
+    assert not leases_of("git push --force-with-lease o main:topic", here, KNOWN).must_ask
 
 
 @pytest.mark.parametrize(
-    ("line", "expected", "settled"),
+    ("line", "expected", "asks"),
     [
         ("git push --force-with-lease o main", {MAIN: key(1), TOPIC: key(3)}, False),
         ("git push --force-with-lease o topic", {MAIN: key(1), TOPIC: key(3)}, True),
         ("git push --force-with-lease o main topic", {MAIN: key(1), TOPIC: key(3)}, False),
-        ("git push --force-with-lease o light:topic", {MAIN: key(1), TOPIC: key(3)}, False),
+        ("git push --force-with-lease o light:topic", {MAIN: key(1), TOPIC: key(3)}, True),
         ("git push --force-with-lease o", {MAIN: key(1), TOPIC: key(3)}, False),
         ("git push --force-with-lease o HEAD", {MAIN: key(1), TOPIC: key(3)}, False),
         ("git push --force-with-lease --all o", {MAIN: key(1), TOPIC: key(3)}, False),
@@ -149,9 +149,9 @@ def test_a_leased_ref_that_is_not_cached_may_change_what_a_short_target_means() 
         ("git push --force-with-lease=light: o main", {b"refs/tags/light": NO_TIP}, False),
         ("git push --force-with-lease=main:light --force-with-lease o topic", {MAIN: key(1), TOPIC: key(3)}, True),
         ("git push --force-with-lease=main:light --force-with-lease=main:topic o main", {MAIN: key(1)}, False),
-        ("git push --force-with-lease=topic o :topic", {TOPIC: key(3)}, False),
+        ("git push --force-with-lease=topic o :refs/heads/topic", {TOPIC: key(3)}, False),
         ("git push --force-with-lease=topic: o :refs/heads/topic", {TOPIC: NO_TIP}, True),
-        ("git push --force-with-lease=topic o --delete topic", {TOPIC: key(3)}, False),
+        ("git push --force-with-lease=topic o --delete topic", {TOPIC: key(3)}, True),
         ("git push --force-with-lease=topic: o --delete refs/heads/topic", {TOPIC: NO_TIP}, True),
         ("git push --force-with-lease=refs/tags/light:topic o tag light", {b"refs/tags/light": key(3)}, False),
         ("git push --force-with-lease=refs/tags/light:light o tag light", {b"refs/tags/light": key(1)}, True),
@@ -163,17 +163,24 @@ def test_a_leased_ref_that_is_not_cached_may_change_what_a_short_target_means() 
         ("git push --force-with-lease=refs/tags/light:light --tags o", {b"refs/tags/light": key(1)}, True),
     ],
 )
-def test_leased_refs_are_listed_as_expected(line: str, expected: Mapping[bytes, bytes], settled: bool) -> None:
+def test_leased_refs_are_listed_as_expected(line: str, expected: Mapping[bytes, bytes], asks: bool) -> None:
     leases = leases_of(line, local(), (MAIN,))
     assert {name: tip for name, tip in leases.expected.items() if tip or name in expected} == expected
-    assert leases.settled == settled
+    assert leases.must_ask == asks
+
+
+def test_refs_that_git_omits_on_what_their_leases_expect() -> None:
+    assert leases_of("git push --force-with-lease o main topic", local(), (MAIN,)).settled == {TOPIC: key(3)}
+    assert not leases_of("git push --force-with-lease o main topic", local(), (MAIN,)).must_ask
+    assert leases_of("git push --force-with-lease o main +topic", local(), (MAIN,)).must_ask
+    assert not leases_of("git push --force-with-lease=main o +main topic", local(), (MAIN,)).must_ask
 
 
 UPSTREAM = {"push.default": [b"upstream"], "branch.main.merge": [TOPIC], "branch.topic.merge": [MAIN]}
 
 
 @pytest.mark.parametrize(
-    ("line", "settings", "settled"),
+    ("line", "settings", "asks"),
     [
         ("git push", {}, True),
         ("git push", {"push.default": [b"current"]}, True),
@@ -186,30 +193,30 @@ UPSTREAM = {"push.default": [b"upstream"], "branch.main.merge": [TOPIC], "branch
         ("git push", {**UPSTREAM, "branch.topic.merge": [MAIN, TOPIC]}, True),
         ("git push", {"remote.o.push": [b"topic:main"]}, False),
         ("git push", {"remote.o.push": [b"topic"]}, True),
-        ("git push", {"remote.o.push": [b"topic", b"+main"]}, False),
+        ("git push", {"remote.o.push": [b"topic", b"+main"]}, True),
         ("git push o topic", {"remote.o.push": [b"topic:main"]}, True),  # For git it is about full names alone.
         ("git push o topic", {"remote.o.push": [b"refs/heads/topic:refs/heads/main"]}, False),
         ("git push o topic", {"remote.o.push": [b"^refs/heads/topic"]}, True),
         ("git push --tags", {"push.default": [b"matching"]}, False),
     ],
 )
-def test_settings_say_what_is_leased(line: str, settings: Mapping[str, list[bytes]], settled: bool) -> None:
+def test_settings_say_what_is_leased(line: str, settings: Mapping[str, list[bytes]], asks: bool) -> None:
     """HEAD is topic, which is where it was last seen; main is not."""
     here = local()
     here.branch = TOPIC
     here.config.update(settings)
     leases = leases_of(f"{line} --force-with-lease", here, (MAIN, TOPIC))
-    assert leases.settled == settled
+    assert leases.must_ask == asks
     here.tips[b"refs/remotes/o/main"] = here.tips[MAIN] = key(3)  # Now every branch is where it was last seen.
     leases = leases_of(f"{line} --force-with-lease", here, (MAIN, TOPIC))
-    assert leases.settled or "--tags" in line
+    assert leases.must_ask or "--tags" in line
 
 
 def test_what_was_never_fetched_is_expected_not_to_be() -> None:
     here = FakeLocal({MAIN: key(2)})
     leases = leases_of("git push --force-with-lease u main", here, (MAIN, TOPIC), "u")
     assert leases.expected == {MAIN: NO_TIP, TOPIC: NO_TIP}
-    assert not leases.settled
+    assert not leases.must_ask
 
 
 @pytest.mark.parametrize(

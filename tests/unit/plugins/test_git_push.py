@@ -77,6 +77,20 @@ def test_a_lease_that_git_found_stale_and_overrode_is_not_sent(line: str) -> Non
     assert remote.pushed[-1] == RefUpdate(b"refs/heads/x", None)
 
 
+def test_a_lease_counts_where_git_omits_the_ref_as_up_to_date() -> None:
+    remote = FakeRemote({MAIN: key(1), TOPIC: key(2)}, known=True)
+    here = local_with(main=key(3), topic=key(2))
+    here.tips |= {b"refs/remotes/o/topic": key(2), b"refs/remotes/o/main": key(1)}
+    here.config["remote.o.fetch"] = [b"+refs/heads/*:refs/remotes/o/*"]
+    hint = parse(["git", "push", "--force-with-lease", "o", "main", "topic"])
+    lines = f"list for-push\noption cas {MAIN.decode()}:{key(1).hex()}\npush refs/heads/main:refs/heads/main\n\n"
+    Conversation(lines, remote, here, hint).run()
+    assert remote.pushed == [
+        RefUpdate(MAIN, key(3), Rule.LEASE, expected=key(1)),
+        RefUpdate(TOPIC, key(2), Rule.LEASE, expected=key(2)),
+    ]
+
+
 def test_flags() -> None:
     for options, atomic, check_only in (("", False, False), ("option atomic true\noption dry-run true\n", True, True)):
         remote = FakeRemote({}, known=True)
