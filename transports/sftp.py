@@ -442,7 +442,7 @@ def from_url(url: str) -> SftpTransport:
         raise ValueError(f"{parts.hostname}: a password has no meaning; keys and the agent are tried")
     name, _, host_key = parts.query.partition("=")
     if parts.query and (name != "host-key" or not host_key):
-        raise ValueError(f"{url!r}: {parts.query!r} is not host-key=SHA256:... or host-key=any")
+        raise ValueError(f"{url!r}: its query is not host-key=SHA256:... or host-key=any")
     path = unquote(parts.path, errors="strict").rstrip("/") or "/"
     if "\0" in path:  # OpenSSH's server ends the connection over one.
         raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")

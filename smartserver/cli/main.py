@@ -16,6 +16,7 @@ import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import Interrupts
 from smartserver.client.plain import plain
+from smartserver.client.url import without_secrets
 from smartserver.meters import METERS, NANOSECONDS, Counts, Unit, counted, since
 from smartserver.trace.flags import VARIABLE, BadFlag, combined, read
 
@@ -162,7 +163,7 @@ def _say(wrong: BaseException) -> int:
             wrong.show()
             return wrong.exit_code
         case CommandError():
-            click.echo(f"smartserver: {plain(str(wrong))}", err=True)
+            click.echo(f"smartserver: {without_secrets(plain(str(wrong)))}", err=True)
             return wrong.status
         case BrokenPipeError():
             sys.stderr.close()

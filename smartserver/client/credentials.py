@@ -2,6 +2,8 @@
 
 A token goes where nobody on the way can read it: over TLS, and to this machine. It goes only to a server that asked for
 one. That it did is remembered in the user's cache, so that the next command sends its token with its first request.
+
+A tool may keep passwords for other servers in the same place. Nothing is sent that does not begin as a token does.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from smartserver.client.places import served_by
-from smartserver.client.url import DEFAULT_PORT, PLAIN, TLS
+from smartserver.client.url import DEFAULT_PORT, PLAIN, TLS, TOKEN_PREFIX
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "SMARTSERVER_TOKEN"
 """The variable of the environment that has a token, and names the server that it is for: HOST[:PORT]=TOKEN. Else a
 repository could have it sent to a server of its choice, by the URL of a submodule."""
+
+
+def token_in(password: str) -> str:
+    """A password if it is a token, else nothing."""
+    return password if password.startswith(TOKEN_PREFIX) and password.isascii() else ""
 
 
 class NoToken(Exception):
@@ -51,7 +58,8 @@ class TokenSource(Protocol):
     """Where the user of a tool keeps passwords."""
 
     def stored(self) -> str:
-        """The token that is kept there; empty where that would be asked of the user, or there is none."""
+        """The token that is kept there for the scheme and the server; empty where that would be asked of the user, or
+        there is none. A password for another scheme, or that is no token, is none."""
 
     def ask(self) -> str:
         """The same, and the user is asked if there is none; empty where he gives none."""
@@ -89,8 +97,7 @@ class ServerCredentials:
         if not self._private or self._mark is None or not os.path.exists(self._mark):
             return ""
         source = self._opened()
-        found = self._given or (source.stored() if source is not None else "")
-        return found if found.isascii() else ""
+        return token_in(self._given or (source.stored() if source is not None else ""))
 
     def ask(self) -> str:
         """One for a server that asks.
@@ -106,8 +113,10 @@ class ServerCredentials:
         found, source = self._given, self._opened()
         if not found and source is not None:
             found = source.ask()
-        if not found or not found.isascii():
+        if not token_in(found):
             how = f"set {TOKEN_VARIABLE} to {self._place.where}=TOKEN"
+            if found:
+                raise NoToken(f"what was given is not a token, which begins with {TOKEN_PREFIX}")
             if self._names_another:
                 raise NoToken(f"{TOKEN_VARIABLE} has none for this server: {how}")
             raise NoToken(how if source is None else "no token was given")

@@ -70,7 +70,7 @@ def parse_store(url: str) -> StoreLocation:
             raise BadUrl(url, "a user has no meaning there")
         return StoreLocation(scheme, login.where, "", f"{VFS}://{login.where}/", login.path)
     if mark and not (said.startswith(HOST_KEY) and said != HOST_KEY):
-        raise BadUrl(url, f"{said!r} is not {HOST_KEY}SHA256:... or {HOST_KEY}any; in a path write ? as %3F")
+        raise BadUrl(url, f"its query is not {HOST_KEY}SHA256:... or {HOST_KEY}any; in a path write ? as %3F")
     root, below = below_a_folder(whole, login.path)
     folder = "~/" if root == "." else f"{root[1:]}/"
     above = f"{SFTP}://{login.where}/{quote(folder)}{mark}{said}"

@@ -49,6 +49,6 @@ def parse_tls(url: str) -> TlsLocation:
     """
     whole, mark, said = url.partition("?")
     if mark and not (said.startswith(CA) and os.path.isabs(said.removeprefix(CA))):
-        raise BadUrl(url, f"{said!r} is not {CA}/PATH/OF/A/FILE; in a path write ? as %3F")
+        raise BadUrl(url, f"its query is not {CA}/PATH/OF/A/FILE; in a path write ? as %3F")
     found = parse(whole, TLS)
     return TlsLocation(found.host, found.port, found.path, said.removeprefix(CA))

@@ -10,6 +10,9 @@ import msgspec
 PLAIN, TLS = "hpss", "hpss+tls"
 """The schemes of servers over TCP."""
 
+TOKEN_PREFIX = "hpss_"
+"""Of every token that a server makes (`smartserver token`)."""
+
 DEFAULT_PORT = 4155
 """The port of an older protocol: a server of that is told by its first bytes (`wire.frames`)."""
 
@@ -22,17 +25,28 @@ class BadUrl(ValueError):
     """A URL that names no repository, and why; passwords in it are not shown."""
 
     def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"{_without_passwords(url)!r} is not a URL of a repository: {why}")
+        super().__init__(f"{_hidden(url)!r} is not a URL of a repository: {without_secrets(why)}")
         self.why = why
 
 
-def _without_passwords(url: str) -> str:
-    scheme, between, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    path = re.sub("([?&](?!ca=|host-key=)[^=&]*=)[^&]*", r"\1***", path)  # Somebody may take it for a place for tokens.
-    login, at, host = authority.rpartition("@")
-    user, colon, _ = login.partition(":")
-    return "".join((scheme, between, user, colon, "***" * bool(colon), at, host, slash, path))
+_SECRETS = (
+    (r"""(://[^/:@\['"]*):(?!\d*(?:[/?'"]|$))(?:[^/]*@|[^@]*@)""", r"\1:***@"),  # A password may have a slash.
+    (r"""([?&](?!ca=|host-key=)[^=&]*=)[^&'"]*""", r"\1***"),  # Somebody may take a query for a place for tokens.
+    (rf"\b{TOKEN_PREFIX}[\w-]{{16,}}", f"{TOKEN_PREFIX}***"),
+)
+"""What is not shown of a URL, and what is shown instead."""
+
+
+def without_secrets(text: str) -> str:
+    """A text with `***` for the passwords of the URLs in it, and for tokens wherever they are."""
+    return re.sub(rf"\w://\S*|{TOKEN_PREFIX}\S*", lambda found: _hidden(found[0]), text)
+
+
+def _hidden(url: str) -> str:
+    """The same for one URL, which may have blanks in it."""
+    for secret, shown in _SECRETS:
+        url = re.sub(secret, shown, url)
+    return url
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -83,6 +97,8 @@ def parse(url: str, scheme: str = "hpss") -> Location:
         raise BadUrl(url, "it has no host")
     if any("\ud800" <= character <= "\udfff" for character in host):  # As Python has bytes that are not UTF-8.
         raise BadUrl(url, "its host is not UTF-8")
+    if " " in host or not host.isprintable():  # It becomes a word of a line in files and for programs.
+        raise BadUrl(url, "its host has a blank or a control character")
     if port_text and not (
         port_text.isascii() and port_text.isdigit() and len(port_text) < 6 and 0 < int(port_text) < 65536
     ):

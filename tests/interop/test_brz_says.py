@@ -92,6 +92,8 @@ def test_a_mistake_is_one_line(users: Users) -> None:
     for words, said in {
         ("log", "hpss://localhost:abc/x"): 'Invalid url supplied to transport: "hpss://localhost:abc/x": '
         "'hpss://localhost:abc/x' is not a URL of a repository: 'abc' is not a port of 1 to 65535",
+        ("log", "hpss://me:secret@h/x"): 'Invalid url supplied to transport: "hpss://me:***@h/x": '
+        "'hpss://me:***@h/x' is not a URL of a repository: a user or password has no meaning for plain hpss",
         ("cat", "-r", "revid:none", f"{url}/one"): "URL/ has no revision none",
         ("export", "-r", "revid:none", "e", url): "URL/ has no revision none",
         ("unbind", "-d", url): "Local branch is not bound",

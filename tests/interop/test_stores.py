@@ -296,4 +296,4 @@ def test_a_host_key_may_be_told(account: Account, sshd: Sshd, tool: str) -> None
     program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
     done, _ = account.attempt(*program, f"{account.url('project')}?key=any")
     assert done.returncode
-    assert "'key=any' is not host-key=SHA256:... or host-key=any" in done.stderr
+    assert "its query is not host-key=SHA256:... or host-key=any" in done.stderr

@@ -98,6 +98,17 @@ def test_a_url_that_is_none(user: User, url: str, why: str) -> None:
         assert said.startswith(f"{url!r} is not a URL of a repository: {why}")
 
 
+@pytest.mark.parametrize("url", ["hpss+tls://me:{}@localhost/p", "hpss+tls://localhost/p?token={}"])
+def test_a_url_with_a_secret(user: User, url: str) -> None:
+    """No command shows it, neither where it says which URL it was given."""
+    assert fails(user, "push", url.format("secret")).startswith(f"{url.format('***')!r} is not a URL")
+    for words in ("ls", "list", "ping", "verify", "fast-export", "trust", "agent forget", "push ."):
+        done = run(*SMARTSERVER, *words.split(), url.format("secret"))
+        assert done.status == 1, words
+        assert url.format("***") in done.err, words
+        assert "secret" not in done.err, words
+
+
 def test_a_scheme_that_is_none(user: User) -> None:
     """Git itself says it, and names what it looked for; nothing of ours runs.
 

@@ -58,4 +58,4 @@ def _key(location: str) -> str:
     try:
         return parse_place(location).key
     except BadUrl as wrong:
-        raise CommandError(f"{location}: {wrong}") from None
+        raise CommandError(str(wrong)) from None

@@ -16,7 +16,7 @@ from breezy.transport import ConnectedTransport, NoSuchFile
 from smartserver.client.listing import repositories
 from smartserver.client.places import parse_place
 from smartserver.client.plain import plain
-from smartserver.client.url import BadUrl
+from smartserver.client.url import BadUrl, without_secrets
 from smartserver.plugins.breezy.commands import Makes, running
 from smartserver.plugins.breezy.server import Server, server_of
 from smartserver.plugins.breezy.words import NoTrees, in_breezys_words
@@ -43,7 +43,7 @@ class HpssTransport(ConnectedTransport):
             super().__init__(urlutils.join_segment_parameters(asked.removesuffix(query), parameters), _from_transport)
             self.location = parse_place(urlutils.split_segment_parameters(self.base)[0] + query)
         except BadUrl as wrong:
-            raise urlutils.InvalidURL(path=base, extra=str(wrong)) from None
+            raise urlutils.InvalidURL(path=without_secrets(base), extra=str(wrong)) from None
 
     @property
     def server(self) -> Server:

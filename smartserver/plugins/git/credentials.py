@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from smartserver.client.credentials import token_in
 from smartserver.spans import Part, span
 
 USER = "token"
@@ -57,8 +58,11 @@ class GitCredentials:
         with span(Part.LOCAL, "ask for credentials"):
             self._found = self._run(words, {} if asks else SILENT, self._about + more + b"\n", quiet=not asks)
         lines = self._found.split(b"\n")
-        passwords = [line.removeprefix(b"password=") for line in lines if line.startswith(b"password=")]
-        return passwords[0].decode("utf-8", "surrogateescape") if passwords else ""
+        password = next((line.removeprefix(b"password=") for line in lines if line.startswith(b"password=")), b"")
+        token = token_in(password.decode("utf-8", "surrogateescape"))
+        if not token:
+            self._found = b""  # It is kept for something else.
+        return token
 
     def _tell(self, action: str) -> None:
         if self._found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from smartserver.client.credentials import TokenSource
+from smartserver.client.credentials import TokenSource, token_in
 
 
 class MercurialCredentials:
@@ -21,7 +21,8 @@ class MercurialCredentials:
         """The token that the server refused."""
 
     def stored(self) -> str:
-        """The password of the group in `[auth]` whose prefix fits best."""
+        """The token in the group of `[auth]` that names the scheme and whose prefix fits best. A group that names no
+        scheme is for https, as in Mercurial."""
         groups: dict[bytes, dict[bytes, bytes]] = {}
         for name, value in self._ui.configitems(b"auth"):
             group, dot, key = name.rpartition(b".")
@@ -32,12 +33,12 @@ class MercurialCredentials:
         for group in groups.values():
             prefix = group.get(b"prefix", b"")
             scheme, separator, place = prefix.rpartition(b"://")
-            schemes = [scheme] if separator else group.get(b"schemes", self._scheme).split()
+            schemes = [scheme] if separator else group.get(b"schemes", b"").split()
             host = place.split(b"/", 1)[0]
             fits = host in (b"*", self._where, self._where.rpartition(b":")[0])
             if fits and self._scheme in schemes and len(place) >= len(best):
                 best, found = place, group.get(b"password", b"")
-        kept = found.decode("utf-8", "replace")
+        kept = token_in(found.decode("utf-8", "replace"))
         self._found = "" if kept == self._refused else kept
         return self._found
 

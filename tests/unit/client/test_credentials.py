@@ -9,6 +9,8 @@ import pytest
 
 from smartserver.client.credentials import NoToken, ServerCredentials, credentials_for, is_private
 from smartserver.client.places import parse_place
+from smartserver.client.url import TOKEN_PREFIX
+from smartserver.server.tokens import PREFIX
 
 HERE = "hpss://localhost/project"
 ELSEWHERE = "hpss://192.0.2.7/project"
@@ -183,13 +185,18 @@ def test_one_that_is_for_no_server_or_another_is_named(folder: str, given: str) 
         found.ask()
 
 
-@pytest.mark.parametrize("given", ["hpss_\udcff", "hpss_\u00e9"])
+@pytest.mark.parametrize("given", ["hpss_\udcff", "hpss_\u00e9", "secret", "xhpss_y"])
 def test_what_can_be_no_token_is_not_sent(folder: str, given: str) -> None:
-    first = credentials(HERE, folder, given)
-    first.approve()
-    assert first.token() == ""
-    with pytest.raises(NoToken):
-        first.ask()
+    """Such as the password for another server of the same host."""
+    for found in (credentials(HERE, folder, given), credentials(HERE, folder, "", Source(kept=given))):
+        found.approve()
+        assert found.token() == ""
+        with pytest.raises(NoToken, match=r"^what was given is not a token, which begins with hpss_$"):
+            found.ask()
+
+
+def test_a_token_of_the_server_is_one() -> None:
+    assert TOKEN_PREFIX == PREFIX
 
 
 def test_where_others_can_read_it_none_is_sent(folder: str) -> None:

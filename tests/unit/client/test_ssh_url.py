@@ -68,7 +68,7 @@ def test_errors_know_on_which_machine_a_path_is(url: str, above: str) -> None:
         ("hpss+ssh://a%20b@h/a", "'a b' is not the name of a user"),
         ("hpss+ssh://a%2@h/a", "'a%2' is not the name of a user"),
         ("hpss+ssh://-oProxyCommand=x/a", "'-oProxyCommand=x' is not the name of a host"),
-        ("hpss+ssh://$(touch x)/srv/a", "'$(touch x)' is not the name of a host"),
+        ("hpss+ssh://$(touch)/srv/a", "'$(touch)' is not the name of a host"),
         ("hpss+ssh://h;id/srv/a", "'h;id' is not the name of a host"),
         ("hpss+ssh://[::1`id`]/srv/a", "'::1`id`' is not the name of a host"),
         ("hpss+ssh://h:0/a", "'0' is not a port of 1 to 65535"),

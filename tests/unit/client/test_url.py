@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.url import DEFAULT_PORT, BadUrl, Location, parse
+from smartserver.client.places import parse_place
+from smartserver.client.url import DEFAULT_PORT, BadUrl, Location, parse, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,8 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
         ("hpss://h/%FF", "its path is not UTF-8"),
         ("hpss://h/caf\udce9", "its path is not UTF-8"),
         ("hpss://caf\udce9/a", "its host is not UTF-8"),
+        ("hpss://h\nother/a", "its host has a blank or a control character"),
+        ("hpss://h SHA256:x/a", "its host has a blank or a control character"),
         ("hpss://h/a%", "two hexadecimal digits"),
         ("hpss://h/a%2", "two hexadecimal digits"),
         ("hpss://h/a%zz", "two hexadecimal digits"),
@@ -74,6 +77,44 @@ def test_bad(url: str, why: str) -> None:
         parse(url)
     assert why in str(caught.value)
     assert repr(url.replace("secret", "***")) in str(caught.value)
+
+
+TOKEN = "hpss_" + "tokEn-_0" * 5
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("hpss://me:pass@h/a", "hpss://me:***@h/a"),
+        ("hpss+ssh://me:pa/ss@h/srv/a@v1", "hpss+ssh://me:***@h/srv/a@v1"),
+        ("hpss+ssh://me:pa ss@h/srv/a", "hpss+ssh://me:***@h/srv/a"),
+        ("hpss://me:12@h/a", "hpss://me:***@h/a"),
+        ("hpss://h:12/a@v1:2", "hpss://h:12/a@v1:2"),
+        ("hpss://[::1]:12/a@v1", "hpss://[::1]:12/a@v1"),
+        ("hpss+tls://h/a?token=x&ca=/y&z=x", "hpss+tls://h/a?token=***&ca=/y&z=***"),
+        (f"hpss+tls://{TOKEN}@h/a", "hpss+tls://hpss_***@h/a"),
+        (f"hpss+tls://h/a?{TOKEN}", "hpss+tls://h/a?hpss_***"),
+        (f"hpss+tls://h:{TOKEN}/a", "hpss+tls://h:hpss_***/a"),
+        ("hpss://h/hpss_shadows", "hpss://h/hpss_shadows"),
+    ],
+)
+def test_no_password_and_no_token_is_shown(url: str, shown: str) -> None:
+    assert str(BadUrl(url, "x")) == f"{shown!r} is not a URL of a repository: x"
+    if " " not in url:
+        assert without_secrets(f"{url} '{url}' is wrong") == f"{shown} '{shown}' is wrong"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"hpss+tls://h/a?token={TOKEN}", f"hpss+sftp://h/a/b?key={TOKEN}", f"hpss+ssh://%{TOKEN}@h/a/b",
+        f"hpss+ssh://me@${TOKEN}/a/b", f"hpss://h:{TOKEN}/a",
+    ],
+)  # fmt: skip
+def test_why_a_url_is_wrong_does_not_show_it_either(url: str) -> None:
+    with pytest.raises(BadUrl) as caught:
+        parse_place(url)
+    assert TOKEN not in str(caught.value)
 
 
 @pytest.mark.parametrize(

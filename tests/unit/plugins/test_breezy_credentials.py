@@ -79,6 +79,35 @@ def test_a_section_of_a_token(home: Path) -> None:
     assert BreezyCredentials("hpss", WHERE).stored() == "hpss_kept"
 
 
+OF_OTHERS = """[all]
+host = localhost
+user = x
+password = hpss_all
+
+[web]
+scheme = https
+host = localhost
+user = x
+password = hpss_web
+
+[secret]
+scheme = hpss
+host = localhost
+port = 4157
+user = x
+password = secret
+
+"""
+
+
+def test_a_section_that_does_not_name_the_scheme_is_for_other_servers(home: Path) -> None:
+    write(home, OF_OTHERS + SECTIONS)
+    assert BreezyCredentials("hpss", WHERE).stored() == "hpss_kept"
+    assert BreezyCredentials("hpss+tls", WHERE).stored() == ""
+    assert BreezyCredentials("hpss", "localhost:4157").stored() == ""
+    assert (home / "authentication.conf").read_text() == OF_OTHERS + SECTIONS
+
+
 @pytest.mark.parametrize(("answer", "token"), [("hpss_typed", "hpss_typed"), (None, ""), ("", "")])
 def test_without_one_the_user_is_asked(
     home: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None, token: str

@@ -59,6 +59,15 @@ def test_git_asks_its_user_if_it_has_none() -> None:
     assert git.asked == [("fill", True, f"{ABOUT}\n"), ("fill", False, f"{ABOUT}username=token\n\n")]
 
 
+def test_a_password_that_is_no_token_is_not_given_and_stays() -> None:
+    git = Git("secret", "hpss_a")
+    found = GitCredentials("hpss", WHERE, git)
+    assert found.stored() == ""
+    found.reject()
+    assert git.asked == [("fill", True, f"{ABOUT}\n")]
+    assert found.ask() == "hpss_a"
+
+
 def test_before_the_server_asks_the_user_is_not_asked() -> None:
     git = Git("")
     found = GitCredentials("hpss", WHERE, git)

@@ -26,22 +26,31 @@ class Ui:
         return self.given.encode() or default
 
 
-def auth(prefix: str, password: str = "secret", **more: str) -> dict[str, str]:
+def auth(prefix: str, password: str = "hpss_kept", **more: str) -> dict[str, str]:
     return {"x.prefix": prefix, "x.password": password, **{f"x.{name}": value for name, value in more.items()}}
 
 
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        (auth("hpss+tls://example.org"), "secret"),
-        (auth("hpss+tls://example.org:7878/path"), "secret"),
-        (auth("example.org"), "secret"),
-        (auth("*"), "secret"),
-        (auth("example.org", schemes="https hpss+tls"), "secret"),
+        (auth("hpss+tls://example.org"), "hpss_kept"),
+        (auth("hpss+tls://example.org:7878/path"), "hpss_kept"),
+        (auth("hpss+tls://*"), "hpss_kept"),
+        (auth("example.org", schemes="https hpss+tls"), "hpss_kept"),
+        (auth("hpss+tls://example.org", "secret"), ""),
+        # As in Mercurial these are for https.
+        (auth("example.org"), ""),
+        (auth("*"), ""),
         (auth("example.org", schemes="https"), ""),
         (auth("https://example.org"), ""),
-        (auth("other.example.org"), ""),
-        (auth("*") | {"y.prefix": "example.org", "y.password": "nearer"}, "nearer"),
+        (auth("hpss://example.org"), ""),
+        (auth("hpss+tls://other.example.org"), ""),
+        (
+            auth("hpss+tls://*")
+            | {"y.prefix": "hpss+tls://example.org", "y.password": "hpss_nearer"}
+            | {"z.prefix": "example.org:7878", "z.password": "hpss_web"},
+            "hpss_nearer",
+        ),
         ({"odd": "x"}, ""),
     ],
 )
@@ -51,9 +60,9 @@ def test_the_group_that_fits_best(given: dict[str, str], found: str) -> None:
 
 
 def test_one_that_was_refused_is_given_no_more() -> None:
-    ui = Ui(auth("*"), "typed")
+    ui = Ui(auth("hpss+tls://*"), "typed")
     credentials = source_of(ui)("hpss+tls", "example.org:7878")
-    assert credentials.ask() == "secret"
+    assert credentials.ask() == "hpss_kept"
     credentials.reject()
     assert credentials.stored() == ""
     assert credentials.ask() == "typed"
