@@ -218,6 +218,20 @@ def test_a_fetch_large_enough_for_a_pack(ours: Begin) -> None:
     fine(side.run("c git push --progress elsewhere main:copy"))
 
 
+def test_a_folder_whose_path_has_a_newline(ours: Begin) -> None:
+    """A line of git's protocol has one path, and git removes the file of that name (`lock PATH`)."""
+    side = ours("shared")
+    (side.folder / "notes").write_text("precious")
+    folder = side.folder / "notes\ncopy"
+    done = fine(side.run('as c git clone -q "$URL" "$(printf "notes\\ncopy")"'))
+    side.prepare("for n in 1 2 3; do a git tag -m $n t$n; done; a git push -q --tags")
+    fetched = fine(side.run('cd "$(printf "notes\\ncopy")"; git -c fetch.unpackLimit=1 fetch -q'))
+    assert (done.said, fetched.said) == ("", "")
+    assert (side.folder / "notes").read_text() == "precious"
+    packs = sorted(path.suffix for path in (folder / ".git/objects/pack").iterdir())
+    assert packs == [".idx", ".idx", ".pack", ".pack"]
+
+
 def test_a_clone_is_a_pack_and_a_small_fetch_is_not(ours: Begin) -> None:
     side = ours("shared")
     fine(side.run('as c git clone -q "$URL" c'))

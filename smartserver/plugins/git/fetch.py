@@ -34,8 +34,8 @@ class Fetch:
         self._terminal = terminal
         self._pulled: PullAnswer | None = None
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected, removed at the end: git may end before it removes its one.
-        A pack whose file stays is never repacked."""
+        """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
+        repacked."""
 
     def close(self) -> None:
         """Let go of the new packs: refs name them now, or never will."""

@@ -206,8 +206,9 @@ class GitRemote:
             local = self._reopened("fetch")
         ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
         self._fetched.bring(local, ids, as_pack=self._options.cloning)
-        # Git removes the one file it may be told of once its refs are written.
-        self._answer(*[b"lock " + keep.encode("utf-8", "surrogateescape") for keep in self._fetched.keeps[:1]], b"")
+        # Git may be told which file keeps a pack (`lock PATH`), but not a path with a newline. It has written its refs
+        # when it ends this program, and `close` removes all such files.
+        self._answer(b"")
 
     # -- push
 
