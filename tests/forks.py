@@ -288,6 +288,7 @@ def become(request: Request, fds: list[int]) -> None:
     for fd, number in zip(above, request.fds, strict=True):
         os.dup2(fd, number)
         os.close(fd)
+    sys.stdout = os.fdopen(1, "w", closefd=False)  # The one before knows whether another file can be sought in.
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)

@@ -24,7 +24,7 @@ PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OUR
 """Those whose commands an agent may run, see `cli.git_remote` and `agent.reading`."""
 
 KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "agent/peer.py", "cli/git_remote.py",
-         "agent/reading.py", "cli/zygote.py")  # fmt: skip
+         "agent/reading.py", "cli/streams.py", "cli/zygote.py")  # fmt: skip
 """The files that the C program must agree with."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
@@ -114,9 +114,8 @@ def _definitions(environment: Mapping[str, str]) -> list[str]:
         NotCompiled: the interpreter alone loads another one.
     """
     here = f"{smartserver.__version__}\n{smartserver.__file__}"
-    alone = {name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     code = "import smartserver; print(smartserver.__version__, smartserver.__file__, sep='\\n', end='')"
-    if _run([sys.executable, "-P", "-c", code], alone) != here:
+    if _run([sys.executable, "-E", "-P", "-c", code], environment) != here:
         raise NotCompiled(f"{sys.executable} loads another smartserver than {_folder()}")
     paths = [os.path.join(_folder(), each) for each in KNOWN]
     files = ", ".join(f"{{{_quoted(each)}, {os.stat(each).st_mtime_ns}LL}}" for each in paths)

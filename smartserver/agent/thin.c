@@ -2,8 +2,9 @@
    With NAME and READING it is smartserver.
 
    thin.py describes the packets, address.py the socket, peer.py who may listen there, cli/git_remote.py and reading.py
-   the commands that an agent may run. This program repeats them byte for byte. It runs the Python program instead wherever one of those files changed
-   since it was compiled, no agent answers, or anything is unusual. Until then it has touched no stream and no signal.
+   the commands that an agent may run, cli/streams.py what is opened first. This program repeats them byte for byte. It
+   runs the Python program instead wherever one of those files changed since it was compiled, no agent answers, or
+   anything is unusual. Until then it has touched no open stream and no signal.
 
    agent/compiled.py compiles it, and defines
      PYTHON   the interpreter
@@ -131,8 +132,6 @@ static bool is_for_agent(int count, char *const *words) {
     if (is_false(getenv("SMARTSERVER_AGENT")) || is_set("LD_PRELOAD") || is_set("LD_AUDIT")) return false;
     /* With these Python may load another smartserver, or another locale. */
     if (is_set("PYTHONPATH") || is_set("PYTHONHOME") || getenv("PYTHONCOERCECLOCALE") != NULL) return false;
-    for (int stream = 0; stream < 3; stream++) /* Else a socket would get its number. */
-        if (fcntl(stream, F_GETFD) < 0) return false;
     return true;
 }
 
@@ -552,12 +551,21 @@ static char *own_path(char *called) {
     return size > 0 ? path : called;
 }
 
+/* Open what is closed of the standard streams, as cli/streams.py does: else a socket would get its number. */
+static void open_streams(void) {
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+    for (int stream = 0; stream < 3; stream++)
+        if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", modes[stream]) != stream) _exit(LOST);
+}
+
 int main(int count, char **words) {
+    open_streams();
     int worker = is_for_agent(count, words) ? hand_over(count, words) : -1;
     if (worker >= 0) _exit(wait_for(worker));
     char **there = calloc((size_t)count + 5, sizeof *there);
     if (there != NULL) {
-        char *first[] = {PYTHON, "-P", "-c", CODE, own_path(words[0])};
+        /* PYTHONHOME is that of another Python: this one knows its own. What is started from there still gets it. */
+        char *first[] = {PYTHON, is_set("PYTHONHOME") ? "-EP" : "-P", "-c", CODE, own_path(words[0])};
         memcpy(there, first, sizeof first);
         for (int at = 1; at < count; at++) there[4 + at] = words[at];
         execv(PYTHON, there);

@@ -54,8 +54,6 @@ TIME_TO_END = 10
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
     """Have a worker run the command: its exit status. None: nothing was done, and it is to be run here."""
     try:
-        for number in STREAMS:
-            os.fstat(number)  # Else a socket would get its number.
         packet = [b"%d" % os.getppid(), b"%d" % len(words), *words]
         packet += [name + b"=" + value for name, value in environment.items()]
         worker = connect(ZYGOTE, {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()})

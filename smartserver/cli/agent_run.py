@@ -12,11 +12,13 @@ from collections.abc import Collection
 from smartserver.agent.address import KEEPER, path_of
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.thin import SIGNALS
+from smartserver.cli.streams import prepare_streams
 
 
 def main() -> None:
     """Be the keeper, with the zygote as a process below. The words: the numbers of their sockets and of a lock, and the
     path of the first."""
+    prepare_streams()
     keeper, zygote, lock = map(int, sys.argv[1:4])
     close_all_but((*range(3), keeper, zygote, lock))
     if sys.argv[4] != path_of(KEEPER, os.environ):

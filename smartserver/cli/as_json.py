@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 
 import click
 import msgspec
@@ -15,6 +16,20 @@ def text_of(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
 
 
-def json_line(fields: Mapping[str, object]) -> str:
-    """An object on a line of its own."""
-    return msgspec.json.encode(fields).decode() + "\n"
+def json_line(fields: Mapping[str, object]) -> bytes:
+    """An object on a line of its own, in UTF-8. Characters that could command a terminal, or change the order of what
+    it shows, are escaped."""
+    text = msgspec.json.encode(fields).decode()
+    if not text.isprintable():
+        text = "".join([each if each.isprintable() else _escaped(each) for each in text])
+    return text.encode() + b"\n"
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
+    return "".join([f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)])
+
+
+def write_json(objects: Iterable[Mapping[str, object]]) -> None:
+    """Write each object to standard output."""
+    sys.stdout.buffer.writelines(map(json_line, objects))

@@ -10,10 +10,12 @@ import os
 import sys
 
 from smartserver.agent.reading import NAME, is_for_agent
+from smartserver.cli.streams import prepare_streams
 
 
 def main() -> None:
     """Run it."""
+    prepare_streams()
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # As a shell has it for what runs in the background.
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
     words = sys.argv[1:]

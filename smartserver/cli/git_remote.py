@@ -9,6 +9,8 @@ import _signal as signal  # type: ignore[import-not-found]  # `signal` adds 3 ms
 import os
 import sys
 
+from smartserver.cli.streams import prepare_streams
+
 USAGE = """usage: git-remote-hpss REMOTE URL
 
 Git runs this for URLs that begin with hpss://, hpss+tls://, hpss+ssh://, hpss+sftp:// or hpss+vfs://; there is no need
@@ -29,6 +31,7 @@ to run it by hand.
 
 def main() -> None:
     """Run it on this process's streams."""
+    prepare_streams()
     if len(sys.argv) != 3 or sys.argv[1] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         sys.exit(0 if sys.argv[1:2] in (["-h"], ["--help"]) else 2)

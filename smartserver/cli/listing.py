@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from smartserver.cli.as_json import json_line, json_option, text_of
+from smartserver.cli.as_json import json_option, text_of, write_json
 from smartserver.cli.errors import one_line
 from smartserver.cli.place import above, check_folder, count, is_store_url, is_url, store_at
 from smartserver.cli.session import client_for
@@ -38,8 +38,7 @@ def command(flags: frozenset[str], path: str, refs: bool, as_json: bool) -> None
         is_whole = is_whole and not each.problem
         if as_json:
             names = {"names": list(map(text_of, each.refs))} if refs else {}
-            line = json_line({"path": each.path, "vcs": each.vcs, "refs": each.count, "problem": each.problem, **names})
-            sys.stdout.write(line)
+            write_json([{"path": each.path, "vcs": each.vcs, "refs": each.count, "problem": each.problem, **names}])
             continue
         what = each.problem or f"{each.vcs}, {count(each.count, 'ref')}"
         click.echo(plain(f"{each.path or '.'}: {what}"))

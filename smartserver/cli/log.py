@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 
 import click
 
-from smartserver.cli.as_json import json_line, json_option, text_of
+from smartserver.cli.as_json import json_option, text_of, write_json
 from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
 from smartserver.client.plain import plain, plain_lines
 from smartserver.records.browse import LogEntry, LogSelector
@@ -47,9 +47,11 @@ def command(
     place, revision = split_revision(place)
     oldest, newest = _ends(span, revision)
     selector = LogSelector(newest, oldest, name_of(path), limit or 0, messages=not quiet, changes=verbose)
-    format_entry = partial(_json, quiet=quiet) if as_json else _line if quiet else _whole
     with browsing(place, flags, selector) as stream:
-        sys.stdout.writelines(map(format_entry, stream.log()))
+        if as_json:
+            write_json(map(partial(_fields, quiet=quiet), stream.log()))
+        else:
+            sys.stdout.writelines(map(_line if quiet else _whole, stream.log()))
 
 
 def _ends(span: str | None, revision: str) -> tuple[str, str]:
@@ -106,7 +108,7 @@ def _changes(entry: LogEntry) -> str:
     return "".join([plain(f"    {action} {text_of(path)}") + "\n" for action, path in entry.changes or ()])
 
 
-def _json(entry: LogEntry, *, quiet: bool) -> str:
+def _fields(entry: LogEntry, *, quiet: bool) -> dict[str, object]:
     fields: dict[str, object] = {
         "id": entry.id,
         "author": entry.author,
@@ -118,4 +120,4 @@ def _json(entry: LogEntry, *, quiet: bool) -> str:
         fields |= {"parents": entry.parents, "message": entry.message}
     if entry.changes is not None:
         fields["changes"] = [{"action": action, "path": text_of(path)} for action, path in entry.changes]
-    return json_line(fields)
+    return fields

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from smartserver.cli.as_json import json_line, json_option, text_of
+from smartserver.cli.as_json import json_option, text_of, write_json
 from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
 from smartserver.client.plain import plain
 from smartserver.records.browse import Entry, NodeType, TreeSelector
@@ -47,9 +47,11 @@ def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool
     single = text_of(name_of(path or place).rpartition(b"/")[2])
     selector = TreeSelector(revision, name_of(path), deep=deep, sizes=long or as_json)
     with browsing(place, flags, selector) as stream:
-        for entry in stream.entries(texts=False):
-            if entry.path or entry.type is not NodeType.FOLDER:
-                sys.stdout.write(json_line(_fields(entry, single)) if as_json else _line(entry, single, long=long))
+        entries = (each for each in stream.entries(texts=False) if each.path or each.type is not NodeType.FOLDER)
+        if as_json:
+            write_json(_fields(each, single) for each in entries)
+        else:
+            sys.stdout.writelines(_line(each, single, long=long) for each in entries)
 
 
 def _line(entry: Entry, single: str, *, long: bool) -> str:

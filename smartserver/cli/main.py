@@ -15,6 +15,7 @@ import click
 import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import Interrupts
+from smartserver.cli.streams import prepare_streams
 from smartserver.client.plain import plain
 from smartserver.client.url import without_secrets
 from smartserver.meters import METERS, NANOSECONDS, Counts, Unit, counted, since
@@ -57,7 +58,7 @@ COMMANDS = {
 OF_ITSELF = ("access", "agent", "keys", "token", "trust", "trace", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
-OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
+OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)
 """What a write may fail with; of a file it would have its name."""
 
 
@@ -138,8 +139,7 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
             if interrupts.number or not isinstance(end.code, int):
                 raise
             code = end.code
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BaseException as wrong:
         code = None if interrupts.number else _say(wrong)
     interrupts.end()
@@ -180,4 +180,5 @@ def _say(wrong: BaseException) -> int:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from smartserver.cli.as_json import json_line, json_option
+from smartserver.cli.as_json import json_option, write_json
 from smartserver.cli.place import call, count, is_url, repository_in
 from smartserver.client.plain import plain
 from smartserver.store.model import RepositoryStats
@@ -37,7 +35,7 @@ def command(flags: frozenset[str], path: str, as_json: bool) -> None:
         with repository_in(path, flags) as repository:
             found = repository.begin(b"", "").stats()
     if as_json:
-        sys.stdout.write(json_line({name: getattr(found, name) for name in FIELDS}))
+        write_json([{name: getattr(found, name) for name in FIELDS}])
         return
     features = "".join(f", {feature}" for feature in found.features)
     click.echo(plain(f"{found.vcs}, {found.format}{features}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -36,6 +37,8 @@ class Zygote:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.packets: list[list[bytes]] = []
+        self.streams: list[list[tuple[str, int]]] = []
+        """What each of a command's standard streams is, and how it was opened."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(path_of(ZYGOTE, environment, make=True))
         self._listener.listen(8)
@@ -53,12 +56,20 @@ class Zygote:
                 if packet:
                     self.packets.append(packet.split(b"\0"))
                     connection.send(ACCEPTED)
-                    connection.send(ENDED + bytes([HANDED_OVER]) if connection.recv(1) else b"")
+                    begun, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
+                    self.streams.append([_stream(each) for each in descriptors])
+                    connection.send(ENDED + bytes([HANDED_OVER]) if begun else b"")
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
+
+
+def _stream(descriptor: int) -> tuple[str, int]:
+    name, mode = os.readlink(f"/proc/self/fd/{descriptor}"), fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+    os.close(descriptor)
+    return name, mode
 
 
 @pytest.fixture
@@ -134,8 +145,8 @@ def test_it_hands_over_nothing_else(
 def test_where_python_may_be_another_it_hands_over_nothing(
     environment: dict[str, str], zygote: Zygote, compiled_alone: str, name: bytes
 ) -> None:
-    """The program in its place may not start there."""
-    assert run([compiled_alone], encoded(environment) | {name: b"/nowhere"}) != HANDED_OVER
+    """The program in its place may not start there. This one runs its own Python."""
+    assert run([compiled_alone], encoded(environment) | {name: b"/nowhere"}) == RUN_HERE
     assert zygote.packets == []
 
 
@@ -204,13 +215,16 @@ def test_a_folder_that_others_may_enter_is_none(
     assert zygote.packets == []
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_with_a_closed_stream_python_runs(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, closed: str
+@pytest.mark.parametrize(
+    ("closed", "numbers"), [("<&-", [0]), (">&-", [1]), ("2>&-", [2]), ("<&- >&- 2>&-", [0, 1, 2])]
+)
+def test_a_closed_stream_is_opened_first(
+    environment: dict[str, str], zygote: Zygote, compiled_alone: str, closed: str, numbers: list[int]
 ) -> None:
-    words = ["/bin/sh", "-c", f'"$@" {closed}', "sh", compiled_alone]
-    assert run(words, encoded(environment)) == RUN_HERE
-    assert zygote.packets == []
+    modes = [os.O_RDONLY, os.O_RDONLY, os.O_WRONLY]
+    for program in ([compiled_alone], PYTHON):
+        assert run(["/bin/sh", "-c", f'"$@" {closed}', "sh", *program], encoded(environment)) == HANDED_OVER
+        assert [zygote.streams[-1][number] for number in numbers] == [(os.devnull, modes[number]) for number in numbers]
 
 
 def test_where_a_file_has_changed_python_runs(
