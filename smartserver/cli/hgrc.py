@@ -27,6 +27,8 @@ def location(environment: Mapping[str, str]) -> Path:
 
 def with_item(text: str, section: str, name: str, value: str) -> str:
     """A configuration in which an item has a value, every other line as it was."""
+    if "\n" in value:
+        raise CommandError(f"{value!r}: a line of hg's configuration cannot have a newline")
     lines = text.splitlines(keepends=True)
     within, last, item = "", None, None
     for number, line in enumerate(lines):

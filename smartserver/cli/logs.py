@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from smartserver.cli.errors import CommandError
+from smartserver.client.plain import plain
 from smartserver.server.logfmt import logfmt
 
 SYSLOG = "/dev/log"
@@ -49,7 +50,15 @@ class RateLimit(logging.Filter):
         return count < LINES
 
 
-class Journal(logging.Formatter):
+class Lines(logging.Formatter):
+    """One line for a record, whatever names a client put into its message; a traceback has further lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return plain(super().formatMessage(record))
+
+
+class Journal(Lines):
     """Lines for journald, which dates them itself and takes how urgent one is from its start (sd-daemon(3))."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -93,14 +102,14 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> 
             os.stat(SYSLOG)  # Python goes on without it, and complains of each line on standard error.
             stream = logging.handlers.SysLogHandler(SYSLOG)
             stream.ident = f"smartserver[{os.getpid()}]: "
-        else:  # Opened again once it was rotated.
-            stream = logging.handlers.WatchedFileHandler(place)
+        else:
+            stream = _file(place)
     except OSError as wrong:
         what = SYSLOG if place == "syslog" else place
         raise CommandError(f"--log {place}: {what}: {wrong.strerror}") from None
     logging.raiseExceptions = place is None  # A full disk is no news for the client whose standard error this is.
-    dated = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    stream.setFormatter(logging.Formatter() if place == "syslog" else Journal() if journal and not place else dated)
+    dated = Lines("%(asctime)s %(levelname)s %(message)s")
+    stream.setFormatter(Lines() if place == "syslog" else Journal() if journal and not place else dated)
     stream.addFilter(RateLimit())
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[stream])
     if audits:
@@ -110,13 +119,18 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> 
     paramiko.addHandler(logging.NullHandler())  # Without a handler Python itself would print it.
 
 
+def _file(path: str) -> logging.Handler:
+    """A file, which is opened again once it was rotated."""
+    return logging.handlers.WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")
+
+
 def log_requests_to(place: str) -> None:
     """Send the line of each request to a file, or to standard output (`-`). `json:` before it makes each line a JSON
     object."""
     name = place.removeprefix(AS_JSON)
     stream: logging.Handler
     try:
-        stream = logging.StreamHandler(sys.stdout) if name == "-" else logging.handlers.WatchedFileHandler(name)
+        stream = logging.StreamHandler(sys.stdout) if name == "-" else _file(name)
     except OSError as wrong:
         raise CommandError(f"--access-log {place}: {name}: {wrong.strerror}") from None
     logging.raiseExceptions = False  # A full disk would be a traceback on standard error for each request.

@@ -59,5 +59,10 @@ def test_one_item(before: str, after: str) -> None:
     assert with_item(before, "extensions", "hpss", "x") == after
 
 
+def test_a_value_of_two_lines_is_refused() -> None:
+    with pytest.raises(CommandError, match="cannot have a newline"):
+        with_item("", "hpss", "path", "/a\n[hooks]")
+
+
 def test_an_empty_value() -> None:
     assert with_item("[extensions]\n", "extensions", "hpss", "") == "[extensions]\nhpss =\n"

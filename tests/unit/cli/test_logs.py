@@ -48,6 +48,18 @@ def test_lines_are_dated_unless_the_journal_does(
     assert (dated == said) is journal
 
 
+@pytest.mark.parametrize("journal", [False, True])
+def test_a_name_in_a_message_begins_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journal: bool) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log_to(None if journal else str(tmp_path / "log"), False, journal=journal, audits=False)
+    (handler,) = logging.getLogger().handlers
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "tidying %s", ("a\n<3>b\x1b[1m\u2028\u65e5\udc80",), None)
+    assert handler.format(record).endswith("tidying a <3>b [1m \u65e5 ")
+    if isinstance(handler, logging.FileHandler):
+        assert (handler.encoding, handler.errors) == ("utf-8", "backslashreplace")
+    handler.close()
+
+
 def test_only_the_file_systemd_named_is_the_journal(tmp_path: Path) -> None:
     """A child of a service that was redirected still has the variable."""
     with open(tmp_path / "journal", "w") as journal, open(tmp_path / "other", "w") as other:
