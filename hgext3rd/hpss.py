@@ -56,6 +56,7 @@ def uisetup(ui: Any) -> None:
     """Register the schemes, so that the first URL of one loads smartserver."""
     places = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     places += os.fsdecode(ui.config(b"hpss", b"path")).split(os.pathsep)
+    places = [os.path.expanduser(place) for place in places]
     places = [place for place in places if place and place not in sys.path]
     problem = lacks(places)
     if problem:

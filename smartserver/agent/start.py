@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
+from smartserver.programs import python
 
 PROGRAM = "smartserver.cli.agent_run"
 
@@ -55,7 +56,7 @@ def _listen(path: str) -> int:
 
 
 def _begin(numbers: list[int], path: str, environment: Mapping[str, str], *, here: bool) -> None:
-    words = [sys.executable, "-I", "-m", PROGRAM, *map(str, numbers), path]
+    words = python("-m", PROGRAM, *map(str, numbers), path)
     its = {name: value for name, value in environment.items() if name in KNOWN_NAMES or name.startswith("LC_")}
     for number in numbers:
         os.set_inheritable(number, True)

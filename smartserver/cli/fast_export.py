@@ -10,7 +10,7 @@ KEEP = click.option(
     "--keep",
     metavar="DIR",
     help="Keep the bare git repository in DIR, and receive only what it lacks. DIR is new or empty, or an earlier "
-    "--keep created it.",
+    "--keep created it, and it belongs to you.",
 )
 
 

@@ -16,6 +16,7 @@ from smartserver.agent import compiled
 from smartserver.cli import hgrc
 from smartserver.cli.errors import CommandError
 from smartserver.client.places import SCHEMES
+from smartserver.programs import within
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
 """What git looks for on PATH when it meets one of our URLs."""
@@ -54,7 +55,11 @@ def git() -> None:
     for scheme in SCHEMES:
         name = f"protocol.{scheme}.allow"
         done = subprocess.run(
-            ["git", "config", "--global", name, "always"], capture_output=True, text=True, check=False
+            ["git", "config", "--global", name, "always"],
+            env=within(os.environ),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]

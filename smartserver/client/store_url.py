@@ -7,13 +7,13 @@ The server is a subprocess of the client's, which reads and writes these files o
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import quote
 
 from smartserver.client.ssh_url import below_a_folder, parse_login
 from smartserver.client.url import BadUrl
+from smartserver.programs import python
 
 PREFIX = "hpss+"
 """What comes before the scheme of a store in the URL by which the plugins reach it."""
@@ -49,9 +49,8 @@ class StoreLocation(NamedTuple):
         return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
 
     def command(self, flags: Iterable[str] = ()) -> list[str]:
-        """What serves it, told these flags of `-D`. Python looks for modules in no folder that it happens to be started
-        in (-P)."""
-        ours = [sys.executable, "-P", "-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags)]
+        """What serves it, told these flags of `-D`."""
+        ours = python("-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags))
         return [*ours, "serve", "--stdio", "--", self.above]
 
 

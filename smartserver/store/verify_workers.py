@@ -29,6 +29,7 @@ from typing import Self
 
 import msgspec
 
+from smartserver.programs import python
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root, decode_root, encode_root
 from smartserver.store.graph import Graph
@@ -134,7 +135,7 @@ class Workers:
         try:
             for number, run in enumerate(runs):
                 process = subprocess.Popen(
-                    [sys.executable, "-c", program],
+                    python("-c", program),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -80,7 +80,7 @@ def read(given: Iterable[str]) -> Flags:
             if word.startswith("hpss"):
                 is_rule = word.startswith(BAN)
             if word.startswith(FILE) and word != FILE:
-                file = os.path.abspath(word.removeprefix(FILE))
+                file = os.path.abspath(os.path.expanduser(word.removeprefix(FILE)))  # No shell reads a setting.
             elif is_rule:
                 rules[word.removeprefix(BAN)] = None
             elif word:

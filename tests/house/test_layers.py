@@ -70,8 +70,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 }
 """Library that is not Python's own -> which of our modules may import it."""
 
-SPEAKS = ("smartserver.cli", "smartserver.pytest_plugin", "netem.cli", "netem.pytest_plugin")
-"""The only modules that read the environment or print."""
+SPEAKS = ("smartserver.cli", "smartserver.programs", "smartserver.pytest_plugin", "netem.cli", "netem.pytest_plugin")
+"""The only modules that read the environment or print; `programs` hands it on."""
 
 
 def within(module: str, package: str) -> bool:

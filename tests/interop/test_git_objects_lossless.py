@@ -145,13 +145,17 @@ def test_what_fsck_says_stays_the_same(tmp_path: Path, env: dict[str, str]) -> N
 
 @pytest.mark.parametrize("unpack_limit", [1, 10**6])
 def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_limit: int) -> None:
+    env["HOME"] = str(tmp_path)
     source = Builder(tmp_path / "a.git", env)
-    bad = source.commit(source.tree({b".git": (b"100644", source.blob(b"x"))}), [])
+    tree = source.tree({b".git": (b"100644", source.blob(b"x"))})
+    (tmp_path / "skipped").write_text(f"{tree.hex()}\n")
+    bad = source.commit(tree, [])
     good = source.commit(source.tree({b"f": (b"100644", source.blob(b"y"))}), [])
     for name, settings, allowed in (
         ("strict", "[transfer]\n\tfsckObjects = true\n", False),
         ("fetch-wins", "[transfer]\n\tfsckObjects = true\n[fetch]\n\tfsckObjects = false\n", True),
         ("lenient", '[fetch]\n\tfsckObjects = true\n[fetch "fsck"]\n\thasDotgit = ignore\n', True),
+        ("skips", '[fetch]\n\tfsckObjects = true\n[fetch "fsck"]\n\tskipList = ~/skipped\n', True),
         ("unset", "", True),
     ):
         target = Builder(tmp_path / f"{name}.git", env)

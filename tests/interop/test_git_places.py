@@ -177,6 +177,23 @@ def test_sha256(pair: BeginPair) -> None:
     assert missing_objects(both.ours.served, path_of(both.ours), objects) == []
 
 
+def test_a_variable_of_git_config_alone(ours: Begin) -> None:
+    """GIT_CONFIG names a file for `git config`, and nothing else that git does reads it."""
+    side = ours("shared")
+    fine(side.run('as c env GIT_CONFIG=/nowhere git clone -q "$URL" c'))
+    side.prepare("git init -q --object-format=sha256 s; user s commit one")
+    fine(side.run('user s env GIT_CONFIG=/dev/null git push -q "$URL-s" main'))
+    person = "A <a@example.org> 1 +051800"
+    side.prepare(
+        f'printf "tree %s\\nauthor {person}\\ncommitter {person}\\n\\nx\\n" $(a git rev-parse main^{{tree}}) >odd;'
+        " a git push -q origin $(a git hash-object -t commit -w --literally ../odd):refs/heads/odd;"
+        " git config --global fetch.fsckObjects true"
+    )
+    done = side.run('as b env GIT_CONFIG=/dev/null git clone -q "$URL" d')
+    assert done.status != 0
+    assert "badTimezone" in done.err
+
+
 def test_two_formats_do_not_mix(ours: Begin) -> None:
     side = ours("shared")
     side.prepare(SHA256.replace("init -q", "init -q -b main").replace(" a\n", " c\n").replace("a ", "c "))

@@ -10,7 +10,7 @@ import pytest
 from fastimport.parser import ImportParser
 from git_sides import Done, Served, Side, fine, server_head, server_refs
 
-from smartserver.vcs.git.bare import OF_REPOSITORIES
+from smartserver.programs import OF_REPOSITORIES
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 

@@ -135,9 +135,11 @@ def test_an_interrupt_while_the_rest_is_loaded(hg: Mercurial) -> None:
 
 def test_our_folders_are_the_last(hg: Mercurial) -> None:
     before = at_exit(Mercurial(hg.home, "[ui]\n"), '" ".join(sys.path)', "status").split()
-    after = at_exit(Mercurial(hg.home), '" ".join(sys.path)', "status").split()
+    (hg.home / "libraries").symlink_to(LIBRARIES)
+    hgrc = HGRC.replace("{libraries}", "~/libraries")
+    after = at_exit(Mercurial(hg.home, hgrc), '" ".join(sys.path)', "status").split()
     assert after[: len(before)] == before
-    assert set(after) == {*before, str(ROOT), str(LIBRARIES)}
+    assert set(after) == {*before, str(ROOT), str(hg.home / "libraries")}
 
 
 @pytest.mark.parametrize("scheme", ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp"])

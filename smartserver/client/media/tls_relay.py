@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 
 from smartserver.client.media.tls import TlsMedium
 from smartserver.client.trust import Trust
+from smartserver.programs import python
 from smartserver.wire.limits import RECEIVE_CHUNK
 
 PROGRAM = "smartserver.cli.tls_relay"
@@ -22,7 +22,7 @@ CONNECTED = b"+"
 
 def command(host: str, port: int, trust: Trust) -> list[str]:
     """What starts it."""
-    return [sys.executable, "-P", "-m", PROGRAM, host, str(port), *trust]
+    return python("-m", PROGRAM, host, str(port), *trust)
 
 
 def relay(server: TlsMedium, source: int, sink: int) -> None:

@@ -7,32 +7,25 @@ import subprocess
 from collections.abc import Mapping
 from typing import Final
 
+from smartserver.programs import outside
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository, failure
 
-OF_REPOSITORIES: Final = frozenset(
-    [
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT",
-        "GIT_CONFIG_PARAMETERS", "GIT_DEFAULT_REF_FORMAT", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
-        "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS",
-        "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REFERENCE_BACKEND", "GIT_REPLACE_REF_BASE",
-        "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
-    ]
-)  # fmt: skip
-"""Variables that git sets for another repository, where this runs in a hook or an alias of that: those that
-`git rev-parse --local-env-vars` lists, and a few more. Among them are the settings of `git -c`, which would be stronger
-than `_SETTINGS`: a hook of the user's would run here."""
+_KEPT: Final = "smartserver.kept"
+"""The setting that says that this module created a repository."""
 
 _SETTINGS: Final = {
+    "core.alternateRefsCommand": "false",
     "core.compression": "1",  # A quarter less work for fast-import, and a sixth more on disk.
+    "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
     "core.ignoreCase": "false",  # Else fast-import takes two names for one where the file system does.
     "core.logAllRefUpdates": "false",
     "fastimport.unpackLimit": "1",  # Loose objects are slow to read, and there may be many.
     "gc.auto": "0",
-    "smartserver.kept": "true",  # Last: all others are there where this one is.
 }
+"""Said with each run of git, where nothing in the folder is stronger: neither a hook nor a setting runs a program."""
 
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:
@@ -40,10 +33,10 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
     `git sha1` or `git sha256`.
 
     Raises:
-        VcsError: it is of another format, or something else is there.
+        VcsError: it is of another format or another user, or something else is there.
         ToolFailed: git cannot create it.
     """
-    variables = _without_repository(environment)
+    variables = _variables(environment)
     if not check_kept(folder, environment):
         object_format = vcs.partition(" ")[2]
         command = ["git", "init", "--quiet", "--bare", f"--object-format={object_format}", "--template=", folder]
@@ -51,8 +44,7 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
         if done.returncode:
             raise failure("init", done.returncode, done.stderr)
         with GitRepository(folder, variables) as made:
-            for name, value in _SETTINGS.items():
-                made.run("config", name, value)
+            made.run("config", _KEPT, "true")
     repository = GitRepository(folder, variables)
     if repository.vcs != vcs:
         repository.close()
@@ -64,20 +56,36 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
     """Whether `open_bare` created the repository in a folder; False: there is nothing.
 
     Raises:
-        VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete.
+        VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete; or the
+            folder is another user's, who may have prepared it.
     """
+    try:
+        owner = os.stat(folder).st_uid
+    except FileNotFoundError:
+        return False
+    # As git's safe.directory: with sudo, root works in the folders of the user who called it.
+    if owner not in (os.geteuid(), *([int(environment["SUDO_UID"])] if _is_sudo(environment) else [])):
+        raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: name a folder of your own")
     if not os.path.isdir(folder) or not os.listdir(folder):
         return False
-    with GitRepository(folder, _without_repository(environment)) as found:
-        arguments = ("config", "--local", "--type=bool", "--get", "smartserver.kept")
+    with GitRepository(folder, _variables(environment)) as found:
+        arguments = ("config", "--local", "--type=bool", "--get", _KEPT)
         # Git ends with 1 without such a setting, and with 128 if there is no repository.
         if found.run(*arguments, accept=(0, 1, 128)) != b"true\n":
             raise VcsError(f"{folder} is not a repository that smartserver created to keep: name a new folder")
     return True
 
 
-def _without_repository(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in OF_REPOSITORIES}
+def _is_sudo(environment: Mapping[str, str]) -> bool:
+    return os.geteuid() == 0 and environment.get("SUDO_UID", "").isdecimal()
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those of git, with `_SETTINGS`."""
+    settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
+    for number, (name, value) in enumerate(_SETTINGS.items()):
+        settings |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return outside(environment) | settings
 
 
 def set_refs(repository: GitRepository, refs: Mapping[bytes, RevisionId], head: bytes) -> None:

@@ -47,6 +47,9 @@ _COUNTED = 1 << 20
 _LEVEL = "fetch.fsck."
 """What the settings begin with that say how bad a fault is."""
 
+_SKIP_LIST = "skiplist"
+"""Behind it is the one that is a path."""
+
 _UNKNOWN = re.compile(rb"fatal: Unhandled message id: (.*)\n")
 """What git says of the name of a fault that it does not know; it translates no such message."""
 
@@ -202,6 +205,8 @@ class _Check:
             for name, values in repository.settings().items()
             if name.startswith(_LEVEL)
         }
+        if _SKIP_LIST in self._levels:
+            self._levels[_SKIP_LIST] = repository.path(_LEVEL + _SKIP_LIST)
 
     def run(
         self,

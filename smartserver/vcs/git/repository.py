@@ -13,6 +13,7 @@ from binascii import hexlify, unhexlify
 from collections.abc import Collection, Iterable, Mapping
 from typing import IO, Self
 
+from smartserver.programs import within
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
 from smartserver.vcs.git.format import FORMATS, Format
@@ -37,7 +38,7 @@ class GitRepository:
     def __init__(self, git_dir: str | os.PathLike[str], environment: Mapping[str, str]) -> None:
         self.git_dir = os.path.abspath(git_dir)
         self.environment = {
-            **environment,
+            **within(environment),
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git hints at any file it can open.
             # A partial clone must not fetch what it lacks while it is read: a push would turn into a download.
@@ -118,8 +119,8 @@ class GitRepository:
             common = self.environment.get("GIT_COMMON_DIR")
             if not common:
                 try:
-                    with open(os.path.join(self.git_dir, "commondir"), encoding="utf-8") as file:
-                        common = file.read().rstrip("\n")
+                    with open(os.path.join(self.git_dir, "commondir"), "rb") as file:
+                        common = os.fsdecode(file.read()).rstrip("\n")
                 except FileNotFoundError:
                     common = "."
             self._common_dir = os.path.normpath(os.path.join(self.git_dir, common))
@@ -183,6 +184,10 @@ class GitRepository:
         """The value that counts of one setting, or None."""
         values = self.settings().get(name)
         return values[-1] if values else None
+
+    def path(self, name: str) -> str:
+        """The value of a setting as git reads a path, which may begin with `~/`."""
+        return os.fsdecode(self.run("config", "-z", "--type=path", "--get", name).rstrip(b"\0"))
 
     def flag(self, *names: str) -> bool:
         """The first of these settings that is there, as a boolean; False where none is."""

@@ -111,6 +111,7 @@ def test_a_folder_of_another_machine_is_named_in_utf_8(tmp_path: Path) -> None:
         ({}, "", "GIT_SSH"),
         ({"GIT_SSH_COMMAND": ""}, "", "GIT_SSH"),
         ({}, "{} config", "config"),
+        ({"GIT_CONFIG": "/dev/null"}, "{} config", "config"),
         ({"GIT_SSH_COMMAND": "X=2 {} 'a b'"}, "{} config", "a b"),
         ({"GIT_SSH_COMMAND": "{} variable", "SMARTSERVER_SSH": "{}"}, "", "-T"),
     ],
@@ -129,6 +130,18 @@ def test_the_ssh_of_gits_user(tmp_path: Path, variables: dict[str, str], config:
         given["GIT_CONFIG_VALUE_0"] = config.format(ssh)
     assert run("origin", "hpss+ssh://host/~/x", said="list\n", **given).returncode == 128
     assert (tmp_path / "said").read_text() == expected
+
+
+def test_ssh_learns_nothing_of_the_repository(tmp_path: Path) -> None:
+    """As from git itself: git may run there, or in a `ProxyCommand`, in another one."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\nenv > {tmp_path}/said\n")
+    ssh.chmod(0o755)
+    of_git = {"GIT_PREFIX": "x/", "GIT_CONFIG_PARAMETERS": "'a.b'='c'", "GIT_INDEX_FILE": "/index"}
+    run("origin", "hpss+ssh://host/~/x", said="list\n", GIT_SSH=str(ssh), GIT_SSH_VARIANT="ssh", **of_git)
+    said = dict(line.split("=", 1) for line in (tmp_path / "said").read_text().splitlines())
+    assert said["GIT_SSH_VARIANT"] == "ssh"
+    assert not said.keys() & of_git.keys()
 
 
 def test_git_that_says_nothing_ends_it() -> None:

@@ -94,6 +94,13 @@ def test_without_git(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(result.exception) == "git is not on PATH: install it first"
 
 
+def test_a_file_for_git_config_alone_is_not_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG", str(home / "other"))
+    assert CliRunner().invoke(group, ["setup", "git"]).exit_code == 0
+    assert (home / ".gitconfig").is_file()
+    assert not (home / "other").exists()
+
+
 def test_a_configuration_git_cannot_write(home: Path) -> None:
     (home / ".gitconfig").write_text("[broken\n")
     result = CliRunner().invoke(group, ["setup", "git"])

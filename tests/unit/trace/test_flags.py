@@ -29,6 +29,12 @@ def test_flags_and_rules(given: list[str], words: set[str], rules: tuple[str, ..
     assert read(given) == Flags(frozenset(words), rules, file)
 
 
+def test_a_file_below_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell reads a setting such as `hpss.debug`."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert read(["hpss-json=~/trace"]).file == "/home/me/trace"
+
+
 def test_they_are_told_to_a_server_that_is_started() -> None:
     given = ["hpss-ban=vfs:*,silly", "hpssvfs,hpss,hpss-json=/a b"]
     assert read(given).told() == ["hpss", "hpssvfs", "hpss-ban=vfs:*,silly", "hpss-json=/a b"]

@@ -72,6 +72,53 @@ def test_a_repository_of_the_user_is_refused(tmp_path: Path) -> None:
     assert check_kept(str(tmp_path / "absent"), VARIABLES)
 
 
+def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who prepared it, chose its hooks and its settings. As git does, root works in the folders of sudo's user."""
+    kept, new = tmp_path / "kept", tmp_path / "new"
+    new.mkdir()
+    open_bare(str(kept), "git sha1", VARIABLES).close()
+    user = os.getuid() or 65534
+    for folder in (kept, new):
+        if os.getuid() == 0:
+            os.chown(folder, user, -1)
+        for other, sudo in ((user + 1, ""), (user + 1, str(user)), (0, ""), (0, str(user + 1)), (0, "x")):
+            monkeypatch.setattr(os, "geteuid", lambda other=other: other)
+            with pytest.raises(VcsError, match=f"^{folder} belongs to user {user}, who may have prepared it: name a "):
+                open_bare(str(folder), "git sha1", {**VARIABLES, "SUDO_UID": sudo})
+        for own, sudo in ((user, ""), (0, str(user))):
+            monkeypatch.setattr(os, "geteuid", lambda own=own: own)
+            assert check_kept(str(folder), {**VARIABLES, "SUDO_UID": sudo}) is (folder == kept)
+
+
+def test_no_hook_and_no_setting_of_it_runs_a_program(tmp_path: Path) -> None:
+    """Also one that came there later."""
+    folder = tmp_path / "bare"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho $0 >> {tmp_path}/ran\n")
+    program.chmod(0o755)
+    with open_bare(str(folder), "git sha1", VARIABLES) as opened:
+        read(opened, COMMIT % (1, WHO))
+        tips = opened.refs()
+    (folder / "hooks").mkdir()
+    for name in ("reference-transaction", "post-index-change", "pre-auto-gc"):
+        (folder / "hooks" / name).symlink_to(program)
+    settings = ("core.hooksPath", str(folder / "hooks")), ("core.alternateRefsCommand", str(program))
+    for name, value in (*settings, ("core.fsmonitor", str(program)), ("core.pager", str(program))):
+        subprocess.run(["git", "-C", str(folder), "config", name, value], env=VARIABLES, check=True)
+    (folder / "objects/info/alternates").write_text(f"{folder}/objects\n")
+    subprocess.run(["git", "-C", str(folder), "update-ref", "refs/heads/x", MAIN], env=VARIABLES, check=True)
+    subprocess.run(["git", "-C", str(folder), "rev-list", "--alternate-refs"], env=VARIABLES, check=False)
+    assert len((tmp_path / "ran").read_text().split()) > 1, "they run where nothing is said against it"
+    (tmp_path / "ran").unlink()
+    with open_bare(str(folder), "git sha1", VARIABLES) as opened:
+        assert opened.complete_haves([], 9)
+        set_refs(opened, tips, MAIN)
+        read(opened, COMMIT.replace(MAIN, b"refs/heads/new") % (2, WHO))
+        with (tmp_path / "stream").open("wb") as stream:
+            export_stream(opened, (), (), stream)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_it_works_in_a_hook_of_another_repository(tmp_path: Path) -> None:
     of_hook = {
         "GIT_QUARANTINE_PATH": str(tmp_path / "quarantine"),

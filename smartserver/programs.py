@@ -1,0 +1,46 @@
+"""The other programs that are started here: which variables of the environment each gets.
+
+Every start of one takes its environment from a function of this module, so that what a user, or a program above this
+one, set for something else does not reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+OF_REPOSITORIES: Final = frozenset(
+    [
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_PARAMETERS", "GIT_DEFAULT_REF_FORMAT", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS",
+        "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REFERENCE_BACKEND", "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+    ]
+)  # fmt: skip
+"""Variables that git sets for the repository in which it runs a program: those that `git rev-parse --local-env-vars`
+lists, and a few more. Among them are the settings of `git -c`."""
+
+OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
+"""Variables that `git config` alone reads. What git itself does is not what they say."""
+
+
+def within(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a program that works in the repository in which this one was started."""
+    return {name: value for name, value in environment.items() if name not in OF_ONE_COMMAND}
+
+
+def outside(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of a program that works elsewhere: in another repository, or on another machine. `environment`:
+    default: that of this process."""
+    found = os.environ if environment is None else environment
+    return {name: value for name, value in found.items() if name not in OF_REPOSITORIES}
+
+
+def python(*words: str) -> list[str]:
+    """The command that runs this Python again. It finds the modules that this one finds, whatever folder it is started
+    in (-P), and reads what this one reads of its variables."""
+    flags = {"-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
+    return [sys.executable, "-P", *[flag for flag, is_set in flags.items() if is_set], *words]
