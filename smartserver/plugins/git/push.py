@@ -220,13 +220,18 @@ def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes
             return b"stale info"
         case HeadBranch():
             set_head = f"smartserver config {location.key} head ANOTHER-BRANCH"
-            return f"deletion of the current branch prohibited: first run `{set_head}`".encode()
+            return _on_a_line(f"deletion of the current branch prohibited: first run `{set_head}`")
         case NotDone():
             return NOT_ATOMIC
         case None:
             return b"no reason given"
         case _:
-            return " ".join(plain(in_words(error, location)).split()).encode()
+            return _on_a_line(in_words(error, location))
+
+
+def _on_a_line(text: str) -> bytes:
+    """A reason that may have names in it, which end no line of git's protocol."""
+    return " ".join(plain(text).split()).encode()
 
 
 class LocalSource(msgspec.Struct, frozen=True):

@@ -90,13 +90,18 @@ class Conversation:
     """A helper that was told some lines: what it answered, and what it said to the user."""
 
     def __init__(
-        self, lines: str, remote: FakeRemote, local: FakeLocal | None = None, hint: Hint | None = None
+        self,
+        lines: str,
+        remote: FakeRemote,
+        local: FakeLocal | None = None,
+        hint: Hint | None = None,
+        path: str = "x",
     ) -> None:
         self.answers = io.BytesIO()
         self.said: list[str] = []
         self.git = GitRemote(
             "o",
-            Location("h", 1, "x"),
+            Location("h", 1, path),
             cast("RemoteRepository", remote),
             lambda: cast("GitRepository | None", local),
             hint or Hint(),

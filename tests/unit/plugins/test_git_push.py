@@ -130,6 +130,15 @@ def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> 
     assert lines == [f"error refs/heads/main {words}", ""]
 
 
+def test_a_path_in_a_refusal_ends_no_line() -> None:
+    """That of a submodule's URL may be anybody's."""
+    refused = UpdateOutcome(RefUpdate(MAIN, None), Outcome.REFUSED, error=HeadBranch(MAIN))
+    remote = FakeRemote({}, known=True, answers=[refused])
+    lines = Conversation("push :refs/heads/main\n\n", remote, local_with(), path="x\nok refs/heads/main").run()
+    assert lines[1:] == [""]
+    assert "`smartserver config hpss://h:1/x ok refs/heads/main head ANOTHER-BRANCH`" in lines[0]
+
+
 @pytest.mark.parametrize(
     ("rule", "ref", "related", "forced"),
     [
