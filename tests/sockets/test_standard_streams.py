@@ -19,7 +19,7 @@ ENTRY = (sys.executable, "-m", "smartserver.cli.entry")
 
 NAME = "日本"
 
-PRINTING = ("ls {url}", "log {url}", "list --refs {root}", "push {served} new", "import w {root}new")
+PRINTING = ("ls {url}", "log {url}", "list --refs {root}", "push {served} new", "import w {root}new@日本")
 
 OTHERS = ("cat {url} é", "export {url} new", "dump {url} new", "fast-export {url}", "verify {served}")
 
