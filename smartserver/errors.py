@@ -352,6 +352,16 @@ class NewHeads(RepositoryError, code="new-heads"):
 
 
 @dataclasses.dataclass(eq=False)
+class IncompleteRepository(RepositoryError, code="incomplete-repository"):
+    """A copy into the repository takes several requests, and the last one has not come yet."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is incomplete: a copy into it was interrupted; run that again, or delete the repository"
+
+
+@dataclasses.dataclass(eq=False)
 class StaleLease(RepositoryError, code="stale-lease"):
     """The ref is not where the caller expected it."""
 

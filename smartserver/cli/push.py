@@ -47,9 +47,9 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         report,
         repository_at,
     )
-    from smartserver.client.copy import copy
+    from smartserver.client.copy import copy, resumed
     from smartserver.client.updates import NewRepository
-    from smartserver.errors import NoSuchRepository
+    from smartserver.errors import IncompleteRepository, NoSuchRepository
 
     if not is_url(target):  # Before the source is opened: what is written decides.
         act_as_owner_at(target)
@@ -60,9 +60,12 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         copied = whole.only(refs)
         with repository_at(target, flags) as remote:
             if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
-                with contextlib.suppress(NoSuchRepository):
+                with contextlib.suppress(NoSuchRepository, IncompleteRepository):
                     remote.learn_refs()
             remote.sent = on_terminal("push")
             new = NewRepository(root.vcs, root.kinds, dict(root.settings))
-            done = copy(copied, stored, new, remote, force=force)
+            try:
+                done = copy(copied, stored, new, remote, force=force)
+            except IncompleteRepository:
+                done = copy(copied, stored, resumed(remote, new), remote, force=force)
     report(*done)

@@ -1,10 +1,12 @@
 """Copies one repository of ours into another: its refs, or those named, with their revisions, tags and maps.
 
-A copy is a push, so what the target has already is not sent. `CopySource` is what the source has, a `PushSource` reads
-its revisions; `pull` gets both from another `RemoteRepository`.
+A copy is a push, so what the target has already is not sent. It is one request, or several where refs and maps take
+more than one may hold: the first brings all revisions. A repository that several requests make is incomplete until the
+last one came, and shown to nobody. An interrupted copy goes on when it is run again (`resumed`).
 
-Maps that are not told with the refs (`System.untold`) are copied last, in requests of their own: the target is asked
-which of the entries it has.
+`CopySource` is what the source has, a `PushSource` reads its revisions; `pull` gets both from another
+`RemoteRepository`. Maps that are not told with the refs (`System.untold`) are copied last, in requests of their own:
+the target is asked which of the entries it has.
 """
 
 from __future__ import annotations
@@ -16,25 +18,42 @@ from typing import Final
 
 import msgspec
 
-from smartserver.client.body import OnSent, Relay, SourceFailed, of_source
+from smartserver.client.body import EmptyBody, OnSent, Relay, SourceFailed, of_source
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
-from smartserver.errors import CorruptRecord, MissingReference, NoSuchRepository, WrongParents, shown
-from smartserver.records.model import Plan, RefValue, RevisionId
+from smartserver.errors import (
+    CorruptRecord,
+    IncompleteRepository,
+    MissingReference,
+    NoSuchRepository,
+    WrongParents,
+    shown,
+)
+from smartserver.records.model import Plan, RefValue, RevisionId, Tip
 from smartserver.records.system import system_of
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
+from smartserver.verbs.repository_create import CopyPart
 from smartserver.verbs.rules import Growth, Rule
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_HAVES, MAX_REQUEST
+from smartserver.wire.limits import MAX_CALLS, MAX_HAVES, MAX_REQUEST
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
 """What a short name of a ref may lack in front."""
 
 AT_ONCE: Final = MAX_REQUEST // 2
-"""Bytes of entries in one request that copies a map; the last one may be over it."""
+"""Bytes of the changes of refs and maps in one request of a copy; the last change may be over it."""
+
+CALLS_AT_ONCE: Final = MAX_CALLS - 3
+"""Calls of them in one request: those that make, open and fill the repository come before."""
+
+CALL_BYTES, TIP_BYTES = 64, 16
+"""Bytes that a call takes beside its names and values, and a tip or an entry in it."""
+
+Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
+"""What one request changes."""
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 """By name: what its values are, and its entries as they are kept."""
@@ -92,11 +111,9 @@ class CopySource:
 
     def differing(self, there: Knowledge) -> int:
         """How many entries of its maps are known to be another there."""
-        known = {name: there.map(name) for name in self.maps}
+        known = {name: there.map(name) for name in self.maps.keys() - system_of(self.vcs).untold.keys()}
         return sum(
-            known[name].get(key, value) != value
-            for name, (_, entries) in self.maps.items()
-            for key, value in entries.items()
+            its.get(key, value) != value for name, its in known.items() for key, value in self.maps[name][1].items()
         )
 
     def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
@@ -112,9 +129,30 @@ class CopySource:
                     change = EntryChange(key if belongs else whole, value, how)
                     by_ref.setdefault(of if belongs else None, []).append(change)
             for ref, changes in by_ref.items():
-                parts = [changes[at : at + MAX_IDS] for at in range(0, len(changes), MAX_IDS)]
-                updates += [MapUpdateRequest(name, kind, part, ref) for part in parts]
+                updates += [MapUpdateRequest(name, kind, part, ref) for part in _parts(changes)]
         return updates
+
+    def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
+        """How the other side is to change, in parts that fit into a request each; at least one. Refs come first, on
+        which entries of maps depend. Maps that are not told with the refs are left out.
+        """
+        untold = system_of(self.vcs).untold
+        told = replace(self, maps={name: found for name, found in self.maps.items() if name not in untold})
+        parts: list[Changes] = [([], [])]
+        size = calls = 0
+        changes: list[RefUpdate | MapUpdateRequest] = [*told.ref_updates(force=force)]
+        changes += told.map_updates(there, force=force)
+        for change in changes:
+            its = _size(change)
+            if calls and (size + its > AT_ONCE or calls == CALLS_AT_ONCE):
+                parts.append(([], []))
+                size = calls = 0
+            size, calls = size + its, calls + 1
+            if isinstance(change, RefUpdate):
+                parts[-1][0].append(change)
+            else:
+                parts[-1][1].append(change)
+        return parts
 
 
 def of_remote(known: Knowledge) -> CopySource:
@@ -132,8 +170,8 @@ class CopyEndpoint:
 
 
 @dataclass(frozen=True)
-class _Named:
-    """A source that brings what entries of maps name, too: a tag may be on what no ref reaches."""
+class _Whole:
+    """A source that brings with the refs of the first request what those of later ones and entries of maps name."""
 
     source: PushSource
     ids: Sequence[RevisionId]
@@ -160,16 +198,39 @@ def copy(
         SourceFailed: a record is not what its key says: nothing of the target is damaged.
         CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.push`.
     """
+    requests = copied.requests(target.knowledge, force=force)
+    several = len(requests) > 1 or (new is not None and new.part is CopyPart.MORE)
+    later = [tip.id for refs, _ in requests[1:] for update in refs for tip in update.heads or (Tip(update.tip or b""),)]
+    later += [
+        entry.value
+        for _, maps in requests
+        for update in maps
+        if update.kind is MapKind.IDS
+        for entry in update.entries
+        if entry.value
+    ]
+    if later:
+        source = _Whole(source, later)
+    pushed = PushOutcome([], [])
+    for left, (refs, maps) in zip(reversed(range(len(requests))), requests, strict=True):
+        if new is not None and several:
+            new = msgspec.structs.replace(new, part=CopyPart.MORE if left else CopyPart.LAST)
+        with of_records():
+            done = target.push(PushRequest(refs, source, new, maps))
+        source = EmptyBody()
+        revisions, created = pushed.revisions + done.revisions, pushed.created or done.created
+        pushed = PushOutcome(pushed.refs + done.refs, pushed.maps + done.maps, revisions, created)
     untold = system_of(copied.vcs).untold
-    told = replace(copied, maps={name: found for name, found in copied.maps.items() if name not in untold})
-    maps = told.map_updates(target.knowledge, force=force)
-    named = [each.value for update in maps if update.kind is MapKind.IDS for each in update.entries if each.value]
-    if named:
-        source = _Named(source, named)
-    with of_records():
-        pushed = target.push(PushRequest(told.ref_updates(force=force), source, new, maps))
     last = [(name, copied.maps[name][1]) for name in untold.keys() & copied.maps.keys()]
-    return add_untold(pushed, last, target), told.differing(target.knowledge)
+    return add_untold(pushed, last, target), copied.differing(target.knowledge)
+
+
+def _size(change: RefUpdate | MapUpdateRequest) -> int:
+    """Bytes that its call takes, at most."""
+    if isinstance(change, RefUpdate):
+        tips = change.heads or (Tip(change.tip or b"", change.attributes),)
+        return CALL_BYTES + len(change.ref) + sum(len(tip.id) + len(tip.attributes) + TIP_BYTES for tip in tips)
+    return CALL_BYTES + sum(len(each.key) + len(each.value or b"") + TIP_BYTES for each in change.entries)
 
 
 def pull(
@@ -182,11 +243,16 @@ def pull(
         SourceFailed: the source failed; anything else is of the target, as of `copy`.
     """
     there, here = source.repository, target.repository
+    new: NewRepository | None = None
     made = False
     try:
         here.learn_refs()
     except NoSuchRepository:
         made = True
+    except IncompleteRepository:
+        with of_source():
+            there.learn_refs()
+        new = resumed(here, _made_as(there.knowledge))
     wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
     with of_source():
         pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None, tagged=not wanted)
@@ -194,15 +260,29 @@ def pull(
     if not made and here.knowledge.vcs != copied.vcs:
         both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
         raise CannotCopy(f"{both}: only one of the same kind can be copied into it")
-    new = None
     if made:
         with of_source():
-            new = NewRepository(copied.vcs, system_of(copied.vcs).kinds, dict(copied.settings))
+            new = _made_as(there.knowledge)
     body = Relay(pulled.body, pulled.result.segments, pulled.result.size, sent)
     pushed, kept = copy(copied, body, new, here, force=force)
     if not names:
         pushed = add_untold(pushed, _all_untold(there), here)
     return pushed, kept
+
+
+def _made_as(known: Knowledge) -> NewRepository:
+    return NewRepository(known.vcs, system_of(known.vcs).kinds, dict(known.settings))
+
+
+def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
+    """Go on with a copy into an incomplete repository: the target says what it has, and `copy` is given the result.
+
+    Raises:
+        WrongVcs: it is of another version-control system.
+    """
+    new = msgspec.structs.replace(new, part=CopyPart.MORE)
+    target.push(PushRequest([], new=new))
+    return new
 
 
 def _all_untold(remote: RemoteRepository) -> Iterator[tuple[str, Mapping[bytes, bytes]]]:
@@ -248,7 +328,7 @@ def add_untold(
         return pushed
     for name, entries in maps:
         known = untold_entries(target, name) if entries else {}
-        for part in _parts({key: value for key, value in entries.items() if key not in known}):
+        for part in _parts(EntryChange(key, value) for key, value in entries.items() if key not in known):
             added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
             pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])
             if added.error() is not None:
@@ -256,13 +336,13 @@ def add_untold(
     return pushed
 
 
-def _parts(entries: Mapping[bytes, bytes]) -> Iterator[list[EntryChange]]:
-    """Entries to be added, in parts that fit into a request each."""
+def _parts(changes: Iterable[EntryChange]) -> Iterator[list[EntryChange]]:
+    """Changes of entries, in parts that fit into a call each."""
     part: list[EntryChange] = []
     size = 0
-    for key, value in entries.items():
-        part.append(EntryChange(key, value))
-        size += len(key) + len(value)
+    for change in changes:
+        part.append(change)
+        size += len(change.key) + len(change.value or b"")
         if size >= AT_ONCE or len(part) == MAX_IDS:
             yield part
             part, size = [], 0

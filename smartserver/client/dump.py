@@ -18,6 +18,7 @@ from smartserver.client.copy import (
     copy,
     of_records,
     of_remote,
+    resumed,
     untold_pages,
 )
 from smartserver.client.dump_file import DumpHeader, DumpReader, write_dump
@@ -25,11 +26,12 @@ from smartserver.client.dump_source import DumpPart, DumpSource
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
-from smartserver.errors import NoSuchRepository, shown
+from smartserver.errors import IncompleteRepository, NoSuchRepository, shown
 from smartserver.records.model import RevisionId
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.verbs.map_update import MapKind
+from smartserver.verbs.repository_create import CopyPart
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_HAVES
 
@@ -119,10 +121,14 @@ def load(
     tips += [each for kind, entries in header.maps.values() if kind is MapKind.IDS for each in entries.values()]
     asked = list(dict.fromkeys([*header.rests_on, *tips]))[:MAX_HAVES]
     stored: set[RevisionId] = set()
+    new = NewRepository(header.vcs, header.kinds, header.settings)
     try:
         stored.update(here.pull(asked, refs=[]).common(asked))
     except NoSuchRepository:
         here.knowledge.forget()  # Else the push would count on what was there once, and cannot be planned again.
+    except IncompleteRepository:
+        new = resumed(here, new)
+        stored.update(tip.id for value in here.knowledge.refs().values() for tip in value)
     else:
         if here.knowledge.vcs != header.vcs:
             raise CannotCopy(f"{name} is of a repository of {header.vcs}, {target.place} one of {here.knowledge.vcs}")
@@ -130,8 +136,10 @@ def load(
     if lacking := [each for each in header.rests_on if each not in stored]:
         some = ", ".join(map(shown, lacking[:3])) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
         raise CannotCopy(f"{target.place} lacks {some}, which {name} rests on: load the earlier dump first")
-    new = NewRepository(header.vcs, header.kinds, header.settings)
-    updates = header.copied.ref_updates(force=force)
+    requests = header.copied.requests(here.knowledge, force=force)
+    if len(requests) > 1:
+        new = msgspec.structs.replace(new, part=CopyPart.MORE)  # Nobody sees a part of it.
+    updates, _ = requests[0]
     body: PushSource
     before = PushOutcome([], [])
     if not header.segments or stored.issuperset(tips):
@@ -145,7 +153,7 @@ def load(
         if brought.size > dump_source.PART:
             # The graph is enough to refuse a ref, as one that diverged: nothing else is sent then.
             refused = here.push(PushRequest(updates, brought, new, check_only=True))
-            if updates and all(each.error for each in refused.refs):
+            if len(requests) == 1 and updates and all(each.error for each in refused.refs):
                 return refused, 0
         body, before = _store_parts(source, brought, here, new, sent)
     else:

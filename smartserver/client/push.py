@@ -42,7 +42,7 @@ from smartserver.errors import (
 from smartserver.records.model import GraphNode, Key, Plan, RevisionId, Tip
 from smartserver.spans import Part, span
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
+from smartserver.verbs.repository_create import CopyPart, CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import BULK_BYTES
@@ -145,7 +145,9 @@ class Push:
     def _to_be_made(self) -> NewRepository | None:
         # Where another system was seen, making it is what the server refuses by name.
         new = self._request.new
-        return new if new is None or self._remote.knowledge.vcs != new.vcs else None
+        if new is None or new.part is not CopyPart.WHOLE:
+            return new
+        return new if self._remote.knowledge.vcs != new.vcs else None
 
     def _meets(self, plan: Plan) -> bool:
         """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
@@ -181,7 +183,7 @@ class Push:
         if self._creating is not None:
             new = self._creating
             kinds = [KindField(kind.name, kind.check, kind.base) for kind in new.kinds]
-            calls.append((repository_create, CreateRequest(new.vcs, kinds, new.settings, new.exclusive)))
+            calls.append((repository_create, CreateRequest(new.vcs, kinds, new.settings, new.exclusive, new.part)))
         of_body, body = self._body(plan, announced=announced)
         if body is not None:
             calls.append((repository_insert_pack, InsertPackRequest()))

@@ -19,7 +19,7 @@ from smartserver.verbs.branch_set_last_revision import (
     branch_set_last_revision,
 )
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
-from smartserver.verbs.repository_create import CreateResult
+from smartserver.verbs.repository_create import CopyPart, CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.rules import Create, Growth, Rule
 from transports.errors import CodedError
@@ -94,6 +94,8 @@ class NewRepository(msgspec.Struct, frozen=True):
     settings: dict[str, bytes] = msgspec.field(default_factory=dict)
     exclusive: bool = False
     """Whether a repository that exists is an error."""
+    part: CopyPart = CopyPart.WHOLE
+    """Which of the requests of a copy this is; of several each says how the repository is made."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:

@@ -15,6 +15,7 @@ from msgspec import Raw
 from smartserver.errors import (
     AccessDenied,
     Cancelled,
+    IncompleteRepository,
     LimitExceeded,
     NestedRepository,
     NoSuchRepository,
@@ -34,8 +35,9 @@ from smartserver.store.model import Changes, ContentPlan, ListingEntry, PackRepo
 from smartserver.store.states import LatestRoot
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
-from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
+from smartserver.verbs.declare import AnyVerb, Arguments, Calls, Files, Permission, Result
 from smartserver.verbs.here import with_branch
+from smartserver.verbs.repository_create import CopyPart, CreateRequest
 from smartserver.wire.limits import MAX_RESULTS
 from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, Status, raw
 from transports.errors import CodedError
@@ -220,6 +222,13 @@ class NoRepository:
         raise NoSuchRepository(self.path)
 
 
+def of_incomplete(calls: Calls) -> bool:
+    """Whether these calls may see a repository that is incomplete: they go on with the copy, or are maintenance."""
+    if any(isinstance(arguments, CreateRequest) and arguments.part is not CopyPart.WHOLE for _, arguments in calls):
+        return True
+    return all(verb.of_incomplete for verb, _ in calls)
+
+
 class CallContext:
     """What the verbs of one request share; implements `verbs.declare.Context`."""
 
@@ -277,6 +286,8 @@ class CallContext:
         refusals: list[CodedError] = []
         judged = 0
         header = self._request.header
+        if self.transaction.exists and self.transaction.is_incomplete and not of_incomplete(header.calls):
+            raise RequestFailure(IncompleteRepository(self.transaction.path))
         for verb, arguments in header.calls:
             before = self.results
             try:

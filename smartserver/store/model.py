@@ -14,6 +14,9 @@ import msgspec
 
 from smartserver.records.model import Piece
 
+INCOMPLETE = "incomplete"
+"""The setting of a repository into which a copy takes more requests than have come."""
+
 
 class PullPlan(msgspec.Struct, frozen=True):
     """Which segments answer a pull, in arrival order (parents first)."""

@@ -33,7 +33,7 @@ from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, SnapshotView
 from smartserver.store.document import MAP
 from smartserver.store.graph import Graph
-from smartserver.store.model import Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
+from smartserver.store.model import INCOMPLETE, Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.tables import check_key, check_name
@@ -116,6 +116,11 @@ class Transaction:
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of record it holds."""
         return self.created[1] if self.created is not None else self._present().root.kinds
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a copy into the repository takes more requests than have come."""
+        return self.exists and self.created is None and INCOMPLETE in self._present().root.settings
 
     @property
     def settings(self) -> Mapping[str, bytes]:

@@ -174,6 +174,8 @@ class Declaration(msgspec.Struct, frozen=True):
     """May take minutes: runs apart from the calls that answer at once."""
     alone: bool = False
     """No other call may be in its request."""
+    of_incomplete: bool = False
+    """Works on a repository into which a copy is not complete, too."""
 
     def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
         """Declare the method.

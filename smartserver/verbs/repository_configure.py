@@ -35,6 +35,7 @@ class ConfigureResult(Result, frozen=True, array_like=True):
     "Repository.configure",
     own_verdict=True,
     errors=(AccessDenied, InvalidName, LimitExceeded, NoSuchRepository),
+    of_incomplete=True,
 )
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
     """Set and remove settings of a repository, such as `HEAD`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -16,6 +17,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.model import Kind
+from smartserver.store.model import INCOMPLETE
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import MAX_KINDS, Small, Word
 from smartserver.verbs.repository_configure import MAX_SETTINGS, check_size
@@ -29,6 +31,15 @@ class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=T
     base: bool
 
 
+class CopyPart(enum.StrEnum):
+    """Which of the requests of a copy this is. One request is a copy by itself, or one of several."""
+
+    WHOLE = "whole"
+    MORE = "more"
+    """More follow: a repository that this one makes is `incomplete-repository` to all others until the last came."""
+    LAST = "last"
+
+
 class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`settings` are small values kept with the repository, such as `HEAD`; the first creation decides them. With
     `exclusive` a repository that exists is an error."""
@@ -37,6 +48,7 @@ class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]
     settings: Annotated[dict[Word, Small], msgspec.Meta(max_length=MAX_SETTINGS)] = {}
     exclusive: bool = False
+    part: CopyPart = CopyPart.WHOLE
 
 
 class CreateResult(Result, frozen=True, array_like=True):
@@ -53,13 +65,20 @@ def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Make a repository, or accept one of the same VCS that is there.
 
     Creating a deleted repository again gives it another incarnation. In one request with `Repository.insert_pack` and
-    `Branch.*` nobody ever sees it empty.
+    `Branch.*` nobody ever sees it empty. Nor does anybody see part of a copy that takes several requests.
     """
-    if not context.transaction.exists:
+    transaction = context.transaction
+    if not transaction.exists:
         context.require(Permission.CREATE)
         check_size(request.settings, {})
     kinds = [Kind(kind.name, kind.check, kind.base) for kind in request.kinds]
-    created = context.transaction.create(request.vcs, kinds, request.settings)
+    created = transaction.create(request.vcs, kinds, request.settings)
+    if created and request.part is CopyPart.MORE:
+        transaction.set_setting(INCOMPLETE, b"yes")
+    elif request.part is not CopyPart.WHOLE and transaction.is_incomplete:
+        context.require(Permission.CREATE)
+        if request.part is CopyPart.LAST:
+            transaction.set_setting(INCOMPLETE, None)
     if request.exclusive and not created:
-        raise RepositoryExists(context.transaction.path)
+        raise RepositoryExists(transaction.path)
     return CreateResult(created)

@@ -14,7 +14,7 @@ class DeleteResult(Result, frozen=True, array_like=True):
     """Nothing."""
 
 
-@verb("Repository.delete", alone=True, errors=(AccessDenied, NoSuchRepository))
+@verb("Repository.delete", alone=True, errors=(AccessDenied, NoSuchRepository), of_incomplete=True)
 def repository_delete(context: Context, request: DeleteRequest) -> DeleteResult:
     """Delete a repository: from now on there is none. Its packs are deleted at a server's next start, a day later.
 

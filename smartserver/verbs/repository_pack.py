@@ -18,7 +18,13 @@ class PackResult(Result, frozen=True, array_like=True):
     size: int
 
 
-@verb("Repository.pack", effect=Effect.READ, long=True, errors=(AccessDenied, NoSuchRepository, OutcomeUnknown))
+@verb(
+    "Repository.pack",
+    effect=Effect.READ,
+    long=True,
+    errors=(AccessDenied, NoSuchRepository, OutcomeUnknown),
+    of_incomplete=True,
+)
 def repository_pack(context: Context, request: PackRequest) -> PackResult:
     """Join all packs but those of more than 1 GiB. The server does it by itself when there are many.
 

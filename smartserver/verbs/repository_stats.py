@@ -30,7 +30,7 @@ class StatsResult(Result, frozen=True, array_like=True):
     largest: int
 
 
-@verb("Repository.stats", effect=Effect.READ, errors=(NoSuchRepository,))
+@verb("Repository.stats", effect=Effect.READ, errors=(NoSuchRepository,), of_incomplete=True)
 def repository_stats(context: Context, request: StatsRequest) -> StatsResult:
     """Say how large a repository is and what it is made of, without reading its packs."""
     return StatsResult(**msgspec.structs.asdict(context.transaction.stats()))

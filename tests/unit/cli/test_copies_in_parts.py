@@ -1,0 +1,112 @@
+"""client.copy, client.dump: more refs than one request may hold are copied, and nobody sees a part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders import MAIN, History, push
+from click.testing import CliRunner, Result
+from stored import stored
+
+from smartserver.cli.main import group
+from smartserver.client import copy
+from smartserver.client.medium import ConnectionLost
+from smartserver.client.push import PushRequest
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import PushOutcome
+from smartserver.store.model import INCOMPLETE
+from smartserver.store.repository import PackRepository
+from smartserver.verbs.repository_create import CopyPart
+from transports.local import LocalTransport
+
+REFS = 20
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(group, arguments)
+
+
+def opened(folder: Path) -> PackRepository:
+    return PackRepository(LocalTransport(folder))
+
+
+def refs(folder: Path) -> dict[bytes, bytes]:
+    return {name: value[0].id for name, value in opened(folder).snapshot().view.refs().items()}
+
+
+Copied = tuple[Path, list[str], Path]
+"""A repository, the command that copies it, and where to."""
+
+
+@pytest.fixture(params=["push", "pull", "load"])
+def copied(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copied:
+    """A repository of as many refs as four requests hold."""
+    monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS // 4)
+    source, target = tmp_path / "source", tmp_path / "target"
+    history = stored(source, 3)
+    first = next(iter(history.parents))
+    push(opened(source), History(), [], {b"refs/heads/%d" % number: first for number in range(REFS - 1)})
+    if request.param == "load":
+        assert run("dump", str(source), str(tmp_path / "dumped")).exit_code == 0
+        return source, ["load", str(tmp_path / "dumped"), str(target)], target
+    return source, [request.param, str(source), str(target)], target
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, sent: Callable[[int], object] = lambda number: None) -> list[CopyPart]:
+    """The part of each request of a copy; `sent` is told its number before it is sent."""
+    parts: list[CopyPart] = []
+    inner = RemoteRepository.push
+
+    def counting(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
+        if not request.check_only:
+            parts.append(request.new.part if request.new else CopyPart.WHOLE)
+            sent(len(parts))
+        return inner(remote, request)
+
+    monkeypatch.setattr(RemoteRepository, "push", counting)
+    return parts
+
+
+def test_all_refs_are_copied(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, command, target = copied
+    parts = counted(monkeypatch)
+    done = run(*command)
+    assert (done.exit_code, done.exception) == (0, None)
+    assert refs(target) == refs(source)
+    assert INCOMPLETE not in opened(target).snapshot().root.settings
+    assert parts == [CopyPart.MORE, CopyPart.MORE, CopyPart.MORE, CopyPart.LAST]
+    again = run(*command)
+    assert again.stdout == "nothing new\n"
+
+
+def test_nobody_sees_a_part_and_a_copy_goes_on(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is interrupted before its third request."""
+    source, command, target = copied
+
+    def lost(number: int) -> None:
+        if number == 3:
+            raise ConnectionLost("the link is lost")
+
+    with monkeypatch.context() as patch:
+        counted(patch, lost)
+        assert "the link is lost" in str(run(*command).exception)
+    shown = run("log", str(target))
+    assert "is incomplete: a copy into it was interrupted" in str(shown.exception)
+    assert run("verify", str(target)).exit_code == 0
+    done = run(*command)
+    assert (done.exit_code, done.exception) == (0, None)
+    assert refs(target) == refs(source)
+    assert run("log", str(target)).exit_code == 0
+
+
+def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, command, target = copied
+    history = stored(target, 3)
+    assert refs(target) == {MAIN: list(history.parents)[-1]}
+    seen: list[int] = []
+    counted(monkeypatch, lambda number: seen.append(run("log", str(target)).exit_code))
+    assert run(*command).exit_code == 0
+    assert refs(target) == refs(source)
+    assert set(seen) == {0}
