@@ -12,13 +12,18 @@ from stored import stored
 
 from smartserver.cli.main import group
 from smartserver.client import copy
+from smartserver.client.copy import CopySource
+from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import PushOutcome
+from smartserver.client.updates import PushOutcome, call_of
+from smartserver.records.model import Tip
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.repository_create import CopyPart
+from smartserver.wire.limits import MAX_CALLS, MAX_REQUEST
+from smartserver.wire.messages import Call, Request, encode, raw
 from transports.local import LocalTransport
 
 REFS = 20
@@ -110,3 +115,16 @@ def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: p
     assert run(*command).exit_code == 0
     assert refs(target) == refs(source)
     assert set(seen) == {0}
+
+
+@pytest.mark.parametrize("name", [b"refs/heads/%d", b"refs/heads/%0400d"], ids=["many", "long names"])
+def test_each_request_is_within_the_limits_of_the_wire(name: bytes) -> None:
+    """For the refs of a repository that two pushes have made."""
+    refs = {name % number: (Tip(number.to_bytes(20, "big")),) for number in range(70_000)}
+    requests = CopySource("git sha1", {}, refs, {}).requests(Knowledge(None, "hpss://there/x"), force=False)
+    assert sum(len(updates) for updates, _ in requests) == len(refs)
+    for updates, _ in requests:
+        calls = [Call(verb.name, raw(arguments)) for verb, arguments in map(call_of, updates)]
+        message = Request("project", bytes(16), 0, [*calls, *calls[:3]])
+        assert len(message.calls) <= MAX_CALLS
+        assert len(encode(message)) < MAX_REQUEST
