@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -16,20 +15,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from needs import BROWSERS, find, require
+
 PATIENCE = 60.0
 """Seconds after which the browser is stuck."""
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 READS, WRITES = 3, 4
 """The descriptors at which a browser reads requests and writes what happens."""
 
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 """The numbers of keys that write nothing."""
-
-
-class Unavailable(Exception):
-    """There is no such browser here, or no network namespace for it."""
 
 
 class Browser:
@@ -39,14 +34,11 @@ class Browser:
         """`folder`: an empty one for its files.
 
         Raises:
-            Unavailable: it cannot be started here.
+            Missing: there is no such browser here, or no network namespace for it.
         """
-        program = next(filter(None, map(shutil.which, NAMES)), None)
-        if program is None:
-            raise Unavailable(f"none of {', '.join(NAMES)} is installed")
+        require("Chromium", "network namespaces")
+        program = next(filter(None, map(find, BROWSERS)))
         alone = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-current-user", "--net"]
-        if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode != 0:
-            raise Unavailable("unshare cannot make a network namespace here")
         (folder / "home").mkdir()
         self._log = folder / "log"
         options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")

@@ -1,4 +1,4 @@
-"""What holds for every test: no environment of the user's, and with REQUIRE_ALL=1 a skipped test is a failure.
+"""What holds for every test: no environment of the user's, and with REQUIRE_ALL=1 a test that is left out is a failure.
 
 And for those that run commands which make folders, where these are.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import needs
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -81,11 +81,8 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A real OpenSSH server on loopback."""
     from sshd import Sshd
 
-    try:
-        with Sshd(tmp_path_factory.mktemp("sshd")) as server:
-            yield server
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+    with Sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -93,8 +90,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the programs in C, compiled without a warning."""
     from smartserver.agent.compiled import OPTIONS, PROGRAMS, compile_to
 
-    if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler (cc)")
+    needs.require("C compiler")
     folder = tmp_path_factory.mktemp("compiled")
     compile_to([str(folder / each) for each in PROGRAMS], {**os.environ, "CC": "cc"}, (*OPTIONS, *STRICT))
     return folder
@@ -112,9 +108,35 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*names): left out where one of these of tests/needs.py is missing")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """The marks come before any fixture: one of a session would be made for nothing."""
+    with needs.left_out():
+        needs.require(*(name for mark in item.iter_markers("needs") for name in mark.args))
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    with needs.left_out():
+        yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was left out: at the end of this run, or for the list of all runs."""
+    reasons = [needs.reason(each) for each in terminalreporter.stats.get("skipped", [])]
+    if needs.LEFT_OUT:
+        needs.write(reasons)
+    else:
+        terminalreporter.write("".join(f"{line}\n" for line in needs.summary(reasons)))
+
+
 def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return f"REQUIRE_ALL=1, but this was not run: {reason}"
+    return f"REQUIRE_ALL=1, but this was not run: {needs.reason(report)}"
 
 
 @pytest.hookimpl(wrapper=True)

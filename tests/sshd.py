@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-PROGRAM = "/usr/sbin/sshd"
-"""It starts itself anew for each connection, and so must be started by its full path."""
+from needs import Missing, program
 
 SEPARATION = Path("/run/sshd")
 """An empty folder that a server of root's insists on; where no system starts it, nobody has made it."""
@@ -74,15 +73,17 @@ class Sshd:
         """Begin.
 
         Raises:
-            FileNotFoundError: there is no OpenSSH server on this machine.
+            Missing: there is no OpenSSH on this machine.
         """
-        if not os.path.exists(PROGRAM):
+        try:
+            self._program, keygen = program("sshd"), program("ssh-keygen")
+        except Missing:
             self._listener.close()
-            raise FileNotFoundError(f"{PROGRAM} is missing: install openssh-server")
+            raise
         if os.getuid() == 0:
             SEPARATION.mkdir(mode=0o755, exist_ok=True)
         for name in ("host_key", "user_key"):
-            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(self.folder / name)]
+            command = [keygen, "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(self.folder / name)]
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
         host_key = (self.folder / "host_key.pub").read_text()
         (self.folder / "known_hosts").write_text(f"{ALIAS} {host_key}")
@@ -106,8 +107,10 @@ class Sshd:
             session.wait()
 
     def _serve(self) -> None:
-        """A server for each connection, as inetd starts one: so the port is ours from the first moment on."""
-        command = [PROGRAM, "-i", "-e", "-f", str(self.folder / "sshd_config")]
+        """A server for each connection, as inetd starts one: so the port is ours from the first moment on.
+
+        It starts itself again for each session, and so must be started by its full path."""
+        command = [self._program, "-i", "-e", "-f", str(self.folder / "sshd_config")]
         while self._ended not in select.select([self._listener, self._ended], [], [])[0]:
             connection, _ = self._listener.accept()
             with connection:

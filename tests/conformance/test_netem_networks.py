@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from needs import require
 
 from netem.budget import NothingCounted, TooManyRoundTrips, round_trips
 from netem.effects import Blackhole, Cut, Effect, Loss
 from netem.link import Link
 from netem.network import Network
-from netem.packets.errors import Unavailable
 from netem.packets.network import CLIENT, Packets
 from netem.proxy import Proxy
 from netem.simulated import ServerTransport, SimulatedNetwork
@@ -244,12 +244,8 @@ class TestPackets(NetworkSuite, ExactHandshakes):
 
     @pytest.fixture
     def network(self) -> Iterator[Network]:
-        network = Packets(Link(RTT), backend="veth")
-        try:
-            network.start()
-        except Unavailable as error:
-            pytest.skip(str(error))
-        with contextlib.closing(network):
+        require("network namespaces")
+        with Packets(Link(RTT), backend="veth") as network:
             yield network
 
     @pytest.fixture

@@ -17,6 +17,7 @@ import pytest
 from agent_sides import PATIENCE, Blocked, User, ended, modules, read, zygote_of
 from agents import children, of_its_own, stop, workers
 from git_sides import Served
+from needs import needs
 
 from smartserver.agent.address import ZYGOTE
 from smartserver.agent.peer import connect
@@ -300,9 +301,7 @@ def test_after_the_keeper_another_is_started(user: User) -> None:
         "nice -n 1",
         "export GIT_TRACE_PACKET=9; exec 9>trace;",
         "export LD_PRELOAD=libc.so.6;",
-        pytest.param(
-            "setpriv --groups 64999", marks=pytest.mark.skipif(os.geteuid() != 0, reason="root alone has other groups")
-        ),
+        pytest.param("setpriv --groups 64999", marks=needs("root")),
     ],
 )
 def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -> None:

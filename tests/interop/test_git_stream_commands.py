@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,8 +97,6 @@ def test_import_of_what_cannot_be(side: Side) -> None:
 
 
 def test_import_into_another_system(side: Side) -> None:
-    if shutil.which("hg") is None:
-        pytest.skip("no hg")
     side.prepare('mkdir d; echo x >d/x; hg init r; hg -R r --config extensions.hpss= init "$URL"')
     failed(side.run('smartserver import d "$URL"'), "commits can be made of git alone")
     failed(side.run('smartserver fast-export "$URL"'), "git's streams are of git alone")

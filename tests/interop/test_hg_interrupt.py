@@ -15,6 +15,7 @@ from git_sides import TIMEOUT, Served
 from hg_histories import RandomHistory, new_repository, verify
 from hg_sides import HgSide, server_heads
 from interrupts import SEED, interrupted, interruptible, moments, without_theirs
+from needs import require
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -86,7 +87,7 @@ def side(served: Served, tmp_path_factory: pytest.TempPathFactory) -> HgSide:
     made = HgSide(tmp_path_factory.mktemp("hg-interrupt") / "ours", served.url("hg-interrupt"), served)
     RandomHistory(new_repository(made.folder / "a"), SEED, CHANGESETS)
     if made.run("hg -R a verify -q").status:
-        pytest.skip("that hg cannot read what this environment's makes")
+        require("hg of this environment")  # Another cannot read what that one makes.
     made.prepare('a hg push -q -f --new-branch "$URL"; as b hg clone -q -U -r 0 "$URL" kept')
     return made
 

@@ -18,6 +18,7 @@ from git_sides import Served
 from hg_histories import verify
 from hg_sides import HgSide, server_heads
 from hg_two_users import CommandServer
+from needs import needs
 from sshd import Sshd
 
 from smartserver.agent.lending import ask
@@ -32,7 +33,7 @@ SHOWN = "--config hpss.debug=hpss"
 
 START = "hg init a; a commit one; a commit two"
 
-OF_ITS_OWN = pytest.mark.skipif("TEST_HG" in os.environ, reason="the Python of that hg does not have smartserver")
+OF_ITS_OWN = needs("hg of this environment")
 """Of what starts a process of ours with the Python of hg."""
 
 

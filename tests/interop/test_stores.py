@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import needs
 import pytest
 from brz_sides import SHIM
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
@@ -278,9 +279,8 @@ def test_brz_names_what_breaks_a_lock(by_verbs: Account) -> None:
 def test_a_host_key_may_be_told(account: Account, sshd: Sshd, tool: str) -> None:
     """In the URL, as with sftp://."""
     (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
-    shown = subprocess.run(
-        ["ssh-keygen", "-l", "-f", sshd.folder / "host_key.pub"], capture_output=True, text=True, check=True
-    )
+    keygen = [needs.program("ssh-keygen"), "-l", "-f", str(sshd.folder / "host_key.pub")]
+    shown = subprocess.run(keygen, capture_output=True, text=True, check=True)
     keys = [shown.stdout.split()[1], "any"]
     if tool == "git":
         account.run("git", "init", "-q", "a")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Browser, Unavailable
+from chromium import Browser
 from traces import HOSTILE, ID, OTHER_ID, push, read
 
 from smartserver.trace.events import ProcessBegan, SpanEnded
@@ -19,11 +19,7 @@ pytestmark = pytest.mark.packets
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    try:
-        opened = Browser(tmp_path_factory.mktemp("browser"))
-    except Unavailable as why:
-        pytest.skip(str(why))
-    with opened:
+    with Browser(tmp_path_factory.mktemp("browser")) as opened:
         yield opened
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,5 +74,4 @@ def test_both_ways_refuse_the_same(text: bytes, base: bytes) -> None:
 
 def test_the_private_part_of_zstandard_is_in_use() -> None:
     """Where it is not, everything works, but four times slower: then its use should be looked at again."""
-    pytest.importorskip("cffi")
     assert isinstance(delta._make(), delta._SharedZstd)

@@ -247,13 +247,10 @@ up is one of git's, as by a terminal that is closed."""
 @pytest.fixture
 def world(tmp_path: Path, programs: str) -> Iterator[World]:
     (tmp_path / "sshd").mkdir()
-    try:
-        with Sshd(tmp_path / "sshd") as sshd, of_its_own() as agent:
-            made = World(tmp_path, agent, sshd, programs)
-            yield made
-            made.close()
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing))
+    with Sshd(tmp_path / "sshd") as sshd, of_its_own() as agent:
+        made = World(tmp_path, agent, sshd, programs)
+        yield made
+        made.close()
 
 
 def why(done: Done) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import program
 from sshd import ALIAS, Sshd
 
 from transports.base import Step
@@ -56,7 +57,7 @@ def refusal(sshd: Sshd, config: str, host_key: str = "", user: str = "") -> str:
 
 def shown(key: Path) -> str:
     """A key's fingerprint, by OpenSSH itself."""
-    found = subprocess.run(["ssh-keygen", "-l", "-f", str(key)], capture_output=True, text=True, check=True)
+    found = subprocess.run([program("ssh-keygen"), "-l", "-f", str(key)], capture_output=True, text=True, check=True)
     return found.stdout.split()[1]
 
 
@@ -78,13 +79,13 @@ def test_another_key_than_the_known_one_is_refused(sshd: Sshd, tmp_path: Path) -
 
 def test_a_key_the_server_does_not_know(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     assert refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key))) == f"it takes none of our keys ({key})"
 
 
 def test_a_key_with_a_passphrase_is_not_asked_for_it(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
+    subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
     said = refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key)))
     assert said.startswith(f"it takes none of our keys ({key} cannot be used: ")
 
@@ -97,7 +98,7 @@ def test_no_key_at_all(sshd: Sshd, tmp_path: Path) -> None:
 def test_more_keys_than_a_server_takes(sshd: Sshd, tmp_path: Path) -> None:
     keys = [tmp_path / f"key{number}" for number in range(8)]
     for key in keys:
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     said = refusal(sshd, configured(sshd, tmp_path, IdentityFile="\n  IdentityFile ".join(map(str, keys))))
     assert str(keys[0]) in said
     assert str(keys[7]) not in said
@@ -108,11 +109,11 @@ def test_more_keys_than_a_server_takes(sshd: Sshd, tmp_path: Path) -> None:
 def agent(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """An agent that holds the key."""
     path = f"/tmp/agent.{os.getpid()}"  # The name of a socket may not be long.
-    with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.PIPE) as running:
+    with subprocess.Popen([program("ssh-agent"), "-D", "-a", path], stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         running.stdout.readline()
         monkeypatch.setenv("SSH_AUTH_SOCK", path)
-        subprocess.run(["ssh-add", "-q", str(sshd.folder / "user_key")], check=True)
+        subprocess.run([program("ssh-add"), "-q", str(sshd.folder / "user_key")], check=True)
         yield
         running.terminate()
 
@@ -150,7 +151,7 @@ def test_through_hosts_that_are_logged_in_to(sshd: Sshd, tmp_path: Path, monkeyp
     here.mkdir()
     of_hosts = configured(sshd, here, HostName=sshd.host, Port=str(sshd.port))
     ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {of_hosts} "$@"\n')
+    ssh.write_text(f'#!/bin/sh\nexec {program("ssh")} -F {of_hosts} "$@"\n')
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     reach(sshd, configured(sshd, tmp_path, ProxyJump=f"a,{sshd.user}@{sshd.host}:{sshd.port},c"))

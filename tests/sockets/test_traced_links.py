@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from builders import MAIN, History
+from needs import needs
 from pushing import Source, connected, count_segments, push
 from serving import PATIENCE, Server, wait_until
 from test_stopped_writer import PATIENT, stopped_writer, waiting
@@ -26,7 +26,7 @@ from smartserver.trace.wait import Trace, traces, wait
 
 pytestmark = [
     pytest.mark.sockets,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of its connections"),
+    needs("Linux"),
 ]
 
 DELAYING = """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import sys
 
-import pytest
+from needs import needs
 
 from smartserver.tcp_state import tcp_state
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this struct")
+pytestmark = needs("Linux")
 
 
 def test_a_connection_over_loopback() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from agents import RUN_HERE, of_its_own
+from needs import require
 
 from smartserver.agent.compiled import OPTIONS, OURS, compile_to
 
@@ -38,8 +38,7 @@ def hasty_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _compiled(path: Path, *options: str) -> str:
-    if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler (cc)")
+    require("C compiler")
     code = f"-DCODE=\"import sys; sys.exit({RUN_HERE} if sys.argv[2:] != ['--help'] else 0)\""
     compile_to([str(path)], {**os.environ, "CC": "cc"}, (*OPTIONS, *options, "-UCODE", code))
     return str(path)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from agents import Times, keeping
+from needs import needs
 
 from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of, runtime_folder
 from smartserver.agent.lending import ask, borrow, give
@@ -27,7 +28,7 @@ from smartserver.agent.thin import hand_over
 
 pytestmark = [
     pytest.mark.sockets,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users"),
+    needs("root"),
 ]
 
 PATIENCE = 60.0
@@ -193,6 +194,7 @@ def test_a_command_says_nothing_to_a_process_of_another_user(open_folder: dict[s
         os.close(each)
 
 
+@needs("network namespaces")
 def test_in_another_network_there_is_another_agent(environment: dict[str, str]) -> None:
     """A connection that is held leads through the network in which it was made."""
     program = (
@@ -204,7 +206,6 @@ def test_in_another_network_there_is_another_agent(environment: dict[str, str]) 
         )
         for words in ([], ["unshare", "--net"])
     )
-    if there.returncode:
-        pytest.skip(there.stderr)
+    assert there.returncode == 0, there.stderr
     assert os.path.dirname(here.stdout) == os.path.dirname(there.stdout)
     assert here.stdout != there.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from builders import History
+from needs import needs
 from stored import pack_of, stored
 from test_copying import run, why
 
@@ -95,7 +96,7 @@ def files(folder: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
+@needs("root")
 def test_root_may_dump_the_repository_of_another_into_its_own_folder(tmp_path: Path) -> None:
     folder, vault = tmp_path / "source", tmp_path / "vault"
     stored(folder, 2)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 
 import pytest
+from needs import needs
 
 from smartserver.plugins.git.hint import ANCESTORS, Hint, parse, proc_command_line, ps_command_line, read
 
@@ -92,11 +94,11 @@ def test_a_chain_is_followed_only_so_far() -> None:
     assert read(deep.get, 40 + ANCESTORS).command == ""
 
 
-@pytest.mark.parametrize("reader", [proc_command_line, ps_command_line])
-def test_this_process_is_read(reader: object) -> None:
-    if reader is proc_command_line and not os.path.isdir("/proc/self"):
-        pytest.skip("this system has no /proc")
-    assert callable(reader)
+@pytest.mark.parametrize(
+    "reader",
+    [pytest.param(proc_command_line, marks=needs("/proc")), pytest.param(ps_command_line, marks=needs("ps"))],
+)
+def test_this_process_is_read(reader: Callable[[int], tuple[int, list[str]] | None]) -> None:
     found = reader(os.getpid())
     assert found is not None
     parent, words = found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import zstandard
 from counting import Counting
+from needs import needs
 
 from smartserver.records import delta, limits
 from smartserver.records.hunks import encode_hunks
@@ -424,7 +424,7 @@ assert len(delta.decompress(1, frame, size)) == size
 """
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="only Linux says how much memory is taken")
+@needs("/proc")
 def test_the_largest_text_is_in_memory_once() -> None:
     """Eight kilobytes claim it: a server could have a client take twice as much as its own limit."""
     done = subprocess.run([sys.executable, "-c", LARGEST], capture_output=True, text=True, check=False)

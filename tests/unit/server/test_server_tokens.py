@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from needs import needs
 
 from smartserver.server.tokens import PREFIX, FileText, Token, TokenChanges, TokenFile, Tokens, token_path
 from smartserver.server.watched import UnusableFile
@@ -79,7 +80,7 @@ def test_nobody_may_read_it_who_may_not_read_the_access_file(changes: TokenChang
     assert (found.st_uid, found.st_gid) == (of_access.st_uid, of_access.st_gid)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@needs("root")
 def test_the_owner_of_the_access_file_may_read_it(changes: TokenChanges, access: Path) -> None:
     os.chown(access, 12345, 12346)
     create(changes)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 
 import msgspec
 import pytest
+from needs import needs
 
 from smartserver.errors import DivergedBranches
 from smartserver.trace.recorder import CallRecord, Recorder, busy, since_start
@@ -231,7 +231,7 @@ def test_without_anybody_to_tell_it_only_records() -> None:
     assert [record.result for record in recorder.calls] == ["ok"]
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="only Linux says when a process began")
+@needs("/proc")
 def test_the_age_of_a_process_is_no_more_than_the_time_it_was_there() -> None:
     program = "from smartserver.trace.recorder import since_start; print(since_start())"
     begun = time.monotonic()

@@ -1,0 +1,173 @@
+"""What a test needs beyond Python, git, make and the programs of every Linux; without it the test is left out.
+
+    @needs("root")                         a test, a class, a case of a test, or a file (`pytestmark = needs("root")`)
+    require("C compiler")                  a fixture
+    subprocess.run([program("strace")])    the path of a program
+
+No other file skips a test, and no other file starts one of these programs by its name (`tests/house/test_needs.py`).
+With `REQUIRE_ALL=1` a test that is left out fails. Each run of pytest ends with the list of what was left out; `make`
+has several runs write their lists to the folder `LEFT_OUT`, and prints the sum: `python tests/needs.py FOLDER`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+LEFT_OUT = os.environ.pop("LEFT_OUT", "")
+"""The folder for the list of this run. Runs that a test starts have lists of their own."""
+
+SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+"""Folders that the path of an ordinary user lacks."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing that a machine may lack."""
+
+    source: str
+    """What brings it: mostly a package of Debian."""
+    is_met: Callable[[], bool]
+
+
+class Missing(FileNotFoundError):
+    """This machine lacks what a test or a benchmark needs; the message says what brings it."""
+
+
+def find(name: str) -> str | None:
+    """The path of a program."""
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_PROGRAMS]))
+
+
+def _programs(package: str, *names: str) -> Need:
+    return Need(package, lambda: all(map(find, names)))
+
+
+def _has_network_namespaces() -> bool:
+    from netem.link import Link
+    from netem.packets.errors import Unavailable
+    from netem.packets.network import Packets
+
+    try:
+        with Packets(Link(0.001), backend="veth"):
+            return True
+    except Unavailable:
+        return False
+
+
+def _has_user_namespaces() -> bool:
+    try:
+        return subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+PACKAGES = {
+    "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
+    "openssh-server": ("sshd",),
+    "procps": ("ps",),
+    "strace": ("strace",),
+    "subversion": ("svn", "svnadmin", "svnserve"),
+    "util-linux-extra": ("fincore",),
+}
+"""Packages of Debian whose programs tests start."""
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+NEEDS = {
+    **{name: _programs(package, name) for package, names in PACKAGES.items() for name in names},
+    "C compiler": _programs("gcc and libc6-dev", "cc"),
+    "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
+    "root": Need("run as root", lambda: os.geteuid() == 0),
+    "network namespaces": Need("run as root, or permit user namespaces", _has_network_namespaces),
+    "user namespaces": Need("permit user namespaces", _has_user_namespaces),
+    "Linux": Need("Linux", lambda: sys.platform == "linux"),
+    "/proc": Need("Linux with /proc", lambda: os.path.exists("/proc/self/stat")),
+    "hg of this environment": Need("a run without TEST_HG", lambda: "TEST_HG" not in os.environ),
+}
+
+
+@functools.cache
+def is_met(name: str) -> bool:
+    """Whether this machine has it."""
+    return NEEDS[name].is_met()
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """A mark: the test is left out where one of these is missing."""
+    import pytest
+
+    unknown = set(names) - set(NEEDS)
+    if unknown:
+        raise ValueError(f"tests/needs.py does not know {', '.join(sorted(unknown))}")
+    return pytest.mark.needs(*names)
+
+
+def require(*names: str) -> None:
+    """Leave the running test out where one of these is missing.
+
+    Raises:
+        Missing: one is; `tests/conftest.py` leaves the test out, a benchmark shows the message.
+    """
+    missing = [f"{name} ({NEEDS[name].source})" for name in names if not is_met(name)]
+    if missing:
+        raise Missing(f"needs {', '.join(missing)}")
+
+
+def program(name: str) -> str:
+    """The path of a program of `PACKAGES`.
+
+    Raises:
+        Missing: as `require`.
+    """
+    require(name)
+    found = find(name)
+    assert found is not None
+    return found
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """What raises `Missing` in this context is left out."""
+    import pytest
+
+    try:
+        yield
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a test or a file was left out."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def summary(reasons: Iterable[str]) -> list[str]:
+    """The list of what was left out, from the reason of each test."""
+    counts = Counter(reasons)
+    lines = [f"{count:6} {'test ' if count == 1 else 'tests'} {why}" for why, count in sorted(counts.items())]
+    return [f"Left out: {counts.total()} tests (REQUIRE_ALL=1 makes them fail)", *lines] if lines else []
+
+
+def write(reasons: Iterable[str]) -> None:
+    """Add the reasons of this run to the folder `LEFT_OUT`."""
+    lines = "".join(f"{' '.join(why.split())}\n" for why in reasons)
+    Path(LEFT_OUT, str(os.getpid())).write_text(lines, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    texts = [path.read_text(encoding="utf-8") for path in Path(sys.argv[1]).iterdir()]
+    print("\n".join(summary(line for text in texts for line in text.splitlines())))
