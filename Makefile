@@ -2,7 +2,9 @@
 #
 #   make demo    push, fetch and clone a real repository over a 1000 ms link, beside git's own protocol
 #                (other arguments: make demo ARGS="PATH --rtt 300ms")
-#   make test    ruff, mypy --strict and every test (some of them only: make check ARGS="tests/unit/wire -x")
+#   make test    ruff, mypy --strict, the unit tests and each tool on each way in: the loop between edits, in four minutes
+#                (some tests only: make check ARGS="tests/unit/wire -x")
+#   make test-all   the same with every test, in 20 minutes
 #   make lint    ruff and mypy alone
 #   make docs    write the generated reference pages anew
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
@@ -28,6 +30,7 @@ MADE := $(VENV)/made
 INSTALLED := $(VENV)/installed
 TOOLS := $(VENV)/tools
 SUITE := $(VENV)/suite
+LEFT_OUT := $(VENV)/left-out
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
@@ -38,38 +41,54 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each command is tested and measured alone; what tests the agent turns it on.
 export SMARTSERVER_AGENT := 0
 
-.PHONY: demo soak test computing breezy mercurial interop faulty waiting check lint docs bench ratchet git-suite brz-suite
+.PHONY: demo soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
+.PHONY: docs bench ratchet git-suite brz-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
 	@$(BENCH) demo $(ARGS)
 
-# Runs side by side, one seen as it goes and the others at their end: the tests that compute; those of brz, those of hg, those of
-# git and the rest of brz's with the real programs; those of what goes wrong, of any input and of stores behind a link; and those
-# of sockets and links.
+# The short part, in runs of pytest of about the same cost. What is not in these folders is the long part, as is a test with the
+# mark `long`.
+UNITS_OF_STORES := $(addprefix tests/unit/,records store server vcs verbs wire)
+SHORT_STORES := tests/conformance $(UNITS_OF_STORES)
+SHORT_UNITS := tests/unit $(addprefix --ignore=,$(UNITS_OF_STORES))
+SHORT_TOOLS := tests/house tests/simulated tests/interop/test_each_way.py
+
+# The long part beside it: the tests that compute; those of brz, those of hg, those of git and the rest of brz's with the real
+# programs; those of what goes wrong, of any input and of stores behind a link; and those of sockets and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
 MERCURIAL := $(wildcard tests/interop/test_hg_*.py tests/interop/hg_suite/test_*.py)
 STORES := tests/interop/test_stores.py
 INTEROP := $(filter-out $(BREEZY) $(MERCURIAL) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py))
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
+COMPUTING := $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))
 
-test: $(TOOLS)
-	@rm -rf $(VENV)/left-out; mkdir $(VENV)/left-out
-	@LEFT_OUT=$(CURDIR)/$(VENV)/left-out \
-	$(MAKE) --no-print-directory --jobs=7 lint computing breezy mercurial interop faulty waiting; \
-	failed=$$?; $(BIN)/python tests/needs.py $(VENV)/left-out; exit $$failed
+test: RUNS := lint short-stores short-units short-tools
+test-all: RUNS := lint computing breezy mercurial interop faulty waiting
 
-computing: $(TOOLS)
-	@$(BIN)/python -m pytest $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))
+# One run is seen as it goes and the others at their end; then comes what all of them left out.
+test test-all: $(TOOLS)
+	@rm -rf $(LEFT_OUT) && mkdir $(LEFT_OUT); \
+	LEFT_OUT=$(CURDIR)/$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=7 $(RUNS); failed=$$?; \
+	$(BIN)/python tests/needs.py $(LEFT_OUT); exit $$failed
 
+short-stores: FILES := -m "not long" $(SHORT_STORES)
+short-units: FILES := -m "not long" $(SHORT_UNITS)
+short-tools: FILES := -m "not long" $(SHORT_TOOLS)
+computing: FILES := $(COMPUTING)
 breezy: FILES := $(BREEZY)
 mercurial: FILES := $(MERCURIAL)
 interop: FILES := $(INTEROP)
 faulty: FILES := $(STORES) $(FAULTY)
 waiting: FILES := $(WAITING)
-breezy mercurial interop faulty waiting: $(TOOLS)
+
+short-units computing: $(TOOLS)
+	@$(BIN)/python -m pytest $(FILES)
+
+short-stores short-tools breezy mercurial interop faulty waiting: $(TOOLS)
 	@$(BIN)/python -m pytest $(FILES) >$(VENV)/$@.log 2>&1; failed=$$?; cat $(VENV)/$@.log; exit $$failed
 
 check: $(TOOLS)
@@ -107,7 +126,7 @@ hg-suite: $(TOOLS)
 brz-suite: $(TOOLS) $(SUITE)/installed
 	PYTHONPATH=$(CURDIR)/$(SUITE) $(BIN)/python tests/interop/brz_suite/suite_main.py $(ARGS)
 
-# The tests of a plain `make test` run the release that the extra installs.
+# The tests of a plain `make test-all` run the release that the extra installs.
 hg-versions: hg-6.3 hg-6.9
 
 hg-6.3 hg-6.9: hg-%: $(TOOLS)

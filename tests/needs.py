@@ -2,7 +2,7 @@
 
     @needs("root")                         a test, a class, a case of a test, or a file (`pytestmark = needs("root")`)
     require("C compiler")                  a fixture
-    subprocess.run([program("strace")])    the path of a program
+    subprocess.run([program("ps")])        the path of a program
 
 No other file skips a test, and no other file starts one of these programs by its name (`tests/house/test_needs.py`).
 With `REQUIRE_ALL=1` a test that is left out fails. Each run of pytest ends with the list of what was left out; `make`
@@ -78,9 +78,6 @@ PACKAGES = {
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "procps": ("ps",),
-    "strace": ("strace",),
-    "subversion": ("svn", "svnadmin", "svnserve"),
-    "util-linux-extra": ("fincore",),
 }
 """Packages of Debian whose programs tests start."""
 
@@ -91,7 +88,7 @@ NEEDS = {
     "C compiler": _programs("gcc and libc6-dev", "cc"),
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
     "root": Need("run as root", lambda: os.geteuid() == 0),
-    "network namespaces": Need("run as root, or permit user namespaces", _has_network_namespaces),
+    "network namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_network_namespaces),
     "user namespaces": Need("permit user namespaces", _has_user_namespaces),
     "Linux": Need("Linux", lambda: sys.platform == "linux"),
     "/proc": Need("Linux with /proc", lambda: os.path.exists("/proc/self/stat")),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from needs import PACKAGES, needs, summary
-from sources import Source, parse, sources
+from sources import ROOT, Source, parse, sources
 
 SKIPS = {"skip", "skipif", "importorskip", "skipIf", "skipUnless", "skipTest", "Skipped", "SkipTest"}
 
@@ -57,10 +57,10 @@ def test_programs_are_found_in_one_place() -> None:
     [
         ("pytest.skip('no')", 1),
         ("mark = pytest.mark.skipif(True, reason='no')", 1),
-        ("subprocess.run(['strace', 'ls'])", 1),
+        ("subprocess.run(['ps', '-e'])", 1),
         ("command = ('ssh-keygen', '-q')", 1),
         ("subprocess.Popen(['new-program'])", 1),
-        ("subprocess.run([program('strace'), 'ls'])", 0),
+        ("subprocess.run([program('ps'), '-e'])", 0),
         ("subprocess.run(['git', 'log'])", 0),
         ("names = ['first', 'second']", 0),
     ],
@@ -68,6 +68,11 @@ def test_programs_are_found_in_one_place() -> None:
 def test_what_is_found(line: str, number: int) -> None:
     source = parse("tests/x.py", line)
     assert len([*skips(source), *starts(source)]) == number
+
+
+def test_continuous_integration_installs_each_package() -> None:
+    text = (ROOT / ".ci" / "run").read_text()
+    assert [package for package in [*PACKAGES, "chromium", "gcc libc6-dev"] if f"({package})" not in text] == []
 
 
 def test_a_need_that_is_not_in_the_table() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,13 +28,18 @@ SKIPS = {
 }
 
 
-def run(folder: Path, source: str, require_all: str) -> subprocess.CompletedProcess[str]:
+Run = subprocess.CompletedProcess[str]
+
+
+def run(folder: Path, sources: Mapping[str, str], require_all: str) -> Run:
+    """Run each source as a test file."""
     for name in ("conftest.py", "needs.py", "sources.py"):
         shutil.copy(TESTS / name, folder)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
-    (folder / "test_it.py").write_text(f"import pytest\n\n{source}\n\ndef test_other(): pass\n")
+    for number, source in enumerate(sources.values()):
+        (folder / f"test_{number}.py").write_text(f"import pytest\n\n{source}\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload"],
+        [sys.executable, "-m", "pytest", "-rf", "--disable-plugin-autoload", "--continue-on-collection-errors"],
         cwd=folder,
         env=os.environ | {"REQUIRE_ALL": require_all},
         capture_output=True,
@@ -43,23 +48,35 @@ def run(folder: Path, source: str, require_all: str) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize("source", SKIPS.values(), ids=SKIPS)
-def test_a_skip_is_a_failure_with_its_reason(tmp_path: Path, source: str) -> None:
-    done = run(tmp_path, source, require_all="1")
-    assert done.returncode in (1, 2), done.stdout
-    assert "for the reason given" in done.stdout
+def test_a_skip_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    done = run(tmp_path, SKIPS, require_all="1")
+    assert done.returncode == 1, done.stdout
+    assert done.stdout.count("REQUIRE_ALL=1, but this was not run: needs x (for the reason given)") == 3
+    assert done.stdout.count("REQUIRE_ALL=1, but this was not run: for the reason given") == 6
+    assert done.stdout.splitlines()[-1].startswith("==")
     assert "skipped" not in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("source", SKIPS.values(), ids=SKIPS)
-def test_elsewhere_a_skip_is_a_skip_and_in_the_list(tmp_path: Path, source: str) -> None:
-    done = run(tmp_path, source, require_all="0")
-    assert done.returncode in (0, 5), done.stdout  # 5: the file that skipped was the only one.
-    assert "1 skipped" in done.stdout
-    assert re.search(r"^Left out: 1 tests .*\n +1 test .*for the reason given", done.stdout, re.MULTILINE)
+def test_elsewhere_a_skip_is_a_skip_and_in_the_list(tmp_path: Path) -> None:
+    done = run(tmp_path, SKIPS, require_all="0")
+    assert done.returncode == 0, done.stdout
+    _, head, rest = done.stdout.partition("Left out: 9 tests (REQUIRE_ALL=1 makes them fail)\n")
+    assert head
+    assert rest.startswith("     6 tests for the reason given\n     3 tests needs x (for the reason given)\n")
+
+
+def test_a_run_of_several_adds_to_their_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "left-out").mkdir()
+    monkeypatch.setenv("LEFT_OUT", str(tmp_path / "left-out"))
+    for _ in range(2):
+        assert "Left out" not in run(tmp_path, {"need": SKIPS["need"]}, require_all="0").stdout
+    words = [sys.executable, str(tmp_path / "needs.py"), str(tmp_path / "left-out")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["     2 tests needs x (for the reason given)"]
 
 
 def test_expected_failure_is_no_skip(tmp_path: Path) -> None:
-    done = run(tmp_path, "@pytest.mark.xfail(strict=True)\ndef test_x(): assert 0", require_all="1")
+    source = "@pytest.mark.xfail(strict=True)\ndef test_x(): assert 0"
+    done = run(tmp_path, {"xfail": source}, require_all="1")
     assert done.returncode == 0, done.stdout
     assert "1 xfailed" in done.stdout

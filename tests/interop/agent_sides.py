@@ -102,9 +102,18 @@ class Blocked:
         self.git.communicate(timeout=PATIENCE)
 
 
+def is_running(process: int) -> bool:
+    """Whether a process has not ended. In a container it may remain as a zombie: process 1 does not wait for it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def ended(process: int) -> bool:
+    """Whether a process ends."""
     deadline = time.monotonic() + PATIENCE
-    while Path(f"/proc/{process}").exists():
+    while is_running(process):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

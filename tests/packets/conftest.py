@@ -14,10 +14,14 @@ from netem.packets.network import Packets
 Start = Callable[..., Packets]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _network_namespaces() -> None:
+    require("network namespaces")
+
+
 @pytest.fixture
 def start() -> Iterator[Start]:
     """`start(link)` starts a network; it ends with the test. The kind that works everywhere, unless told otherwise."""
-    require("network namespaces")
     made: list[Packets] = []
 
     def begin(link: Link, **options: Any) -> Packets:

@@ -149,6 +149,7 @@ PUSHES = [
 """Before, after, and at how many bytes between the frames it is cut."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "inside"), PUSHES)
 def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside: int | None) -> None:
     """The client repeats by itself, under the same id: done, and done once. A refusal is not certain after it."""
@@ -173,6 +174,7 @@ def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside:
     assert both_ways(places)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "inside"), PUSHES[:3])
 def test_a_push_cut_each_time(before: bytes | None, after: bytes, inside: int | None) -> None:
     """Before or after; the client says that it does not know, and the next push finds its way."""
@@ -205,6 +207,7 @@ PULLS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempts", [1, ATTEMPTS])
 @pytest.mark.parametrize(("before", "after"), PULLS)
 def test_a_pull(before: bytes | None, after: bytes, attempts: int) -> None:
@@ -230,6 +233,7 @@ def both_ways(places: list[CutPoint]) -> bool:
     return all(sum(place.boundary and place.up is up for place in places) > 2 for up in (True, False))
 
 
+@pytest.mark.long
 def test_a_push_as_a_bulk_stream_cut_once() -> None:
     whole = staged(LINE[2], bulk=True)()[1]
     whole.push(LINE[-1])
@@ -245,6 +249,7 @@ def test_a_push_as_a_bulk_stream_cut_once() -> None:
                                     inside=60))  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_pull_as_a_bulk_stream_keeps_the_whole_segments_that_came() -> None:
     """They are the first ones, and more the later it is cut; what is pulled again is as if nothing had been cut."""
     kept: list[int] = []

@@ -17,6 +17,7 @@ from transports.errors import TransportError
 from transports.memory import MemoryTransport
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["fail", "tear", "lose"])
 def test_each_call_of_a_push_fails_in_turn(mode: FaultMode) -> None:
     history = History()

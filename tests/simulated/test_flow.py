@@ -258,6 +258,7 @@ def test_bodies_both_ways_end_whatever_the_windows(seed: int, joint: Joint) -> N
     assert [type(event) for event in raw.heard if getattr(event, "id", 0) == 2] == [Error]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["pings", "small answers"])
 def test_a_client_that_asks_and_does_not_read_is_given_up(joint: Joint, what: str) -> None:
     raw = Raw(joint)

@@ -397,6 +397,7 @@ def test_only_a_repeat_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ages == [pytest.approx(expected, abs=1), 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("copied", [True, False])
 def test_a_packet_with_a_request_that_arrives_twice(copied: bool) -> None:
     """With TCP Fast Open the copy of a connection's first packet is a second connection, on which the same is asked.

@@ -263,6 +263,7 @@ def frames(content: bytes) -> Iterator[int]:
         yield at
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_a_link_that_is_cut(attempts: int) -> None:
     """All of it came, or an error; what was read before that is what it says."""

@@ -147,6 +147,7 @@ def refs(near: PackRepository) -> dict[bytes, bytes] | None:
     return refs_of(near) if near.exists() else None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CUT)
 def test_what_is_cut_anywhere(name: str) -> None:
     """Before each of the server's answers and in it, once or on every connection: what is told to be done is there,
@@ -192,6 +193,7 @@ def test_what_is_cut_anywhere(name: str) -> None:
     assert outcomes == {"done", "TransportFailed", *([] if name in ("pull", "clone") else ["OutcomeUnknown"])}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", range(100_000, 1_100_000, 100_000))
 def test_a_push_of_much_that_is_cut_anywhere(at: int) -> None:
     """Of what goes up: a pack of 1 MB, with the lock that it is brought with. Nothing is done, nobody has the lock, and

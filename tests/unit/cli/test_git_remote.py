@@ -155,6 +155,7 @@ def test_a_wrong_url_is_one_line() -> None:
     assert done.stderr == "fatal: hpss: 'hpss://' is not a URL of a repository: it has no host\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["any", "SHA256:AAAA"])
 @pytest.mark.parametrize("value", ["0", "false", ""])
 def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) -> None:

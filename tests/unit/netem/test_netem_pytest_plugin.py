@@ -248,6 +248,7 @@ def test_a_file_that_is_none(pytester: pytest.Pytester, ini: str, option: str, w
     result.stderr.fnmatch_lines([f"*{why}"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [

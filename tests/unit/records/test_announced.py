@@ -71,6 +71,7 @@ def test_reading_is_charged_as_it_goes_on() -> None:
     assert 40_000 - CHARGED <= sum(steps) <= 40_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("git", [False, True])
 def test_memory_is_a_few_times_the_bytes(git: bool) -> None:
     """Of git's ids 1.5 times besides the graph itself; of the shortest 8 times: those are bounded by their

@@ -169,6 +169,7 @@ def wide_merges(count: int) -> list[list[int]]:
 FAMILIES = [one_far_parent, far_merges, many_lines, wide_merges]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("stored", [0, 5000])
 def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[list[int]]], stored: int) -> None:
@@ -231,6 +232,7 @@ def test_a_walk_ends_when_its_client_is_gone() -> None:
     assert ancestry.reaches_any(last, [1])
 
 
+@pytest.mark.long
 def test_memory_of_the_ancestry_of_much_history() -> None:
     tracemalloc.start()
     try:

@@ -145,6 +145,7 @@ def gone(path: Path) -> None:
     path.unlink()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [emptied, overwritten, half, gone])
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_an_index_that_is_overwritten_while_it_is_read(
@@ -229,6 +230,7 @@ def test_a_server_answers_and_takes_pushes_over_damaged_indexes(tmp_path: Path) 
     assert [pack.rebuilt is None for pack in snapshot.packs] == [False] * 4 + [True]
 
 
+@pytest.mark.long
 def test_verification_reads_all_of_an_index(tmp_path: Path) -> None:
     served = Served(tmp_path)
     path = tmp_path / index_path(served.repository.snapshot().packs[1].entry.name)

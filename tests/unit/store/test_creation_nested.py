@@ -100,10 +100,14 @@ CASES = [
     *[(before, "a/b", FOLDER, FOLDER, True) for before in BEFORE if "file" not in before],
     ("nothing", "a/b/c", FOLDER, FOLDER, True),
 ]
+SHORT = [("nothing", "a/b", FILE, FILE, False), ("nothing", "a/b", FOLDER, FOLDER, False)]
 
 
 @pytest.mark.parametrize("outer_first", [True, False], ids=["outer first", "inner first"])
-@pytest.mark.parametrize(("before", "inner", "of_outer", "of_inner", "far"), CASES)
+@pytest.mark.parametrize(
+    ("before", "inner", "of_outer", "of_inner", "far"),
+    [case if case in SHORT else pytest.param(*case, marks=pytest.mark.long) for case in CASES],
+)
 def test_one_of_two_is_refused_at_any_moment(
     before: str,
     inner: str,

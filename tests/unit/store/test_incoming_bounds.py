@@ -79,6 +79,7 @@ def test_a_push_ends_at_the_next_record_once_its_client_is_gone(monkeypatch: pyt
     assert len(decoded) == 3
 
 
+@pytest.mark.long
 def test_the_graph_of_a_client_that_is_gone_is_read_no_further() -> None:
     history = History()
     line = history.line(3000)

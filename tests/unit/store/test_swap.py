@@ -363,6 +363,7 @@ def begun(case: Case) -> tuple[Root | None, bytes]:
     return case.before(storage), freeze(storage)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: type(case).__name__)
 def test_whatever_fails_the_root_is_before_or_after(case: Case, mode: FaultMode) -> None:
