@@ -12,9 +12,11 @@ has several runs write their lists to the folder `LEFT_OUT`, and prints the sum:
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -67,11 +69,27 @@ def _has_network_namespaces() -> bool:
         return False
 
 
-def _has_user_namespaces() -> bool:
+def _works(*command: str) -> bool:
     try:
-        return subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode == 0
+        return subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
+
+
+def _has_namespaces() -> bool:
+    user = () if os.geteuid() == 0 else ("--user", "--map-current-user")
+    return _works("unshare", *user, "--uts", "--mount")
+
+
+def _identifies_peers() -> bool:
+    from smartserver.agent.peer import SO_PEERPIDFD
+
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+        except OSError as wrong:
+            return wrong.errno != errno.ENOPROTOOPT
+        return True
 
 
 PACKAGES = {
@@ -89,7 +107,10 @@ NEEDS = {
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
     "root": Need("run as root", lambda: os.geteuid() == 0),
     "network namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_network_namespaces),
-    "user namespaces": Need("permit user namespaces", _has_user_namespaces),
+    "namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_namespaces),
+    "process namespaces": Need("CAP_SYS_ADMIN", lambda: _works("unshare", "--pid", "--mount-proc", "--fork")),
+    "user namespaces": Need("permit user namespaces", lambda: _works("unshare", "--user")),
+    "SO_PEERPIDFD": Need("Linux 6.5", _identifies_peers),
     "Linux": Need("Linux", lambda: sys.platform == "linux"),
     "/proc": Need("Linux with /proc", lambda: os.path.exists("/proc/self/stat")),
     "hg of this environment": Need("a run without TEST_HG", lambda: "TEST_HG" not in os.environ),

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 from agents import RUN_HERE, stop
+from needs import needs
 
 from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Give, Status, decode_held
-from smartserver.agent.peer import CREDENTIALS, SO_PEERPIDFD, Gone, bounds, check_user, connect, open_peer
+from smartserver.agent.peer import CREDENTIALS, Gone, bounds, check_user, connect, open_peer
 
 pytestmark = pytest.mark.sockets
 
@@ -53,9 +54,7 @@ class Listening:
         self._process = subprocess.Popen([*words, path], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._said = self._process.stdout
-        if not self._said.readline():
-            self.close()
-            pytest.skip(f"{words[0]} does not work here")
+        assert self._said.readline() != "", f"{words[0]} does not work here"
 
     def heard(self) -> str:
         return self._said.readline().strip()
@@ -105,20 +104,23 @@ def test_a_process_that_may_do_the_same_runs_the_command(run: Run, environment: 
         assert "hpss://host/" in there.heard()
 
 
-LOCKED_IN = [
-    ["unshare", "--user", "--map-root-user"],
-    ["unshare", "--uts"],
-    ["unshare", "--ipc"],
-    ["unshare", "--cgroup"],
-    ["unshare", "--mount"],
-    ["unshare", "--time"],
-    ["setpriv", "--no-new-privs"],
-    ["setpriv", "--bounding-set", "-sys_admin"],
-    ["setpriv", "--groups", "64999"],
-]
+LOCKED_IN = {
+    "unshare --user --map-root-user": "user namespaces",
+    "unshare --uts": "namespaces",
+    "unshare --ipc": "namespaces",
+    "unshare --cgroup": "namespaces",
+    "unshare --mount": "namespaces",
+    "unshare --time": "namespaces",
+    "setpriv --no-new-privs": "/proc",
+    "setpriv --bounding-set -sys_admin": "root",
+    "setpriv --groups 64999": "root",
+}
+"""Command lines, and what each needs."""
 
 
-@pytest.mark.parametrize("before", LOCKED_IN, ids=" ".join)
+@pytest.mark.parametrize(
+    "before", [pytest.param(line.split(), marks=needs(need), id=line) for line, need in LOCKED_IN.items()]
+)
 def test_one_that_is_locked_in_hears_nothing(run: Run, environment: dict[str, str], before: list[str]) -> None:
     if before[0] == "unshare" and os.geteuid() != 0:
         before = [before[0], "--user", "--map-current-user", *before[1:]]
@@ -195,17 +197,10 @@ sys.exit(status)
 """Has a command run where an innocent process has the number of one that listened."""
 
 
+@needs("process namespaces", "SO_PEERPIDFD")
 def test_nor_is_another_process_that_has_its_number(words: list[str], environment: dict[str, str]) -> None:
     """In a namespace where nobody else starts a process."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
-        except OSError as wrong:
-            if wrong.errno == errno.ENOPROTOOPT:
-                pytest.skip("this kernel does not tell one process from another of its number")
     alone = ["unshare", "--pid", "--mount-proc", "--fork"]
-    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("there is no namespace of processes here")
     path = path_of(ZYGOTE, environment, make=True)
     its = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], **environment}
     done = subprocess.run([*alone, sys.executable, "-c", REUSE, path, *words], env=its, timeout=PATIENCE, check=False)
