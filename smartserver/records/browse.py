@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from smartserver.errors import Unsupported
+from smartserver.errors import LimitExceeded, Unsupported
 from smartserver.records.bulk import read_bulk
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.varint import Malformed
@@ -32,6 +32,9 @@ COMPRESSED: Final = b"\1"
 
 MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
+
+MAX_MESSAGE: Final = 8 << 20
+"""Bytes of a message that a log says. A server has it in memory some six times."""
 
 _LENGTH: Final = struct.Struct(">I")
 
@@ -89,6 +92,17 @@ class Header(NamedTuple):
     seconds: int
     zone: int
     message: str
+
+
+def message_of(name: str, message: bytes) -> bytes:
+    """The message of a revision, which nothing was made of yet.
+
+    Raises:
+        LimitExceeded: it is too long for a log.
+    """
+    if len(message) > MAX_MESSAGE:
+        raise LimitExceeded(f"bytes of the message of {name}", len(message), MAX_MESSAGE)
+    return message
 
 
 class Change(NamedTuple):
@@ -167,7 +181,8 @@ class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 Selector = TreeSelector | LogSelector
 _selectors: Final[msgspec.msgpack.Decoder[Selector]] = msgspec.msgpack.Decoder(Selector)
-_encode: Final = msgspec.msgpack.Encoder().encode
+_encoder: Final = msgspec.msgpack.Encoder()
+_encode: Final = _encoder.encode
 
 
 def encode_selector(selector: Selector) -> bytes:
@@ -217,9 +232,35 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
 Item = TypeVar("Item", Entry, list[LogEntry])
 
 
-def encode_revision(entry: LogEntry) -> bytes:
-    """A revision as it is in an item of a log."""
-    return _encode(entry)
+class ChangeList:
+    """The changes of a revision, encoded one by one: as objects they take ten times the memory."""
+
+    def __init__(self) -> None:
+        self.encoded = bytearray()
+        self._count = 0
+
+    def add(self, change: Change) -> None:
+        """Another one."""
+        _encoder.encode_into((change.action, change.path), self.encoded, -1)
+        self._count += 1
+
+    def array(self) -> msgspec.Raw:
+        """All of them, as the array that they are in a `LogEntry`."""
+        count = self._count
+        if count < 1 << 4:
+            head = bytes((0x90 | count,))
+        elif count < 1 << 16:
+            head = b"\xdc" + count.to_bytes(2, "big")
+        else:
+            head = b"\xdd" + count.to_bytes(4, "big")
+        return msgspec.Raw(head + self.encoded)
+
+
+def encode_revision(entry: LogEntry, changes: ChangeList | None = None) -> bytes:
+    """A revision as it is in an item of a log; `changes`: in the place of the entry's own."""
+    if changes is None:
+        return _encode(entry)
+    return _encode((*msgspec.structs.astuple(entry)[:-1], changes.array()))
 
 
 def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:

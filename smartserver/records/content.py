@@ -16,11 +16,21 @@ class RepositoryView(Protocol):
     Besides what is said here, any method may raise what ends the request, or says that the repository is damaged.
     """
 
+    def charge(self, steps: int, size: int = 0) -> None:
+        """Charge the request for work beside what it is charged for here: steps, and bytes of texts that are gone
+        through again. A loop charges each entry, page or record that it looks at, before it keeps anything of it.
+
+        Raises:
+            Cancelled: nobody waits for the answer any more.
+            LimitExceeded: it is too much.
+        """
+
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs."""
+        """All refs. A walk over them is charged by who walks."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; what belongs to a ref has its name and NUL before its key."""
+        """The entries of a map; what belongs to a ref has its name and NUL before its key. As of `refs`, a walk is
+        charged by who walks."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
         """The keys of a map's entries that changed since a root, by its incarnation, version and mark; None where that

@@ -6,9 +6,10 @@ The names are those of the system's own checker.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from smartserver.records.charge import Charge, free
 from smartserver.records.model import Key, Record
 
 
@@ -49,16 +50,8 @@ class Role(NamedTuple):
     name: str
 
 
-Charge = Callable[[int], None]
-"""Receives the number of steps taken (`store.allowance`). Ends the work by the error it raises."""
-
 CHARGE_EVERY: Final = 256
 """Steps between two charges: a tenth of a millisecond."""
-
-
-def free(steps: int) -> None:
-    """Charge nobody."""
-
 
 NONE: Final[tuple[Sequence[Fault], Sequence[Role]]] = ((), ())
 """What nearly every record has."""

@@ -2,20 +2,20 @@
 
 The problem: a few bytes can ask for minutes of work. The rule: every loop over data of the client or of the repository
 charges its steps to the request's `Allowance`. An allowance limits steps and decoded bytes. Both limits grow with the
-bytes that the client sent, and the limit on steps also with what is stored. A charge beyond a limit ends the request
-with `LimitExceeded`. A charge after the client has disconnected ends it with `Cancelled`.
+bytes that the client sent and with what is stored. A charge beyond a limit ends the request with `LimitExceeded`. A
+charge after the client has disconnected ends it with `Cancelled`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Final
 
 from smartserver.errors import Cancelled, LimitExceeded
 
 STEPS: Final = 1 << 20
-"""Steps that any request may take: about half a second. A step is one revision or one parent that is looked at."""
+"""Steps that any request may take: half a second to three. A step is one revision or one parent that is looked at, or
+of content one record, entry or page."""
 
 STEPS_OF_BYTE: Final = 4
 """Steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.05."""
@@ -24,28 +24,31 @@ STEPS_OF_STORED: Final = 8
 """Steps for each revision and parent of the repository. A pull walks the graph once or twice, a comparison of histories
 twice, a push once for each branch that does not move forward."""
 
+STEPS_OF_RECORD: Final = 64
+"""Steps for each record, for a request that reads content: a log with changes reads some trees again for each merge."""
+
 DECODED: Final = 1 << 30
-"""Bytes that a push may have decoded whatever it sent: four files of `records.limits.MAX_TAKEN`."""
+"""Bytes that a request may have decoded whatever it sent: four files of `records.limits.MAX_TAKEN`."""
 
 DECODED_OF_BYTE: Final = 1024
 """Decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one commit in a
 folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
 
+DECODED_OF_STORED: Final = 1024
+"""Decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each manifest
+of a history, of which a new one takes a thousandth of its size on the disk."""
+
 CHECK: Final = 4096
 """Steps that a loop takes before it charges them: a millisecond."""
-
-Charge = Callable[[int], None]
-"""Told how many steps were taken; ends the work by what it raises."""
-
-
-def free(steps: int) -> None:
-    """Charge nobody."""
 
 
 class Allowance:
     """The limits of one request; charged by one thread at a time, cancelled from any."""
 
-    __slots__ = ("_decoded", "_limited", "_most_decoded", "_most_steps", "_sent", "_steps", "_stored", "cancelled")
+    __slots__ = (
+        "_decoded", "_limited", "_most_decoded", "_most_steps", "_records", "_sent", "_size", "_steps", "_stored",
+        "cancelled",
+    )  # fmt: skip
 
     def __init__(self, *, limited: bool = True) -> None:
         """`limited`: False for work that nobody asked for over a link, which can only be cancelled."""
@@ -54,6 +57,8 @@ class Allowance:
         self._limited = limited
         self._sent = 0
         self._stored = 0
+        self._records = 0
+        self._size = 0
         self._steps = 0
         self._decoded = 0
         self._set_limits()
@@ -77,10 +82,16 @@ class Allowance:
         self._stored = max(self._stored, stored)
         self._set_limits()
 
+    def reads(self, records: int, size: int) -> None:
+        """Say how many records of content may be read, and how many bytes they take in the packs."""
+        self._records, self._size = records, size
+        self._set_limits()
+
     def _set_limits(self) -> None:
         """A record is charged in half a microsecond: what a charge is compared with is computed here."""
-        self._most_steps = STEPS + STEPS_OF_BYTE * self._sent + STEPS_OF_STORED * self._stored
-        self._most_decoded = DECODED + DECODED_OF_BYTE * self._sent
+        of_records = STEPS_OF_RECORD * self._records
+        self._most_steps = STEPS + STEPS_OF_BYTE * self._sent + STEPS_OF_STORED * self._stored + of_records
+        self._most_decoded = DECODED + DECODED_OF_BYTE * self._sent + DECODED_OF_STORED * self._size
         if not self._limited:
             self._most_steps = self._most_decoded = sys.maxsize
 
@@ -112,7 +123,7 @@ class Allowance:
             raise Cancelled
         self._decoded += size
         if self._decoded > self._most_decoded:
-            raise LimitExceeded("decoded bytes of one push", self._decoded, self._most_decoded)
+            raise LimitExceeded("decoded bytes of one request", self._decoded, self._most_decoded)
 
     @property
     def steps(self) -> int:

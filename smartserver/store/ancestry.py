@@ -26,7 +26,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from smartserver.records.cache import Cache
-from smartserver.store.allowance import CHECK, Charge, free
+from smartserver.records.charge import Charge, free
+from smartserver.store.allowance import CHECK
 from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 

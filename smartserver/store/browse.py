@@ -19,6 +19,7 @@ from smartserver.records.browse import (
     MAX_REVISION,
     NO_TEXT,
     PLAIN,
+    ChangeList,
     Contents,
     Entry,
     LogEntry,
@@ -32,6 +33,7 @@ from smartserver.records.browse import (
     encode_revision,
 )
 from smartserver.records.bulk import CONTENT_WINDOW_LOG, BulkWriter
+from smartserver.records.charge import steps_of
 from smartserver.records.content import ReadPlan, damage_of
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
@@ -70,7 +72,7 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
     with damage_of(revision):
         nodes = contents.nodes(revision, path, deep=selector.deep)
         first = next(nodes)
-    return ReadPlan(items=_tree(contents, selector, revision, path, itertools.chain((first,), nodes)))
+    return ReadPlan(items=_tree(view, contents, selector, revision, path, itertools.chain((first,), nodes)))
 
 
 class ContentBody:
@@ -122,10 +124,16 @@ def _compressed(items: Iterator[bytes], level: int) -> Iterator[bytes]:
 
 
 def _tree(
-    contents: Contents, selector: TreeSelector, revision: RevisionId, path: bytes, nodes: Iterator[Node]
+    view: SnapshotView,
+    contents: Contents,
+    selector: TreeSelector,
+    revision: RevisionId,
+    path: bytes,
+    nodes: Iterator[Node],
 ) -> Iterator[bytes]:
     with damage_of(revision):
         for node in nodes:
+            view.charge(steps_of(node.path))
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
@@ -264,10 +272,22 @@ class _Rows:
             entry = LogEntry(header.id, header.author, header.seconds, header.zone)
             if selector.messages:
                 entry = msgspec.structs.replace(entry, parents=header.parents, message=header.message)
-            if selector.changes:
-                changes = [(change.action, change.path) for change in contents.changes(revision)]
-                entry = msgspec.structs.replace(entry, changes=changes)
-            row = encode_revision(entry)
-        if len(row) > MAX_REVISION:
-            raise LimitExceeded(f"bytes of what a log says of {header.id}", len(row), MAX_REVISION)
+            changes = self._changes(header.id, revision) if selector.changes else None
+            row = encode_revision(entry, changes)
+        _check_size(header.id, len(row))
         return row
+
+    def _changes(self, name: str, revision: RevisionId) -> ChangeList:
+        """The paths that a revision changed, encoded as they are found: they may be more than there is memory for."""
+        charge = self._view.charge
+        found = ChangeList()
+        for change in self._contents.changes(revision):
+            charge(steps_of(change.path))
+            found.add(change)
+            _check_size(name, len(found.encoded))
+        return found
+
+
+def _check_size(name: str, size: int) -> None:
+    if size > MAX_REVISION:
+        raise LimitExceeded(f"bytes of what a log says of {name}", size, MAX_REVISION)

@@ -38,6 +38,13 @@ class SnapshotView:
         self.map = values
         self.snapshot = snapshot
         self._allowance = allowance
+        packs = snapshot.root.packs
+        allowance.reads(sum(pack.records for pack in packs), sum(pack.length for pack in packs))
+
+    def charge(self, steps: int, size: int = 0) -> None:
+        self._allowance.charge(steps)
+        if size:
+            self._allowance.decode(size)
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> frozenset[bytes] | None:
         return self.snapshot.view.changed_keys(name, RootVersion(*known))
@@ -46,6 +53,7 @@ class SnapshotView:
         return self.snapshot.root.settings.get(name)
 
     def ordinal(self, revision: RevisionId) -> int | None:
+        self._allowance.charge(1)
         return self.snapshot.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
@@ -68,11 +76,11 @@ class SnapshotView:
         return self.snapshot.graph.newest_first(wants, haves, charge=self._allowance.charge)
 
     def record(self, kind: int, key: Key) -> Record | None:
-        self._allowance()  # A piece of an answer may take minutes.
-        return self.snapshot.lookup(kind, key)
+        self._allowance.charge(1)
+        return self.snapshot.lookup(kind, key, self._allowance.decode)
 
     def length(self, kind: int, key: Key) -> int | None:
-        self._allowance()
+        self._allowance.charge(1)
         location = self.snapshot.first(kind, key)
         return None if location is None else location.length
 
@@ -112,6 +120,7 @@ class ContentReader:
     def _compress(self) -> Iterator[bytes]:
         bulk = BulkWriter()
         for ordinal, places in self._pieces:
+            self._moment.charge(1)
             for records in self._cut(places) if places != () else [[]]:
                 self.segments += 1
                 yield bulk.add(self._segment(ordinal, records))
@@ -122,6 +131,7 @@ class ContentReader:
         gathered: list[Record] = []
         size = 0
         for place in places:
+            self._moment.charge(1)
             record = None if place in self._sent else self._moment.record(*place)
             self._sent.add(place)
             if record is None:

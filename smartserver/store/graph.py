@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
+from smartserver.records.charge import Charge, free
 from smartserver.records.model import GraphNode, RevisionId
-from smartserver.store.allowance import CHECK, Charge, free
+from smartserver.store.allowance import CHECK
 from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from smartserver.errors import CorruptRecord
-from smartserver.records.faults import Charge, Fault, Level, Policy, Role, free
+from smartserver.records.charge import Charge, free
+from smartserver.records.faults import Fault, Level, Policy, Role
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.records.system import system_of
 

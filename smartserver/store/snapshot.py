@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
+from smartserver.records.charge import Charge, free
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
@@ -190,8 +191,10 @@ class Snapshot:
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)), check=check)
 
-    def lookup(self, kind: int, key: Key) -> Record | None:
+    def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
         """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
+
+        `charge` is told the bytes of each text before it is decoded, and of the record's.
 
         Raises:
             CorruptFile, NoSuchFile: as `record`.
@@ -203,20 +206,30 @@ class Snapshot:
         number, row = found
         cached = self.texts.get(_text_key(self.packs[number], row))
         if cached is not None and cached.proved:
+            charge(len(cached.text))
             return Record(kind, key, cached.meta, cached.text)
-        return self._read(number, row, cached, (kind, key), check=True)
+        return self._read(number, row, cached, (kind, key), charge, check=True)
 
     def _read(
-        self, number: int, row: int, cached: CachedText | None, asked: tuple[int, Key] | None = None, *, check: bool
+        self,
+        number: int,
+        row: int,
+        cached: CachedText | None,
+        asked: tuple[int, Key] | None = None,
+        charge: Charge = free,
+        *,
+        check: bool,
     ) -> Record:
-        """The record of a row, by what the index and the cache of texts have of it. `asked`: as of `_header`."""
+        """The record of a row, by what the index and the cache of texts have of it. `asked`: as of `_header`; `charge`:
+        as of `lookup`."""
         pack = self.packs[number]
         if self.far and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
         said = pack.index.at(row)
+        charge(said.length)
         entry, frame = self._load(number, row, said, asked)
         kind = self.root.kinds[entry.kind]
-        text = cached.text if cached is not None else self._decode(number, row, said, entry, frame)
+        text = cached.text if cached is not None else self._decode(number, row, said, entry, frame, charge)
         proved = cached is not None and cached.proved
         if check and not proved:
             try:
@@ -433,8 +446,11 @@ class Snapshot:
             raise _damaged(pack, start, entry, "not the key in the index")
         return entry
 
-    def _decode(self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes) -> bytes:
-        """The fulltext: down the chain to what is known or rests on nothing, and up again."""
+    def _decode(
+        self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
+    ) -> bytes:
+        """The fulltext: down the chain to what is known or rests on nothing, and up again. `charge` is told the bytes
+        of each text on the way."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:
@@ -445,6 +461,7 @@ class Snapshot:
                 text = cached.text
                 break
             said = self._base_row(found, number, row, said)
+            charge(said.length)
             number, row = found
             steps.append((number, said.frame_offset, key, *self._load(number, row, said)))
         while steps:

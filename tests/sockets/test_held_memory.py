@@ -119,7 +119,7 @@ def test_zeros(tmp_path: Path) -> None:
         before = peak(server)
         answer = Hostile(server).push(segment, 1)
         assert isinstance(answer, Error)
-        assert named(decode_failure(answer.payload).fault)["what"] == "decoded bytes of one push"
+        assert named(decode_failure(answer.payload).fault)["what"] == "decoded bytes of one request"
         assert peak(server) - before < held.TEXT_TIMES * size + SLACK
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
-from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.browse import Change, Header, Node, NodeType, message_of
 from smartserver.records.content import ReadScope, RepositoryView
 from smartserver.records.model import HERE, Key, RevisionId
 from smartserver.vcs.bzr import parts
@@ -129,6 +129,7 @@ class BzrContents:
     def header(self, revision: RevisionId) -> Header:
         """What a revision says."""
         said = self._revision(revision)
+        message = message_of(_text(revision), said.message)
         if not _SECONDS.fullmatch(said.timestamp):
             raise ValueError(f"the time {said.timestamp[:40]!r} cannot be read")
         author = next((said.properties[name] for name in AUTHORS if name in said.properties), said.committer)
@@ -138,7 +139,7 @@ class BzrContents:
             author.partition(b"\n")[0].decode("utf-8", "replace"),
             math.floor(float(said.timestamp)),
             said.timezone // 60,
-            said.message.decode("utf-8", "replace"),
+            message.decode("utf-8", "replace"),
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
@@ -201,7 +202,7 @@ class BzrContents:
         if self._kept_bytes > KEPT_BYTES:
             self._kept.clear()
             self._kept_bytes = 0
-        return BzrTree(read_inventory(record.text), self._page, self._kept)
+        return BzrTree(read_inventory(record.text), self._page, self._kept, self._stored.charge)
 
     def _page(self, key: Key) -> bytes:
         text = parts.page_of(self._stored.record, key)

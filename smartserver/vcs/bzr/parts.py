@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from smartserver.errors import shown
+from smartserver.records.charge import Charge, free
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, TEXT
 from smartserver.vcs.bzr.pages import ENTRY_PARTS, Entry, is_node, read_entry, read_leaf, read_node
@@ -23,21 +24,23 @@ def tree(
     seen: set[Key],
     also: Collection[bytes] = (),
     bringers: set[RevisionId] | None = None,
+    charge: Charge = free,
 ) -> Iterator[tuple[int, Key]]:
-    """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there."""
+    """The inventory, the pages of both maps, or those that lead to the paths, and the texts of the files there.
+    `charge`: as of `BzrTree`."""
     found = read(INVENTORY, revision)
     if found is None:
         return
     yield INVENTORY, revision
     inventory = read_inventory(found.text)
     page = functools.partial(page_of, read)
-    entries: list[Entry] = []
+    entries: dict[bytes, Entry] = {}
     if paths is None or b"" in paths:  # The root is everything, and by name, too.
         for root in (inventory.id_to_entry, inventory.by_name):
             for key in _pages(page, root, seen, entries):
                 yield CHK, key
     else:
-        at = BzrTree(inventory, page)
+        at = BzrTree(inventory, page, charge=charge)
         moved = [path for each in also if (path := at.path_of(each)) is not None]
         folders: set[bytes] = set()
         for path in dict.fromkeys([*paths, *moved]):
@@ -51,24 +54,24 @@ def tree(
                     for child in at.children(folder.file_id).values():
                         at.entry(child)
                 folder = at.child(folder.file_id, name)
-            entries += [entry for _, entry in at.walk(path)]
+            entries.update((entry.text_key, entry) for _, entry in at.walk(path))
         for key in at.pages:
             yield CHK, key
     if bringers is not None:
-        bringers.update([entry.revision for entry in entries])
-    files = [entry for entry in entries if entry.kind == "file"]
+        bringers.update([entry.revision for entry in entries.values()])
+    files = [entry for entry in entries.values() if entry.kind == "file"]
     # What ends alike is mostly alike, and compresses well side by side.
     files.sort(key=lambda entry: (entry.name.rpartition(b".")[::-1], entry.file_id))
     for key in dict.fromkeys(entry.text_key for entry in files):
         yield TEXT, key
 
 
-def named(read: Read, revision: RevisionId, paths: Sequence[bytes]) -> set[bytes]:
-    """The ids of what lies there."""
+def named(read: Read, revision: RevisionId, paths: Sequence[bytes], charge: Charge = free) -> set[bytes]:
+    """The ids of what lies there; `charge`: as of `BzrTree`."""
     found = read(INVENTORY, revision)
     if found is None:
         return set()
-    at = BzrTree(read_inventory(found.text), functools.partial(page_of, read))
+    at = BzrTree(read_inventory(found.text), functools.partial(page_of, read), charge=charge)
     return {entry.file_id for path in paths if (entry := at.find(path)) is not None}
 
 
@@ -126,7 +129,9 @@ def versions(read: Read, key: Key) -> Iterator[tuple[RevisionId, Key]]:
 class HadTrees:
     """Trees that a reader has; however many others are compared with them, each page of theirs is read once."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, charge: Charge = free) -> None:
+        """`charge`: told of each page and file of theirs that is gone through again."""
+        self._charge = charge
         self._roots: set[Key] = set()
         self._read = read
         self._known: dict[Key, tuple[Collection[Key], set[Key]]] = {}
@@ -162,10 +167,11 @@ class HadTrees:
         if known is None:
             children, files = _below(page_of(self._read, key))
             known = self._known[key] = children, {entry.text_key for entry in files}
+        self._charge(1 + len(known[0]) + len(known[1]))
         return known
 
 
-def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], entries: list[Entry]) -> Iterator[Key]:
+def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], entries: dict[bytes, Entry]) -> Iterator[Key]:
     """Every page below a root that is not in `seen`; what leaves of `id_to_entry` have goes to `entries`."""
     todo = [] if root in seen else [root]
     seen.add(root)
@@ -178,7 +184,7 @@ def _pages(page: Callable[[Key], bytes], root: Key, seen: set[Key], entries: lis
             seen.update(below)
             todo += below
             continue
-        entries += _entries(text)
+        entries.update((entry.text_key, entry) for entry in _entries(text))
 
 
 def _below(text: bytes) -> tuple[Collection[Key], list[Entry]]:

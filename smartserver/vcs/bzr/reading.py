@@ -142,6 +142,7 @@ class Names:
         if self._of_ref == b"\0":
             return []
         tags = self._stored.map(TAGS)
+        self._stored.charge(len(tags))
         revisions = [tags[name] for name in sorted(name for name in tags if name.startswith(self._of_ref))]
         if not self._wants:
             return [0] * len(revisions)
@@ -160,6 +161,7 @@ class Names:
         """The want's: what the attributes of a ref say of it, since history may go on below a ghost; else counted."""
         tip = self._wants[0]
         for value in self._stored.refs().values():
+            self._stored.charge(len(value))
             for each in value:
                 if each.id == tip and each.attributes.isdigit() and len(each.attributes) <= MAX_DIGITS:
                     return int(each.attributes)
@@ -198,7 +200,7 @@ class ChosenParts:
         named = () if trees.changed and len(self._of) > 1 and len(set(self._of)) == 1 else self._of
         wanted = dict.fromkeys([*named, *itertools.chain.from_iterable(pairs if named or trees.each else ())])
         also = self._named(wanted) if len(wanted) > 1 and self._trees.paths else set()
-        had = parts.HadTrees(stored.record)
+        had = parts.HadTrees(stored.record, stored.charge)
         for revision in dict.fromkeys(trees.had):
             ordinal = stored.ordinal(revision)
             if ordinal is not None:
@@ -239,7 +241,7 @@ class ChosenParts:
         found: set[bytes] = set()
         for revision in revisions:
             with damage_of(revision, TREE):
-                found |= parts.named(self._stored.record, revision, paths)
+                found |= parts.named(self._stored.record, revision, paths, self._stored.charge)
         return found
 
     def _changed(self, pairs: Iterable[tuple[RevisionId, ...]]) -> set[Key]:
@@ -266,7 +268,8 @@ class ChosenParts:
             yield from _described(revision)
             brought_by: set[RevisionId] | None = set() if trees.bringers else None
             with damage_of(revision, TREE):
-                for kind, key in parts.tree(read, revision, self._trees.paths, self._walked, also, brought_by):
+                paths, walked, charge = trees.paths, self._walked, stored.charge
+                for kind, key in parts.tree(read, revision, paths, walked, also, brought_by, charge):
                     if kind == TEXT:
                         if key in had or (changed is not None and key not in changed):
                             continue

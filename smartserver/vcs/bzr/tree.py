@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
+from smartserver.records.charge import Charge, free, steps_of
 from smartserver.records.model import Key
 from smartserver.vcs.bzr.pages import (
     ENTRY_PARTS,
@@ -19,6 +21,9 @@ from smartserver.vcs.bzr.pages import (
 )
 from smartserver.vcs.bzr.revision import Inventory
 
+ITEMS: Final = 16
+"""Items of a leaf that are gone through in a step."""
+
 
 class BzrTree:
     """A tree; `page` gives the text of the `chk` record of a key.
@@ -28,12 +33,18 @@ class BzrTree:
     """
 
     def __init__(
-        self, inventory: Inventory, page: Callable[[Key], bytes], kept: dict[Key, Node | Leaf] | None = None
+        self,
+        inventory: Inventory,
+        page: Callable[[Key], bytes],
+        kept: dict[Key, Node | Leaf] | None = None,
+        charge: Charge = free,
     ) -> None:
-        """`kept`: pages that were read before, as of trees that share them with this one; it grows."""
+        """`kept`: pages that were read before, as of trees that share them with this one; it grows. `charge`: told of
+        each page that is looked at, each item that is gone through, and each path that is made."""
         self._inventory = inventory
         self._page = page
         self._kept = {} if kept is None else kept
+        self._charge = charge
         self.pages: dict[Key, None] = {}
         """The keys of the pages read so far, in the order in which they were first read; without those in `kept`."""
 
@@ -96,6 +107,7 @@ class BzrTree:
         """
         start, found = file_id + b"\0", dict[bytes, bytes]()
         for leaf in self._leaves(self._inventory.by_name, NAME_PARTS, search_key(file_id) + b"\0", keep=True):
+            self._charge(len(leaf.items) // ITEMS)
             found.update((key[len(start) :], child) for key, child in leaf.items.items() if key.startswith(start))
         return dict(sorted(found.items()))
 
@@ -131,7 +143,7 @@ class BzrTree:
             place, entry = todo.pop()
             yield place, entry
             inside = sorted(below.get(entry.file_id, ()), key=lambda each: each.name, reverse=True)
-            todo += [(_join(place, each.name), each) for each in inside]
+            todo += [(self._join(place, each.name), each) for each in inside]
 
     def _walk(self, path: bytes, top: Entry) -> Iterator[tuple[bytes, Entry]]:
         seen = {top.file_id}
@@ -145,7 +157,12 @@ class BzrTree:
                 if child is None or file_id in seen:
                     raise ValueError(f"the entry of {file_id!r} is missing, or in two places")
                 seen.add(file_id)
-                todo.append((_join(place, name), child))
+                todo.append((self._join(place, name), child))
+
+    def _join(self, folder: bytes, name: bytes) -> bytes:
+        path = folder + b"/" + name if folder else name
+        self._charge(steps_of(path))
+        return path
 
     def _child(self, folder: bytes, name: bytes) -> bytes | None:
         key = folder + b"\0" + name
@@ -181,6 +198,7 @@ class BzrTree:
                 todo += [(child, prefix + place) for place, child in children.items()]
 
     def _read(self, key: Key, keep: bool) -> Node | Leaf:
+        self._charge(1)
         found = self._kept.get(key)
         if found is None:
             text = self._page(key)
@@ -201,7 +219,3 @@ def entry_of(file_id: bytes, value: bytes) -> Entry:
     if entry.file_id != file_id:
         raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")
     return entry
-
-
-def _join(folder: bytes, name: bytes) -> bytes:
-    return folder + b"/" + name if folder else name

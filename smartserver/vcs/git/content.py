@@ -7,12 +7,15 @@ that no other has. A tag stands for its target. Paths through history, as `main~
 from __future__ import annotations
 
 import codecs
+import encodings.aliases
+import functools
+import pkgutil
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
-from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.browse import Change, Header, Node, NodeType, message_of
 from smartserver.records.cache import Cache
 from smartserver.records.content import RepositoryView
 from smartserver.records.model import Key, Record, RevisionId
@@ -40,6 +43,9 @@ RECENT: Final = 1 << 20
 
 OF_RECORD: Final = 500
 """Bytes that Python takes for a record besides its text, and for its place in the cache."""
+
+LONGEST_NAME: Final = 64
+"""Bytes of the name of an encoding that are looked at."""
 
 SLOW: Final = ("idna", "punycode")
 """Encodings that Python has and no message: the time they take grows with the square of the text."""
@@ -104,9 +110,9 @@ class GitContents:
         if record.meta != COMMIT:
             return None
         head, _, message = record.text.partition(b"\n\n")
-        lines = head.split(b"\n")
-        author = next((line[7:] for line in lines if line.startswith(b"author ")), b"")
-        coding = next((line[9:].decode("ascii", "replace") for line in lines if line.startswith(b"encoding ")), "utf-8")
+        message_of(revision.hex(), message)
+        author = _field(head, b"author")
+        coding = _field(head, b"encoding")[:LONGEST_NAME].decode("ascii", "replace") or "utf-8"
         _, parents = self._format.commit(revision, record.text)
         person = _PERSON.match(author)
         who, seconds, zone = author, 0, 0
@@ -175,27 +181,36 @@ class GitContents:
                 paths.pop()
 
     def _differing(self, mine: Key, theirs: Key | None) -> Iterator[Change]:
-        """How the tree `mine` differs from `theirs`; None: there is none."""
-        todo: list[Change | _Pair] = [(b"", mine, theirs)]
-        while todo:
-            each = todo.pop()
-            if isinstance(each, Change):
-                yield each
-                continue
-            folder, new, old = each
-            found: list[Change | _Pair] = []
-            same_names = None if new is None or old is None else self._changed(new, old)
-            if same_names is not None:
-                for mode, name, one, other in same_names:
-                    is_folder = entry_type(mode) == FOLDER
-                    found.append((folder + name + b"/", one, other) if is_folder else Change("M", folder + name))
+        """How the tree `mine` differs from `theirs`; None: there is none. A path is made when it is given."""
+        levels = [iter(self._within(mine, theirs))]
+        folders = [b""]
+        while levels:
+            for action, name, new, old in levels[-1]:
+                path = folders[-1] + name
+                if action:
+                    yield Change(action, path)
+                else:
+                    levels.append(iter(self._within(new, old)))
+                    folders.append(path + b"/")
+                    break
             else:
-                ours, others = self._by_name(new), self._by_name(old)
-                for name in ours.keys() | others.keys():
-                    found += _difference(folder + name, ours.get(name), others.get(name))
-                # A folder is sorted by its name with a slash behind, as what is in it.
-                found.sort(key=lambda each: each.path if isinstance(each, Change) else each[0])
-            todo += reversed(found)
+                levels.pop()
+                folders.pop()
+
+    def _within(self, new: Key | None, old: Key | None) -> list[_Difference]:
+        """What there is to say of the entries of a folder that has these two trees, sorted by path."""
+        found: list[_Difference] = []
+        same_names = None if new is None or old is None else self._changed(new, old)
+        if same_names is not None:
+            for mode, name, one, other in same_names:
+                found.append(("", name, one, other) if entry_type(mode) == FOLDER else ("M", name, None, None))
+            return found
+        ours, others = self._by_name(new), self._by_name(old)
+        for name in ours.keys() | others.keys():
+            found += _difference(name, ours.get(name), others.get(name))
+        # A folder is sorted by its name with a slash behind, as what is in it.
+        found.sort(key=lambda each: each[1] if each[0] else each[1] + b"/")
+        return found
 
     def _changed(self, new: Key, old: Key) -> list[ChangedEntry] | None:
         """The entries with other objects, of trees with the same names and modes; None of others."""
@@ -215,10 +230,12 @@ class GitContents:
 
     def _record(self, key: Key) -> Record | None:
         record = self._recent.get(key)
-        if record is None:
-            record = self._stored.record(OBJECT, key)
-            if record is not None and record.meta != BLOB:
-                self._recent.put(key, record)
+        if record is not None:
+            self._stored.charge(1, len(record.text))  # It is taken apart again.
+            return record
+        record = self._stored.record(OBJECT, key)
+        if record is not None and record.meta != BLOB:
+            self._recent.put(key, record)
         return record
 
 
@@ -231,20 +248,21 @@ def _node(folder: bytes, entry: TreeEntry) -> Node:
     return Node(path, type_, (OBJECT, key))
 
 
-_Pair = tuple[bytes, Key | None, Key | None]
-"""The path of a folder, with a slash at its end, and the two trees to be compared."""
+_Difference = tuple[str, bytes, Key | None, Key | None]
+"""The action of a change, and the name; no action: the name of a folder, and its two trees, which are to be compared.
+"""
 
 
-def _difference(path: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[Change | _Pair]:
-    """What there is to say of a path at which two trees have these entries."""
+def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[_Difference]:
+    """What there is to say of a name that two trees have with these entries."""
     if new == old:
         return
     new_tree, old_tree = _folder(new), _folder(old)
     is_new, was_old = new is not None and new_tree is None, old is not None and old_tree is None
     if is_new or was_old:
-        yield Change("M" if is_new and was_old else "A" if is_new else "D", path)
+        yield "M" if is_new and was_old else "A" if is_new else "D", name, None, None
     if new_tree is not None or old_tree is not None:
-        yield path + b"/", new_tree, old_tree
+        yield "", name, new_tree, old_tree
 
 
 def _folder(entry: TreeEntry | None) -> Key | None:
@@ -252,10 +270,27 @@ def _folder(entry: TreeEntry | None) -> Key | None:
     return entry[2] if entry is not None and entry_type(entry[0]) == FOLDER else None
 
 
+def _field(head: bytes, name: bytes) -> bytes:
+    """The first line of a commit's head that begins with a name, but for the first one; empty where there is none."""
+    at = head.find(b"\n" + name + b" ") + 1
+    if not at:
+        return b""
+    end = head.find(b"\n", at)
+    return head[at + len(name) + 1 : len(head) if end < 0 else end]
+
+
+@functools.cache
+def _encodings() -> frozenset[str]:
+    """The names of encodings. Python keeps whatever name it is asked for, for good."""
+    modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    return frozenset(modules | encodings.aliases.aliases.keys())
+
+
 def _text(raw: bytes, coding: str) -> str:
+    name = encodings.normalize_encoding(coding).lower().replace(".", "_")
     try:
-        if codecs.lookup(coding).name not in SLOW:
-            text = raw.decode(coding)
+        if name in _encodings() and codecs.lookup(name).name not in SLOW:
+            text = raw.decode(name)
             text.encode()  # Some decode to surrogates, which have no place in UTF-8.
             return text
     except (LookupError, ValueError):

@@ -15,7 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from smartserver.records.faults import CHARGE_EVERY, NONE, Charge, Fault, FaultChecker, Role, Severity, free
+from smartserver.records.charge import Charge, free
+from smartserver.records.faults import CHARGE_EVERY, NONE, Fault, FaultChecker, Role, Severity
 from smartserver.records.model import Record
 from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, LINK, TREE, Format, TreeEntry, entry_type
 from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings

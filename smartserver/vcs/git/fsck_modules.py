@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from smartserver.records.faults import CHARGE_EVERY, Charge, free
+from smartserver.records.charge import Charge, free
+from smartserver.records.faults import CHARGE_EVERY
 from smartserver.vcs.patterns import compile_pattern
 
 

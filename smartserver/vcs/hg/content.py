@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
-from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.browse import Change, Header, Node, NodeType, message_of
 from smartserver.records.content import RepositoryView
 from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.alike import common_start
 from smartserver.vcs.hg.format import (
     changeset_manifest,
     differing,
@@ -83,13 +84,14 @@ class HgContents:
         """What a changeset says."""
         record = self._changeset(revision)
         said = read_changeset(record.text)
+        message = message_of(revision.hex(), said.message)
         return Header(
             revision.hex(),
             [parent.hex() for parent in parents_of(record.meta) if parent != NULL],
             said.user.decode("utf-8", "replace"),
             max(-MAX_SECONDS, min(said.seconds, MAX_SECONDS)),
             _minutes_east(said.offset),
-            said.message.decode("utf-8", "replace"),
+            message.decode("utf-8", "replace"),
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
@@ -164,16 +166,15 @@ def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
 
 def _all_below(lines: Sequence[bytes], folder: bytes) -> Iterator[Node]:
     """All that is below a folder."""
+    around = folder + b"/" if folder else b""
     for line in lines:
         node = _node(line)
-        around = node.path.rpartition(b"/")[0]
-        if around != folder:
-            parts = around.split(b"/") if around else []
-            for depth in range(1, len(parts) + 1):
-                entered = b"/".join(parts[:depth])
-                if not (folder + b"/").startswith(entered + b"/"):
-                    yield _folder(entered)
-            folder = around
+        at = len(around)
+        if not node.path.startswith(around):
+            at = node.path.rfind(b"/", 0, common_start(node.path, around)) + 1
+        while (at := node.path.find(b"/", at) + 1) > 0:
+            around = node.path[:at]
+            yield _folder(around[:-1])
         yield node
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Collection
+from binascii import unhexlify
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -35,6 +36,12 @@ _KNOWN: Final = struct.Struct(">16sQH")
 
 _HEAD: Final = struct.Struct(">IdhHBBB")
 """Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
+
+_COUNTS: Final = _HEAD.size - 3
+"""Where the counts begin."""
+
+_SECOND: Final = _HEAD.size + NODE_BYTES
+"""Where the nodes behind the predecessor's begin."""
 
 _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
@@ -95,19 +102,20 @@ def key_of(encoded: bytes) -> bytes:
     return f"{parse(encoded).predecessor.hex()}{start}".encode()
 
 
-def relevant(entries: Collection[tuple[bytes, bytes]], is_wanted: Callable[[Node], bool]) -> set[bytes]:
+def relevant(entries: Mapping[bytes, bytes], is_wanted: Callable[[Node], bool]) -> set[bytes]:
     """The keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` has it: those
     of markers with one of them as an anchor, and those that matter to the predecessors of such markers."""
-    predecessors = {_predecessor(key) for key, _ in entries}
+    predecessors = set(map(_predecessor, entries))
     found: set[bytes] = set()
     others: dict[Node, list[bytes]] = {}
     """By those of their anchors that are predecessors; a marker may have 255 anchors."""
-    for key, value in entries:
-        anchors = parse(value).anchors
+    for key, value in entries.items():
+        anchors = _anchors(value)
         if any(map(is_wanted, anchors)):
             found.add(key)
-        else:
-            for anchor in predecessors.intersection(anchors):
+            continue
+        for anchor in anchors:
+            if anchor in predecessors:
                 others.setdefault(anchor, []).append(key)
     todo = list(found)
     while todo:
@@ -118,7 +126,17 @@ def relevant(entries: Collection[tuple[bytes, bytes]], is_wanted: Callable[[Node
 
 
 def _predecessor(key: bytes) -> Node:
-    return bytes.fromhex(key[: 2 * NODE_BYTES].decode())
+    return unhexlify(key[: 2 * NODE_BYTES])
+
+
+def _anchors(encoded: bytes) -> Sequence[Node]:
+    """The same as `Marker.anchors`, of a marker that was parsed when it came: in a third of the time."""
+    successors = encoded[_COUNTS]
+    if successors == 1:  # Nearly always.
+        return (encoded[_SECOND : _SECOND + NODE_BYTES],)
+    if successors:
+        return [encoded[at : at + NODE_BYTES] for at in range(_SECOND, _SECOND + NODE_BYTES * successors, NODE_BYTES)]
+    return parse(encoded).anchors
 
 
 def encode_selector(known: KnownRoot | None, names: bytes) -> bytes:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from smartserver.errors import NoSuchPart, shown
+from smartserver.records.charge import Charge
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
-from smartserver.records.model import RefValue
+from smartserver.records.model import Key, RefValue
 from smartserver.vcs.hg import markers
 from smartserver.vcs.hg.format import changeset_manifest, lines_starting, read_line
 from smartserver.vcs.hg.kinds import (
@@ -55,7 +56,9 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
         return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
     if selector.startswith(markers.WHOLE):
-        return ReadPlan(_page(stored.map(OBSOLETE), selector.removeprefix(markers.WHOLE)))
+        table = stored.map(OBSOLETE)
+        stored.charge(len(table))
+        return ReadPlan(_page(table, selector.removeprefix(markers.WHOLE)))
     if selector.startswith(markers.MARKERS):
         known, names = markers.decode_selector(selector)
         plan = _named(stored, names) if names else ReadPlan(heads=question.wants)
@@ -76,9 +79,10 @@ def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[N
         return b""
     chosen = stored.changed(OBSOLETE, known)
     table = stored.map(OBSOLETE)
+    stored.charge(len(table))
     if heads is not None and (chosen is None or chosen):
         wanted = set(stored.reached(_stored(stored, heads), [], []))
-        matter = markers.relevant(table.items(), lambda node: stored.ordinal(node) in wanted)
+        matter = markers.relevant(dict(table.items()), lambda node: stored.ordinal(node) in wanted)
         chosen = matter if chosen is None else matter.intersection(chosen)
     return b"".join(table.values() if chosen is None else [table[key] for key in sorted(chosen)])
 
@@ -206,6 +210,7 @@ class Finder:
         lengths = sorted({len(name) for name in begun})
         for ordinal in range(self._count):
             node = self._stored.revision(ordinal)
+            self._stored.charge(len(lengths))
             digits = node.hex().encode()
             for length in lengths:
                 found = begun.get(digits[:length])
@@ -217,25 +222,26 @@ class Finder:
         """The tags of `.hgtags` of all heads, as Mercurial joins them."""
         if self._tags is None:
             joined: dict[bytes, _Tag] = {}
-            texts: dict[Node, None] = {}
+            stored, seen = self._stored, set[Key]()
             for ordinal in sorted(set(self._ordinals())):
-                text = self._hgtags(ordinal)
-                if text is not None:
-                    texts.setdefault(text)
-            for text in texts:
-                _join(joined, _read_tags(text))
+                key = self._hgtags(ordinal)
+                found = None if key is None or key in seen else stored.record(FILE, key)
+                if found is not None:
+                    seen.add(found.key)
+                    stored.charge(found.text.count(b"\n"))
+                    _join(joined, _read_tags(found.text), stored.charge)
             self._tags = {name: tag.node for name, tag in joined.items() if tag.node != NULL}
         return self._tags
 
-    def _hgtags(self, ordinal: int) -> bytes | None:
+    def _hgtags(self, ordinal: int) -> Key | None:
+        """The key of the version of `.hgtags` in a changeset."""
         stored = self._stored
         changeset = stored.record(CHANGESET, stored.revision(ordinal))
         manifest = None if changeset is None else stored.record(MANIFEST, changeset_manifest(changeset.text))
         if manifest is None:
             return None
         line = lines_starting(manifest.text, TAGS + b"\0")
-        found = stored.record(FILE, file_key(TAGS, read_line(line[:-1]).node)) if line else None
-        return None if found is None else found.text
+        return file_key(TAGS, read_line(line[:-1]).node) if line else None
 
 
 def newest_open(stored: RepositoryView, value: RefValue) -> Node:
@@ -260,10 +266,11 @@ def _read_tags(text: bytes) -> dict[bytes, _Tag]:
     return found
 
 
-def _join(joined: dict[bytes, _Tag], tags: Mapping[bytes, _Tag]) -> None:
+def _join(joined: dict[bytes, _Tag], tags: Mapping[bytes, _Tag], charge: Charge) -> None:
     """Take the tags of one head among those of the ones before: what supersedes the other counts."""
     for name, (node, history) in tags.items():
         other = joined.get(name)
+        charge(1 + (len(other.history) if other is not None else 0))
         if other is None:
             joined[name] = _Tag(node, history)
             continue

@@ -25,7 +25,7 @@ def test_decoded_bytes_are_limited_by_what_came() -> None:
     allowance.decode(most)
     with pytest.raises(LimitExceeded) as caught:
         allowance.decode(1)
-    assert str(caught.value) == f"decoded bytes of one push: {most + 1}, expected no more than {most}"
+    assert str(caught.value) == f"decoded bytes of one request: {most + 1}, expected no more than {most}"
     allowance.restart()
     allowance.decode(most)
     assert (allowance.steps, allowance.decoded) == (0, most)

@@ -342,11 +342,11 @@ def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> 
     read = 0
 
     class Impatient(Allowance):
-        def __call__(self) -> None:
+        def charge(self, steps: int) -> None:
             nonlocal read
             read += 1
             self.cancelled = read > 3
-            super().__call__()
+            super().charge(steps)
 
     transaction = stored.begin(Impatient())
     body = transaction.open_body(planned(transaction, [], trees=TreesField([stored.merged])))

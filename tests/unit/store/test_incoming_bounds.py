@@ -35,7 +35,7 @@ def test_zeros_are_decoded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     body, allowance = history.body(line), Allowance()
     allowance.came(len(body))
     sent = receive(allowance)
-    with pytest.raises(LimitExceeded, match="decoded bytes of one push"):
+    with pytest.raises(LimitExceeded, match="decoded bytes of one request"):
         sent.write(body)
     sent.abandon()
     most = (1 << 20) + allowances.DECODED_OF_BYTE * len(body)
@@ -167,7 +167,7 @@ def test_a_file_for_git_that_is_decoded_again_is_charged_again(name: str, stored
 def test_a_file_for_git_is_not_decoded_again_beyond_the_limit(monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
     monkeypatch.setattr(allowances, "DECODED", 30_000 if stored else 80_000)
     monkeypatch.setattr(allowances, "DECODED_OF_BYTE", 0)
-    with pytest.raises(LimitExceeded, match="decoded bytes of one push"):
+    with pytest.raises(LimitExceeded, match="decoded bytes of one request"):
         read_by_git(".gitattributes", b"#\n" * 25_000, Allowance(), stored=stored)
 
 

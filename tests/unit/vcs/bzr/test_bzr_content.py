@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from bzr_maps import key_of, leaf, write
 from bzr_samples import FIRST, SECOND
+from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import Change, Contents, Header, NodeType
@@ -37,10 +38,11 @@ class Item(NamedTuple):
 Tree = Mapping[bytes, Item]
 
 
-class Stored:
+class Stored(Charged):
     """A repository with the two sample revisions, to which others are added; `most`: entries on a page."""
 
     def __init__(self, most: int = 100) -> None:
+        super().__init__()
         self.most = most
         self.records = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
         self.order = [ONE, TWO]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from charging import Charged
+
 from smartserver.records.model import Key, Record, RefValue, RevisionId, Tip
 from smartserver.vcs.git.system import git_key
 
 
-class StoredObjects:
+class StoredObjects(Charged):
     """A `RepositoryView` of objects that were added; revisions have the ordinals in which they came."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.objects: dict[Key, Record] = {}
         self.revisions: list[RevisionId] = []
         self.refs_: dict[bytes, RevisionId] = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import pytest
+from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import Change, Contents, Header, Node, NodeType
@@ -27,10 +28,11 @@ FILES = {
 Files = Mapping[bytes, tuple[bytes, bytes]]
 
 
-class Stored:
+class Stored(Charged):
     """A repository that changesets are added to, with the branches and bookmarks that a test says."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.records: dict[tuple[int, Key], Record] = {}
         self.order: list[bytes] = []
         self.branches: dict[bytes, RefValue] = {}

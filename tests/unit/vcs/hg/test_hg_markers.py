@@ -72,7 +72,7 @@ def test_two_markers_of_one_changeset_have_two_keys() -> None:
 )
 def test_what_matters(wanted: set[bytes], expected: str) -> None:
     named = {"AB": marker(A, B), "BC": marker(B, C), "CD": marker(C, D), "E": marker(b"f" * 20, parents=(E,))}
-    entries = [(key_of(each), each) for each in named.values()]
+    entries = {key_of(each): each for each in named.values()}
     found = relevant(entries, lambda node: node in wanted)
     chain = [pair for pair in ("AB", "BC", "CD") if pair in expected]
     assert found == {key_of(named[name]) for name in [*chain, *(["E"] if "E" in expected else [])]}
@@ -80,7 +80,7 @@ def test_what_matters(wanted: set[bytes], expected: str) -> None:
 
 def test_a_changeset_without_successors_matters_to_itself() -> None:
     made = marker(A)
-    assert relevant([(key_of(made), made)], lambda node: node == A) == {key_of(made)}
+    assert relevant({key_of(made): made}, lambda node: node == A) == {key_of(made)}
 
 
 def test_the_selector() -> None:

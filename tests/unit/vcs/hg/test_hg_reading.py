@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
+from charging import Charged
 from mercurial import obsolete
 
 from smartserver.errors import NoSuchPart, Unsupported
@@ -23,10 +24,11 @@ MISSING = b"\xee" * 20
 KNOWN = (bytes(range(16)), 7, 9)
 
 
-class Stored:
+class Stored(Charged):
     """Four changesets in a row but for the last, which is on another branch and has the first as parent."""
 
     def __init__(self, hgtags: Mapping[bytes, bytes] = {}, markers: Sequence[bytes] = ()) -> None:
+        super().__init__()
         self.markers = {key_of(each): each for each in markers}
         self.news: Sequence[bytes] = ()
         """Keys of markers that came after KNOWN."""

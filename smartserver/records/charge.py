@@ -1,0 +1,21 @@
+"""Who is told of work as it is done, and what an entry of a tree counts for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+Charge = Callable[[int], None]
+"""Told how many steps were taken, or how many bytes; ends the work by what it raises."""
+
+PATH_BYTES: Final = 64
+"""Bytes of a path that are a step: the paths of folders in each other take the square of what is stored of them."""
+
+
+def free(steps: int) -> None:
+    """Charge nobody."""
+
+
+def steps_of(path: bytes) -> int:
+    """What an entry of a tree is charged for."""
+    return 1 + len(path) // PATH_BYTES
