@@ -237,6 +237,19 @@ class History:
             made.append(parent)
         return made
 
+    def nested(self, levels: int, width: int, *, empty: bool = False) -> bytes:
+        """A commit whose tree is so many levels of so many times the same folder: few objects, very many paths. In the
+        lowest folders is a file, or (`empty`) nothing."""
+        blob = self.add(BLOB, b"x\n")
+        tree = self.add(TREE, b"" if empty else b"100644 file\0" + blob)
+        paths = {b"/0": tree} if empty else {b"file": blob, b"/0": tree}
+        for level in range(1, levels + 1):
+            tree = self.add(TREE, b"".join(b"40000 folder%03d\0%b" % (number, tree) for number in range(width)))
+            paths[b"/%d" % level] = tree
+        person = b"A <a@example.org> 1800000000 +0000"
+        text = b"tree %b\nauthor %b\ncommitter %b\n\nnested\n" % (tree.hex().encode(), person, person)
+        return self._revision(self.add(COMMIT, text), (), paths)
+
     def files(self, commit: bytes) -> dict[str, bytes]:
         """The files of a commit."""
         paths = self._paths[commit]

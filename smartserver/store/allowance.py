@@ -34,9 +34,9 @@ DECODED_OF_BYTE: Final = 1024
 """Decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one commit in a
 folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
 
-DECODED_OF_STORED: Final = 1024
+DECODED_OF_STORED: Final = 4096
 """Decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each manifest
-of a history, of which a new one takes a thousandth of its size on the disk."""
+of a history, of which a new one may take a thousandth of its size on the disk, and some again."""
 
 CHECK: Final = 4096
 """Steps that a loop takes before it charges them: a millisecond."""

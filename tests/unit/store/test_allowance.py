@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from smartserver.errors import Cancelled, LimitExceeded
-from smartserver.store.allowance import DECODED, DECODED_OF_BYTE, STEPS, STEPS_OF_BYTE, STEPS_OF_STORED, Allowance
+from smartserver.store.allowance import (
+    DECODED,
+    DECODED_OF_BYTE,
+    DECODED_OF_STORED,
+    STEPS,
+    STEPS_OF_BYTE,
+    STEPS_OF_RECORD,
+    STEPS_OF_STORED,
+    Allowance,
+)
 
 
 def test_steps_are_limited_by_what_came_and_what_is_stored() -> None:
@@ -29,6 +38,17 @@ def test_decoded_bytes_are_limited_by_what_came() -> None:
     allowance.restart()
     allowance.decode(most)
     assert (allowance.steps, allowance.decoded) == (0, most)
+
+
+def test_what_reads_content_may_do_more_for_each_record() -> None:
+    allowance = Allowance()
+    allowance.reads(10, 500)
+    allowance.charge(STEPS + 10 * STEPS_OF_RECORD)
+    allowance.decode(DECODED + 500 * DECODED_OF_STORED)
+    with pytest.raises(LimitExceeded):
+        allowance.charge(1)
+    with pytest.raises(LimitExceeded):
+        allowance.decode(1)
 
 
 def test_nothing_is_charged_for_a_client_that_is_gone() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 from builders import KINDS, MAIN, SILENT, History, push
 from counting import Counting
 from msgspec import Raw
 
-from smartserver.errors import CorruptRecord, LimitExceeded, NoSuchPart, Unsupported
+from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPart, Unsupported
 from smartserver.meters import DECOMPRESSED, HEADER_CACHE
 from smartserver.records.browse import (
     COMPRESSED,
     PLAIN,
+    Change,
     ContentStream,
     Entry,
     Header,
@@ -26,6 +28,7 @@ from smartserver.records.browse import (
     encode_selector,
 )
 from smartserver.records.model import HERE
+from smartserver.store import allowance as allowances
 from smartserver.store import browse, caches, graph
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody
@@ -337,3 +340,99 @@ def test_each_record_of_a_log_is_decoded_once_whatever_the_cache_holds(monkeypat
     body = transaction.open_body(plan)
     assert len(list(ContentStream(iter(lambda: body.read(1000), b"")).log())) == 120
     assert counting[DECOMPRESSED] < 3 * 120  # Newest first it would be 16 times.
+
+
+class Counted(Allowance):
+    """An allowance of few steps, which is cancelled with charge number `leaves`."""
+
+    def __init__(self, leaves: int = 0) -> None:
+        super().__init__()
+        self.charges = 0
+        self.left = threading.Event()
+        self._leaves = leaves
+
+    def charge(self, steps: int) -> None:
+        self.charges += 1
+        if self.charges == self._leaves:
+            self.cancelled = True
+            self.left.set()
+        super().charge(steps)
+
+
+def nested(empty: bool = False) -> PackRepository:
+    """A commit with 100,000 paths and as many folders, of six objects."""
+    history, repository = History(), PackRepository(MemoryTransport(), "project")
+    commit = history.nested(5, 10, empty=empty)
+    push(repository, history, [commit], {MAIN: commit})
+    return repository
+
+
+def read(repository: PackRepository, selector: Selector, allowance: Allowance) -> list[bytes]:
+    """The pieces of the answer, as far as they came: what ends it is raised."""
+    transaction = repository.begin(b"", "user", allowance=allowance)
+    plan, _ = transaction.plan_read(encode_selector(selector), ())
+    body = transaction.open_body(plan)
+    return list(iter(lambda: body.read(1000), b""))
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        LogSelector(changes=True),
+        TreeSelector(deep=True),
+        TreeSelector(deep=True, sizes=True),
+        TreeSelector(deep=True, texts=True),
+    ],
+)
+def test_folders_in_folders_are_charged_for_each_path(
+    monkeypatch: pytest.MonkeyPatch, selector: Selector, empty: bool
+) -> None:
+    """Some hundred bytes name 100,000 paths; a folder in which nothing is found is charged, too."""
+    monkeypatch.setattr(allowances, "STEPS", 2000)
+    allowance = Counted()
+    with pytest.raises(LimitExceeded, match="steps of work for one request: "):
+        read(nested(empty), selector, allowance)
+    assert 2000 < allowance.steps < 3000
+
+
+@pytest.mark.parametrize("selector", [LogSelector(changes=True), TreeSelector(deep=True)])
+def test_a_client_that_leaves_ends_the_piece_that_is_made(selector: Selector) -> None:
+    allowance, ended = Counted(leaves=1000), list[BaseException]()
+
+    def work() -> None:
+        try:
+            read(nested(), selector, allowance)
+        except Cancelled as wrong:
+            ended.append(wrong)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    assert allowance.left.wait(60)
+    worker.join(60)
+    assert [type(each) for each in ended] == [Cancelled]
+    assert allowance.charges == 1000
+
+
+def test_changes_are_refused_before_they_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "MAX_REVISION", 2000)
+    taken: list[Change] = []
+    changes = GitContents.changes
+
+    def counted(contents: GitContents, revision: bytes) -> Iterator[Change]:
+        for change in changes(contents, revision):
+            taken.append(change)
+            yield change
+
+    monkeypatch.setattr(GitContents, "changes", counted)
+    with pytest.raises(LimitExceeded, match=r"bytes of what a log says of [0-9a-f]{40}: 20\d\d, expected"):
+        read(nested(), LogSelector(changes=True), Allowance())
+    assert 0 < len(taken) < 2000 // len(taken[0].path)
+
+
+def test_a_tree_is_allowed_what_is_stored(monkeypatch: pytest.MonkeyPatch, stored: Stored) -> None:
+    """However small the rest of the allowance is: each record may be read some times."""
+    monkeypatch.setattr(allowances, "STEPS", 0)
+    monkeypatch.setattr(allowances, "DECODED", 0)
+    for selector in (TreeSelector(deep=True, texts=True), LogSelector(changes=True), LogSelector(path=b"src")):
+        assert read(stored.repository, selector, Allowance())
