@@ -10,8 +10,17 @@ from builders import push as push_git
 from bzr_builders import KINDS, TRUNK, BzrHistory, planned
 
 from smartserver.client.content import Part, read_content
-from smartserver.errors import Cancelled, CorruptFile, CorruptRecord, MissingRevision, NoSuchRepository, Unsupported
+from smartserver.errors import (
+    Cancelled,
+    CorruptFile,
+    CorruptRecord,
+    LimitExceeded,
+    MissingRevision,
+    NoSuchRepository,
+    Unsupported,
+)
 from smartserver.records.model import Key, Parent, Record, Tip
+from smartserver.store import allowance as allowances
 from smartserver.store import content
 from smartserver.store.allowance import Allowance
 from smartserver.store.content import ContentReader, SnapshotView
@@ -395,3 +404,27 @@ def test_a_file_that_lies_elsewhere_in_another_tree() -> None:
     trees = TreesField([tip, stored.merged], paths=[b"new"])
     texts = stored.records(stored.parts(planned(stored.begin(), [], trees=trees)), TEXT)
     assert [record.key for record in texts] == [history.text(b"new", stored.merged)]
+
+
+def test_many_paths_in_many_trees_are_charged(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 paths of three names, in five trees: some kilobytes that ask for ten thousand ways down the pages."""
+    for name, value in (("STEPS", 3000), ("STEPS_OF_BYTE", 0), ("STEPS_OF_STORED", 0), ("STEPS_OF_RECORD", 0)):
+        monkeypatch.setattr(allowances, name, value)
+    paths = [b"src/deep/%d" % number for number in range(400)]
+    for trees in (TreesField([*stored.line], paths=paths), TreesField([stored.line[0]] * 5, paths=paths, each=True)):
+        allowance = Allowance()
+        transaction = stored.begin(allowance)
+        plan = planned(transaction, [stored.merged] if trees.each else [], trees=trees)
+        with pytest.raises(LimitExceeded, match="steps of work for one request"):
+            transaction.open_body(plan).read(1 << 30)
+        assert 3000 < allowance.steps < 3100
+
+
+def test_a_few_paths_in_all_trees_are_within_the_allowance(stored: Stored) -> None:
+    allowance = Allowance()
+    transaction = stored.begin(allowance)
+    paths = [b"README", b"src/a.py", b"src"]
+    assert transaction.open_body(planned(transaction, [stored.merged], trees=TreesField(paths=paths, each=True))).read(
+        1 << 30
+    )
+    assert 0 < allowance.steps < 1000

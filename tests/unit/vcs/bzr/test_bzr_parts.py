@@ -196,3 +196,15 @@ def test_a_file_that_was_moved_is_found_by_its_id() -> None:
     places = list(parts.tree(read, ONE, [b"elsewhere"], set(), {b"run-id", b"nobody"}))
     assert [key for kind, key in places if kind == TEXT] == [b"run-id\0" + ONE]
     assert parts.bringer(b"run-id\0" + ONE) == ONE
+
+
+def test_what_is_had_is_charged_each_time_it_is_compared() -> None:
+    history = BzrHistory()
+    line = [history.commit({b"f%d" % number: b"0" for number in range(60)})]
+    line.append(history.commit({b"f%d" % number: b"1" for number in range(60)}, line))
+    charged: list[int] = []
+    trees = HadTrees(lambda *place: history.records.get(place), charged.append)
+    trees.add(line[0])
+    for _ in range(3):
+        trees.shared(line[1])
+    assert sum(charged) >= 3 * 60

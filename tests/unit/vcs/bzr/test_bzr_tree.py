@@ -227,3 +227,37 @@ def test_an_entry_in_two_leaves() -> None:
     root = maps.put(node(b"", dict(zip((b"a", b"b"), leaves, strict=True))))
     with pytest.raises(ValueError, match="two entries"):
         list(BzrTree(Inventory(b"r1", b"a", root, root), maps.pages.__getitem__).walk())
+
+
+def test_each_page_is_charged_whether_it_is_read_or_at_hand() -> None:
+    maps, inventory, _ = large(5)
+    charged: list[int] = []
+    tree = BzrTree(inventory, maps.pages.__getitem__, charge=charged.append)
+    assert tree.find(b"nowhere") is None
+    once = sum(charged)
+    for _ in range(9):
+        tree.find(b"nowhere")
+    assert sum(charged) == 10 * once > 0
+
+
+def test_paths_are_charged_for_their_bytes() -> None:
+    """Of 50 folders in each other with names of 200 bytes all paths take 255,000 bytes."""
+    maps = Maps(1000)
+    name = b"n" * 200
+    entries = {b"root": (b"", b""), b"0": (b"root", name)}
+    entries.update({b"%d" % number: (b"%d" % (number - 1), name) for number in range(1, 50)})
+    for path in (b"", name):
+        charged: list[int] = []
+        tree = BzrTree(maps.inventory(entries), maps.pages.__getitem__, charge=charged.append)
+        assert len(list(tree.walk(path))) >= 50
+        assert sum(charged) > 250_000 // 64
+
+
+def test_a_leaf_that_is_gone_through_for_each_folder_is_charged_for_its_items() -> None:
+    maps = Maps(1000)
+    entries = {b"root": (b"", b""), **{b"%d" % number: (b"root", b"f%d" % number) for number in range(640)}}
+    charged: list[int] = []
+    tree = BzrTree(maps.inventory(entries), maps.pages.__getitem__, charge=charged.append)
+    assert len(tree.children(b"root")) == 640
+    assert tree.children(b"5") == {}
+    assert sum(charged) >= 2 * 640 // 16

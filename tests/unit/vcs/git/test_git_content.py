@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import tracemalloc
 from collections.abc import Iterable, Mapping
 
 import pytest
 from git_samples import StoredObjects
 
-from smartserver.errors import MissingRevision, NoSuchPart
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
+from smartserver.records import browse
 from smartserver.records.browse import Change, Header, Node, NodeType
 from smartserver.vcs.git.content import GitContents
 from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
@@ -209,3 +212,54 @@ def test_the_state_of_a_path(sample: Sample, whole: bytes) -> None:
     state = sample.contents.state
     assert state(whole, b"run") == state(same, b"run") != state(plain, b"run")
     assert state(whole, b"nowhere") is None
+
+
+def test_an_encoding_that_python_does_not_have_is_not_asked_for(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps the name of each that it was asked for, as long as the server runs."""
+    asked: list[str] = []
+    lookup = codecs.lookup
+
+    def noted(name: str) -> codecs.CodecInfo:
+        asked.append(name)
+        return lookup(name)
+
+    monkeypatch.setattr(codecs, "lookup", noted)
+    for coding in (b"x" * 1000, b"nonsense-1", b"iso--8859---1", b"ISO.8859.1"):
+        header = sample.contents.header(sample.commit(sample.tree(), rest=b"\nencoding %b\n\n\xe4" % coding))
+        assert header is not None
+        assert header.message == ("\u00e4" if b"8859" in coding else "\ufffd")
+    assert asked == ["iso_8859_1"] * 4  # Of the author and the message.
+
+
+def test_a_message_that_is_too_long_is_refused_by_name(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "MAX_MESSAGE", 10)
+    commit = sample.commit(sample.tree(), rest=b"\n\n" + b"x" * 11)
+    with pytest.raises(LimitExceeded, match=f"bytes of the message of {commit.hex()}: 11, expected no more than 10"):
+        sample.contents.header(commit)
+
+
+def test_a_folder_that_is_at_hand_is_charged_each_time(sample: Sample) -> None:
+    """Without that, a tree of ten levels of ten times the same empty folder is looked through for ever, for nothing."""
+    tree = sample.tree()
+    for _ in range(3):
+        tree = sample.tree(*[(b"40000", b"%d" % number, tree) for number in range(10)])
+    assert list(sample.contents.changes(sample.commit(tree))) == []
+    assert sample.stored.allowance.steps == 1111 - 4  # What is read of the store is charged there.
+    assert sample.stored.allowance.decoded == (111 - 3) * len(sample.stored.objects[tree].text)
+
+
+def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
+    """A path is made when it is given, however many lie beside it: the folders above may have names of megabytes."""
+    name = b"n" * 10_000
+    inner = sample.tree(*[(b"100644", b"%03d" % number, sample.blob(b"")) for number in range(900)])
+    commit = sample.commit(sample.tree((b"40000", name, inner)))
+    changes = sample.contents.changes(commit)
+    tracemalloc.start()
+    try:
+        assert next(changes) == Change("A", name + b"/000")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert sum(1 for _ in changes) == 899

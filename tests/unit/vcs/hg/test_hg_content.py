@@ -8,7 +8,8 @@ from types import MappingProxyType
 import pytest
 from charging import Charged
 
-from smartserver.errors import MissingRevision, NoSuchPart
+from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
+from smartserver.records import browse
 from smartserver.records.browse import Change, Contents, Header, Node, NodeType
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, RefValue, Tip
@@ -318,3 +319,20 @@ def test_names() -> None:
     for name, why in (("null", "null is no changeset"), ("absent", "unknown revision 'absent'")):
         with pytest.raises(NoSuchPart, match=why):
             here.find(name)
+
+
+def test_folders_that_files_beside_each_other_lie_in_are_said_once() -> None:
+    """Whatever their number: the way to them is not gone again for each."""
+    deep = b"/".join([b"d"] * 200)
+    files = {b"%b/%c/f" % (deep, letter): (b"", b"") for letter in b"abc"}
+    found = [path for path, _ in listed(files, b"d/d")]
+    above = [b"/".join([b"d"] * count) for count in range(2, 201)]
+    assert found == [*above, *[deep + end for end in (b"/a", b"/a/f", b"/b", b"/b/f", b"/c", b"/c/f")]]
+
+
+def test_a_message_that_is_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "MAX_MESSAGE", 10)
+    stored = Stored()
+    node = stored.commit(FILES, message=b"x" * 11)
+    with pytest.raises(LimitExceeded, match=f"bytes of the message of {node.hex()}: 11, expected no more than 10"):
+        contents(stored).header(node)

@@ -256,3 +256,14 @@ def pages(stored: Stored) -> list[dict[bytes, bytes]]:
         page, is_all = msgspec.msgpack.decode(read(stored, WHOLE + after, ReadScope()).said)
         found.append(page)
     return found
+
+
+def test_markers_and_tags_are_charged() -> None:
+    """A request of a hundred bytes goes through all of them."""
+    stored = Stored({THIRD: b"%b v1\n" % FIRST.hex().encode() * 500}, markers=[ONE, TWO, OTHER, EARLY])
+    for selector in (encode_selector(None, b""), WHOLE):
+        before = stored.allowance.steps
+        HgSystem().read(stored, selector, ReadScope(wants=[THIRD]))
+        assert stored.allowance.steps - before == 4
+    find(stored, b"v1")
+    assert stored.allowance.steps - before - 4 >= 500
