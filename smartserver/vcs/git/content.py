@@ -111,8 +111,8 @@ class GitContents:
             return None
         head, _, message = record.text.partition(b"\n\n")
         message_of(revision.hex(), message)
-        author = _field(head, b"author")
-        coding = _field(head, b"encoding")[:LONGEST_NAME].decode("ascii", "replace") or "utf-8"
+        author = _field(head, b"\nauthor ")
+        coding = _field(head, b"\nencoding ")[:LONGEST_NAME].decode("ascii", "replace") or "utf-8"
         _, parents = self._format.commit(revision, record.text)
         person = _PERSON.match(author)
         who, seconds, zone = author, 0, 0
@@ -270,26 +270,31 @@ def _folder(entry: TreeEntry | None) -> Key | None:
     return entry[2] if entry is not None and entry_type(entry[0]) == FOLDER else None
 
 
-def _field(head: bytes, name: bytes) -> bytes:
-    """The first line of a commit's head that begins with a name, but for the first one; empty where there is none."""
-    at = head.find(b"\n" + name + b" ") + 1
-    if not at:
-        return b""
-    end = head.find(b"\n", at)
-    return head[at + len(name) + 1 : len(head) if end < 0 else end]
+def _field(head: bytes, begin: bytes) -> bytes:
+    """The rest of the first line of a commit's head that begins so; empty where there is none."""
+    at = head.find(begin)
+    return b"" if at < 0 else head[at + len(begin) :].partition(b"\n")[0]
 
 
 @functools.cache
 def _encodings() -> frozenset[str]:
-    """The names of encodings. Python keeps whatever name it is asked for, for good."""
+    """The names of encodings."""
     modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
     return frozenset(modules | encodings.aliases.aliases.keys())
 
 
-def _text(raw: bytes, coding: str) -> str:
+@functools.lru_cache(maxsize=64)
+def _encoding(coding: str) -> str:
+    """The name of an encoding as Python has it; empty where it has none. Python keeps whatever name it is asked for,
+    for good."""
     name = encodings.normalize_encoding(coding).lower().replace(".", "_")
+    return name if name in _encodings() and codecs.lookup(name).name not in SLOW else ""
+
+
+def _text(raw: bytes, coding: str) -> str:
     try:
-        if name in _encodings() and codecs.lookup(name).name not in SLOW:
+        name = _encoding(coding)
+        if name:
             text = raw.decode(name)
             text.encode()  # Some decode to surrogates, which have no place in UTF-8.
             return text
