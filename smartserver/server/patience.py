@@ -14,7 +14,7 @@ from smartserver.server.outbox import Outbox
 from smartserver.server.session import Session
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
-PROBE_INTERVAL = 0.4
+PROBE_INTERVAL = 0.375
 """Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks
 like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
 
