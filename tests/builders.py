@@ -16,7 +16,7 @@ from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
-from smartserver.records.system import System, register
+from smartserver.records.system import MapType, System, register, system_of
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.index import record_digest
 from smartserver.store.repository import PackRepository
@@ -38,6 +38,14 @@ SILENT = "another 1"
 """A system that says nothing of its records, and whose refs have any names."""
 
 
+MAPS = {
+    "tags": MapType("ids", of_refs=True),
+    "config": MapType("opaque", of_refs=True),
+    "notes": MapType("opaque"),
+    "signatures": MapType("opaque"),
+}
+"""Those of the systems of these tests."""
+
 TEXTS = (Kind("text", "blake2b-128", True), Kind("signature", "blake2b-128", False))
 """The kinds of a system whose keys prove nothing of a text."""
 
@@ -45,6 +53,7 @@ TEXTS = (Kind("text", "blake2b-128", True), Kind("signature", "blake2b-128", Fal
 class _Silent(System):
     name = SILENT
     kinds = KINDS
+    maps = MAPS
 
 
 class _Texts(System):
@@ -53,6 +62,8 @@ class _Texts(System):
 
 
 register(_Silent(), _Texts())
+
+system_of(GIT).maps = MAPS  # Of its own git has none.
 
 Files = Mapping[str, bytes]
 

@@ -19,6 +19,7 @@ from smartserver.verbs.repository_configure import ConfigureRequest
 from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest
 from smartserver.verbs.repository_list import ListRequest
+from smartserver.verbs.repository_mend import MendRequest
 from smartserver.verbs.repository_open import OpenRequest
 from smartserver.verbs.repository_pack import PackRequest
 from smartserver.verbs.repository_pull import PullRequest
@@ -59,6 +60,7 @@ EXAMPLES = {
     "Repository.delete": Example(lambda line: DeleteRequest(), R, W, D),
     "Repository.insert_pack": Example(lambda line: InsertPackRequest(), R, W),
     "Repository.list": Example(lambda line: ListRequest(refs=True), R),
+    "Repository.mend": Example(lambda line: MendRequest(), R, W, A),
     "Repository.open": Example(lambda line: OpenRequest(), R, path="project/below"),
     "Repository.pack": Example(lambda line: PackRequest(), R, W),
     "Repository.pull": Example(lambda line: PullRequest(), R),

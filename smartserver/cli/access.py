@@ -8,6 +8,7 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.server import jail
+from smartserver.server.patterns import parted
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
 from smartserver.server.tokens import TokenFile, token_path
 from smartserver.server.watched import UnusableFile
@@ -101,7 +102,7 @@ def explain(ctx: click.Context, file: Path, user: str, level: str, path: str, re
     if not.
 
     With REF, of changes of that ref; of a brz tag, REF is BRANCH:tags/NAME, where BRANCH is . for one that is not in a
-    shared repository. Users without a name are "anonymous".
+    shared repository, and of an hg bookmark :bookmarks/NAME. Users without a name are "anonymous".
 
     \b
     smartserver access explain access.toml anna write project/www refs/heads/main
@@ -116,7 +117,9 @@ def explain(ctx: click.Context, file: Path, user: str, level: str, path: str, re
     needed = WORDS[level]
     if ref and not AccessLevel.WRITE <= needed <= AccessLevel.FORCE:
         raise CommandError(f"{level} is about the whole repository: leave out the ref")
-    found, rule = open_access(file).rules.decides(user, PERMISSIONS[needed], path, ref.encode(errors="surrogateescape"))
+    of, entry = parted(ref)
+    name = (f"{of}\0{entry}" if entry else of).encode(errors="surrogateescape")
+    found, rule = open_access(file).rules.decides(user, PERMISSIONS[needed], path, name)
     verdict = "yes" if found >= needed else "no"
     click.echo(f"{verdict}: {rule if rule is not None else 'no rule is about that'}")
     ctx.exit(0 if found >= needed else 1)

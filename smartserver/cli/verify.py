@@ -6,27 +6,36 @@ import sys
 
 import click
 
+from smartserver.cli.errors import one_line
 from smartserver.cli.place import call, count, is_url, repository_in
 from smartserver.client.plain import plain
 from smartserver.store.model import VerifyReport
 from smartserver.trace.text import size
+from transports.errors import CodedError
 
 
 @click.command()
 @click.argument("path")
+@click.option("--mend", is_flag=True, help="First put right what an earlier release took from clients unproved.")
 @click.pass_obj
-def command(flags: frozenset[str], path: str) -> None:
+def command(flags: frozenset[str], path: str, mend: bool) -> None:
     """Read every pack of the repository at PATH and check every record in it. PATH is a folder, or the URL of a
     server (hpss://), which then does it, or of a store (sftp://, vfs://), all of which is read over the link.
 
     Exit status 1 when something is damaged; each damage is a line that names the pack, the offset and the key.
     Where a link is lost after damage was found, the last line says that the rest was not checked.
 
+    Earlier releases stored what clients claimed: what a tag peels to, the number of a revision, entries of maps that
+    name no revision. Such a line says "smartserver verify --mend puts it right". That needs the permission to
+    administer.
+
     \b
     smartserver verify ~/repositories/project
     smartserver verify hpss://example.org/project
     smartserver verify sftp://me@example.org/srv/code/project
     """
+    if mend:
+        _mend(path, flags)
     if is_url(path):
         from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 
@@ -46,6 +55,25 @@ def command(flags: frozenset[str], path: str) -> None:
         click.echo(f"{lost} on disk unknown to the root: smartserver recover lists them")
     if report.problems:
         sys.exit(1)
+
+
+def _mend(path: str, flags: frozenset[str]) -> None:
+    """Put right what can be, and say what that was."""
+    from smartserver.cli.copying import repository_at  # Loads both ends of a connection.
+    from smartserver.verbs.repository_mend import MendRequest, MendResult, repository_mend
+
+    left = True
+    with one_line(path), repository_at(path, flags) as remote:
+        while left:
+            (result,) = remote.ask((repository_mend, MendRequest())).results
+            if isinstance(result, CodedError):
+                raise result
+            assert isinstance(result, MendResult), "the answer of the verb"
+            left = result.left
+            for line in result.mended:
+                click.echo(plain(f"mended: {line}"))
+            if result.count > len(result.mended):
+                click.echo(f"mended: and {result.count - len(result.mended)} more")
 
 
 def _progress(done: int, total: int) -> None:

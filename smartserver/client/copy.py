@@ -156,8 +156,11 @@ class CopySource:
 
 
 def of_remote(known: Knowledge) -> CopySource:
-    """What a server has said that a repository has; of tags it is known that they are ids."""
-    maps = {name: (MapKind.IDS if name == "tags" else MapKind.OPAQUE, known.map(name)) for name in known.maps()}
+    """What a server has said that a repository has."""
+    kinds = system_of(known.vcs).maps
+    maps = {
+        name: (MapKind(kinds[name].kind) if name in kinds else MapKind.OPAQUE, known.map(name)) for name in known.maps()
+    }
     return CopySource(known.vcs, known.settings, known.refs(), maps)
 
 
@@ -201,13 +204,12 @@ def copy(
     requests = copied.requests(target.knowledge, force=force)
     several = len(requests) > 1 or (new is not None and new.part is CopyPart.MORE)
     later = [tip.id for refs, _ in requests[1:] for update in refs for tip in update.heads or (Tip(update.tip or b""),)]
+    system = system_of(copied.vcs)
     later += [
-        entry.value
+        revision
         for _, maps in requests
         for update in maps
-        if update.kind is MapKind.IDS
-        for entry in update.entries
-        if entry.value
+        for revision in system.named_revisions(update.map, {each.key: each.value or b"" for each in update.entries})
     ]
     if later:
         source = _Whole(source, later)
@@ -220,8 +222,7 @@ def copy(
         source = EmptyBody()
         revisions, created = pushed.revisions + done.revisions, pushed.created or done.created
         pushed = PushOutcome(pushed.refs + done.refs, pushed.maps + done.maps, revisions, created)
-    untold = system_of(copied.vcs).untold
-    last = [(name, copied.maps[name][1]) for name in untold.keys() & copied.maps.keys()]
+    last = [(name, copied.maps[name][1]) for name in system.untold.keys() & copied.maps.keys()]
     return add_untold(pushed, last, target), copied.differing(target.knowledge)
 
 

@@ -30,7 +30,6 @@ from smartserver.errors import IncompleteRepository, NoSuchRepository, shown
 from smartserver.records.model import RevisionId
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.verbs.map_update import MapKind
 from smartserver.verbs.repository_create import CopyPart
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_HAVES
@@ -118,7 +117,8 @@ def load(
     """
     header, here = read.header, target.repository
     tips = [tip.id for value in header.refs.values() for tip in value]
-    tips += [each for kind, entries in header.maps.values() if kind is MapKind.IDS for each in entries.values()]
+    named = system_of(header.vcs).named_revisions
+    tips += [each for word, (_, entries) in header.maps.items() for each in named(word, entries)]
     asked = list(dict.fromkeys([*header.rests_on, *tips]))[:MAX_HAVES]
     stored: set[RevisionId] = set()
     new = NewRepository(header.vcs, header.kinds, header.settings)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from smartserver.errors import CorruptRecord
-from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId
+from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId, Tip
 
 
 class RepositoryView(Protocol):
@@ -62,7 +62,7 @@ class RepositoryView(Protocol):
 
 
 class MapReader(Protocol):
-    """A repository with the changes that a request has made so far, as a system decides on a ref (`superseded`)."""
+    """A repository with the changes that a request has made so far, as a system decides on refs and entries of maps."""
 
     @property
     def settings(self) -> Mapping[str, bytes]:
@@ -74,9 +74,31 @@ class MapReader(Protocol):
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
         """Those of `firsts` that a key of a map begins with."""
 
+    def has_revision(self, revision: RevisionId) -> bool:
+        """Whether a revision is stored, or comes with the request."""
+
+    def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
+        """Whether `revision` is or descends from `ancestor`; both are stored or come."""
+
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
         """Those of `revisions` that none of `others` is or descends from. Ids of `others` that are neither stored nor
         come are ignored."""
+
+
+class TipReader(Protocol):
+    """A repository with the revisions that a request brought, as a system proves the attributes of tips."""
+
+    def proved(self) -> Iterator[Tip]:
+        """The tips whose attributes were proved before."""
+
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """The ordinal of a revision, higher than those of its parents; None where it is not here."""
+
+    def first_parent(self, ordinal: int) -> int | None:
+        """The first parent of a revision; None where it has none, or that is not here."""
+
+    def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
+        """The `System.tip_fact` of each revision, read together; empty of one that is not here."""
 
 
 class ReadScope(NamedTuple):

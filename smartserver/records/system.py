@@ -7,19 +7,20 @@ that nobody has registered, so that a client of one system loads no other.
 
 from __future__ import annotations
 
+import enum
 import functools
 import importlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from smartserver.errors import Unsupported
 from smartserver.records.check import KEYS, check_bytes
-from smartserver.records.model import Key, Kind, Record, RevisionId
+from smartserver.records.model import Key, Kind, Record, RevisionId, Tip
 
 if TYPE_CHECKING:
     from smartserver.records.browse import Contents
-    from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
+    from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
 
 ALL: Final = "smartserver.vcs.all"
@@ -36,6 +37,24 @@ Tips = Collection[RevisionId]
 
 Changes = tuple[References, References]
 """Of two versions of a record what only the newer one and only the older one refers to; a key may be in both."""
+
+
+class MapType(NamedTuple):
+    """What a system says of one of its maps."""
+
+    kind: str
+    """What its values are: `ids` or `opaque`."""
+    of_refs: bool = False
+    """Whether each entry belongs to a ref; else none does."""
+
+
+class EntryRight(enum.Enum):
+    """What a change of an entry needs, in the meaning that the right has for refs."""
+
+    WRITE = "write"
+    CREATE = "create"
+    FORCE = "force"
+    ADMIN = "administer"
 
 
 class System:
@@ -72,8 +91,8 @@ class System:
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
 
-    map_kinds: Mapping[str, str] = {}
-    """What its own maps are declared as, `ids` or `opaque`. Any other is what its first entry says."""
+    maps: Mapping[str, MapType] = {}
+    """Its maps, by name. A repository of it has no others."""
 
     untold: Mapping[str, bytes] = {}
     """Maps that are not told with the refs, because they are long and few clients need all of one. With the selector
@@ -100,10 +119,31 @@ class System:
         del name, value
         return ""
 
-    def entry_problem(self, table: str, key: bytes, value: bytes | None) -> str:
-        """Why an entry of a map cannot have this key or value, or (None) be removed; empty where it can."""
+    def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
+        """Why an entry of a map cannot have this key or value; empty where it can."""
         del table, key, value
         return ""
+
+    def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
+        """The revision that an entry of a map is about and that must be stored; empty where there is none. The entry
+        has no `entry_problem`."""
+        del table, key, value
+        return b""
+
+    def named_revisions(self, table: str, entries: Mapping[bytes, bytes]) -> Iterator[RevisionId]:
+        """The revisions that entries of a map keep alive, and that a copy of it takes with them."""
+        if table in self.maps and table not in self.untold:
+            is_ids = self.maps[table].kind == "ids"
+            for key, value in entries.items():
+                if is_ids:
+                    yield value
+                elif not self.entry_problem(table, key, value) and (named := self.entry_revision(table, key, value)):
+                    yield named
+
+    def entry_right(self, stored: MapReader, table: str, old: bytes | None, new: bytes | None) -> EntryRight:
+        """What it needs to change an entry of a map from `old` to `new`; None: there is none."""
+        del stored, new
+        return EntryRight.FORCE if old is not None and self.maps[table].kind == "ids" else EntryRight.WRITE
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
         """Of the tips of a ref those that others replace, as entries of maps say: those that the ref no longer has,
@@ -115,6 +155,16 @@ class System:
         """The meta that the own record of this ref's tip must have; None: any."""
         del ref
         return None
+
+    def tip_fact(self, meta: bytes, text: bytes) -> bytes:
+        """What a revision's own record says that the attributes of a tip there depend on; empty for most."""
+        del meta, text
+        return b""
+
+    def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
+        """These tips with the attributes that they have: what a client claims of them is no proof."""
+        del stored
+        return [Tip(tip) for tip in tips]
 
     def type_name(self, meta: bytes) -> str:
         """What a record with this meta is called in a message."""

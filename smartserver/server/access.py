@@ -69,7 +69,7 @@ class Access:
         """
         why = self.objection(permission, path, ref)
         if why:
-            name = ref.decode("utf-8", "backslashreplace")
+            name = ref.replace(b"\0", b":").decode("utf-8", "backslashreplace")
             raise AccessDenied(f"{permission.value} {name}".rstrip(), why, token=self.wants)
 
 

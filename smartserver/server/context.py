@@ -31,6 +31,7 @@ from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.document import Root
+from smartserver.store.mend import mend
 from smartserver.store.model import Changes, ContentPlan, ListingEntry, PackReport, PullPlan, RootVersion, VerifyReport
 from smartserver.store.states import LatestRoot
 from smartserver.store.transaction import Transaction
@@ -381,6 +382,10 @@ class CallContext:
     def verify(self) -> VerifyReport:
         """Check the whole repository."""
         return self._request.find().repository.verify(partial(self._report, "verify"))
+
+    def mend(self) -> tuple[list[str], bool]:
+        """Mend the request's view of the repository."""
+        return mend(self.transaction)
 
     def pack(self) -> PackReport:
         """Join packs, and delete what was dropped a day ago where nobody does that unasked."""

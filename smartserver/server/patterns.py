@@ -5,9 +5,11 @@ Some file systems take two spellings for one name. Each pattern has a second for
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
+from smartserver.records.system import every_system
 from smartserver.server.watched import UnusableFile
 
 _WORDS = re.compile(r"\*\*|\*|[^*]+")
@@ -22,6 +24,61 @@ class NamePattern:
     def matches(self, name: str, *, folds: bool) -> bool:
         """Whether a name fits. `folds`: in the second form; the name is `folded` already."""
         return self._forms[folds].fullmatch(name) is not None
+
+
+class RefPattern:
+    """A pattern of refs and of entries of maps. No ref and entry have one name: `map_update.entry_name`.
+
+    `REF` matches refs and the entries that belong to them; `REF:` those refs alone; `REF:MAP/KEY` entries that belong
+    to such refs; `:MAP/KEY` entries that belong to none. A `REF` with wildcards also matches entries by their names
+    `REF:MAP/KEY` and `MAP/KEY`, so that `**` is everything.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Parse a pattern that `check_ref_pattern` accepts."""
+        ref, entry = parted(text)
+        self._ref = NamePattern(ref)
+        self._entry = None if entry is None else NamePattern(entry)
+        self._is_of_entries = bool(entry)
+
+    def matches(self, name: str, *, folds: bool) -> bool:
+        """Whether it matches a ref, or an entry; `folds`: as of `NamePattern`."""
+        ref, is_entry, entry = name.partition("\0")
+        if not is_entry:
+            return not self._is_of_entries and self._ref.matches(ref, folds=folds)
+        if self._entry is None:
+            whole = f"{ref}:{entry}" if ref else entry
+            return self._ref.matches(ref or entry, folds=folds) or self._ref.matches(whole, folds=folds)
+        return self._is_of_entries and self._ref.matches(ref, folds=folds) and self._entry.matches(entry, folds=folds)
+
+
+def parted(text: str) -> tuple[str, str | None]:
+    """The ref of a pattern, or of the name of an entry, and the entry; None where it names none.
+
+    A colon that a map's name, or one with wildcards, and a slash do not follow is a part of a ref's name.
+    """
+    if text.endswith(":"):
+        return text[:-1], ""
+    maps = _map_names()
+    for at in [at for at, letter in enumerate(text) if letter == ":"]:
+        entry = text[at + 1 :]
+        name, slash, _ = entry.partition("/")
+        if entry == "**" or (slash and (name in maps or "*" in name)):
+            return text[:at], entry
+    return text, None
+
+
+@functools.cache
+def _map_names() -> frozenset[str]:
+    """The names of all maps of all systems."""
+    return frozenset(name for system in every_system().values() for name in system.maps)
+
+
+@functools.cache
+def _maps_of_no_ref() -> frozenset[str]:
+    return frozenset(
+        name for system in every_system().values() for name, known in system.maps.items() if not known.of_refs
+    )
 
 
 def folded(text: str) -> str:
@@ -55,3 +112,19 @@ def check_pattern(key: str, pattern: str) -> None:
         raise UnusableFile(f"{key} = {pattern!r}: `**` stands for whole names, between slashes")
     if unicodedata.normalize("NFC", pattern) != pattern:
         raise UnusableFile(f"{key} = {pattern!r}: it is not in Unicode form NFC, as the paths of repositories are")
+
+
+def check_ref_pattern(key: str, pattern: str) -> None:
+    """Check a pattern of refs.
+
+    Raises:
+        UnusableFile: it can match nothing, or does not say whether refs or entries are meant.
+    """
+    ref, entry = parted(pattern)
+    first, slash, _ = ref.partition("/")
+    if entry is None and slash and folded(first) in _maps_of_no_ref():
+        said = f"{pattern + ':'!r} for refs of that name, {':' + pattern!r} for entries of the map {first!r}"
+        raise UnusableFile(f"{key} = {pattern!r}: it does not say what it is for: write {said}")
+    check_pattern(key, ref)
+    if entry:
+        check_pattern(key, entry)

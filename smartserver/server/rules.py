@@ -15,8 +15,8 @@ A TOML file has groups and an ordered list of rules:
     anna = ["ssh-ed25519 AAAA... anna@laptop"]
 
 The first rule that fits the user, the path and the ref decides; where none does, nothing is allowed. A rule with `refs`
-is about changes of these refs and nothing else. In a pattern `*` is any part of a name between slashes, and `**` is any
-number of names.
+is about changes of these refs, and of the entries of maps that belong to them, and nothing else (`RefPattern`). In a
+pattern `*` is any part of a name between slashes, and `**` is any number of names.
 
 `may` is the last line of a rule: as much of the file as an editor has written so far then gives nobody more than the
 whole does. A file that cannot be read leaves the rules as they were.
@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from smartserver.server.patterns import NamePattern, check_pattern, folded
+from smartserver.server.patterns import NamePattern, RefPattern, check_pattern, check_ref_pattern, folded
 from smartserver.server.watched import UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
 from smartserver.wire.tls import fingerprint
@@ -134,19 +134,15 @@ class AccessRule:
         self.level = WORDS[text.may]
         self.users = users
         self._path = NamePattern(text.path)
-        self._refs = [NamePattern(ref) for ref in text.refs or ()]
+        self._refs = [RefPattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
         """Whether it is about this user and path."""
         return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
-        """Whether it is about changes of a ref, or of an entry of a map (`map_update.entry_name`).
-
-        The patterns of the ref that an entry belongs to match it too.
-        """
-        of = ref.partition(":")[0]
-        return any(each.matches(ref, folds=folds) or each.matches(of, folds=folds) for each in self._refs)
+        """Whether it is about changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
+        return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
         refs = "" if self.text.refs is None else f", refs = {self.text.refs}"
@@ -292,7 +288,7 @@ def _checked(rule: RuleText, order: list[str]) -> RuleText:
         if WORDS[rule.may] > AccessLevel.FORCE:
             raise UnusableFile(f"`refs` limits changes of refs, and may = {rule.may!r} is about the whole repository")
         for ref in rule.refs:
-            check_pattern("refs", ref)
+            check_ref_pattern("refs", ref)
     return rule
 
 

@@ -154,12 +154,13 @@ class Commit:
         if stale and locked:
             return None
         announced = (upload.graph() or ()) if upload is not None else ()
-        own_meta = None if upload is None else upload.own_meta
         file = self.file
-        transaction = Transaction(file.path, state.snapshot, announced, file.line, self.allowance, own_meta)
+        came = {} if upload is None else {"own_meta": upload.own_meta, "fact": upload.fact}
+        transaction = Transaction(file.path, state.snapshot, announced, file.line, self.allowance, **came)
         outcome = self.plan(transaction)
         if stale and upload is not None:
             upload.check_again(transaction, self.progress)
+        transaction.prove_tips()
         if not transaction.changed and (upload is None or upload.entry is None):
             view = self._view(state)
             file.make_durable(view.root)

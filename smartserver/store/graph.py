@@ -69,6 +69,11 @@ class Part:
         return self._revision(ordinal - self.first)
 
 
+def announced_graph(revisions: Sequence[GraphNode]) -> AnnouncedGraph | AnnouncedRevisions:
+    """Announced revisions as they can be found by id."""
+    return revisions if isinstance(revisions, (AnnouncedGraph, AnnouncedRevisions)) else AnnouncedRevisions(revisions)
+
+
 class Graph:
     """An immutable graph; a graph with more revisions is another one and shares its parts."""
 
@@ -108,7 +113,7 @@ class Graph:
     def with_announced(self, announced: Sequence[GraphNode], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
         """This graph and those announced revisions that are not in it, in their order; and the parents, not marked
         absent, that are neither here nor announced before their child. `charge` is told the steps as they are taken."""
-        listed = announced if isinstance(announced, AnnouncedGraph) else AnnouncedRevisions(announced)
+        listed = announced_graph(announced)
         new, local = array("I"), array("I")
         """Of each new revision its place in `listed`; of each listed one its number among the new, or `OUTSIDE`."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")

@@ -81,6 +81,8 @@ class Intake:
         """That of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """Of the revisions whose own record has another."""
+        self._facts: dict[RevisionId, bytes] = {}
+        """Of each revision with one: `System.tip_fact`."""
         self._make_quarantine = quarantine
         self._draft: DraftPack | None = None
         self._content = b""
@@ -106,6 +108,10 @@ class Intake:
         return (
             None if self._numbering.revisions.find(revision) < 0 else self._other_metas.get(revision, self._first_meta)
         )
+
+    def fact(self, revision: RevisionId) -> bytes | None:
+        """What the own record of a revision that came says of a tip there; None where it did not come."""
+        return None if self._numbering.revisions.find(revision) < 0 else self._facts.get(revision, b"")
 
     def take(self, segment: Segment, content: bytes) -> None:
         """Check one segment; a new one is written, unless a base was missing before.
@@ -263,6 +269,9 @@ class Intake:
                 self._first_meta = proof.own.meta
             elif proof.own.meta != self._first_meta:
                 self._other_metas[segment.revision] = proof.own.meta
+            fact = self._system.tip_fact(proof.own.meta, proof.own.text)
+            if fact:
+                self._facts[segment.revision] = fact
         proof.finish()
         self._judge.finish(segment.revision)
         if rewritten:

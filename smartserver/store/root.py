@@ -285,7 +285,7 @@ def next_root(
     packs: Sequence[PackEntry] | None = None,
     refs: Mapping[bytes, RefValue | None] = {},
     maps: Mapping[str, Mapping[bytes, bytes | None]] = {},
-    declare: Mapping[str, str] = {},
+    declare: Mapping[str, str | None] = {},
     settings: Mapping[str, bytes | None] = {},
     dropped: Sequence[bytes] = (),
     forget: Sequence[bytes] = (),
@@ -297,9 +297,10 @@ def next_root(
     """The root after `view`'s, planned; `finish` of it gives its document and its files.
 
     `now`: seconds since the epoch. `packs`: all of them, in arrival order. In `refs`, `maps` and `settings` None
-    removes a key. `declare`: new maps, each `ids` or `opaque`. `dropped`: packs the new root no longer names; table
-    files it replaces are listed with them. `forget`: dropped files that are to be deleted. `fold_log`: move all of the
-    log to a file. `incarnation`: a new one. `log` may be left out where neither refs nor maps change (repack).
+    removes a key. `declare`: kinds of maps, `ids` or `opaque`; None removes a map without entries. `dropped`: packs the
+    new root no longer names; table files it replaces are listed with them. `forget`: dropped files that are to be
+    deleted. `fold_log`: move all of the log to a file. `incarnation`: a new one. `log` may be left out where neither
+    refs nor maps change (repack).
 
     Raises:
         InvalidName: a ref name or map key that cannot be one.
@@ -313,12 +314,16 @@ def next_root(
     if epoch is not None:
         draft.epoch = epoch
     for word, kind in declare.items():
-        draft.declare(word, kind)
+        if kind is not None:
+            draft.declare(word, kind)
     for name, value in refs.items():
         draft.change(REFS, name, None if value is None else encode_value(value))
     for word, entries in maps.items():
         for key, entry in entries.items():
             draft.change(MAP + word, key, entry)
+    for word, kind in declare.items():
+        if kind is None:
+            draft.remove_map(word)
     for word, setting in settings.items():
         draft.set(word, setting)
     for gone in dropped:
@@ -387,13 +392,27 @@ class DraftRoot:
         self.incarnation = incarnation
 
     def declare(self, name: str, kind: str) -> None:
-        """Add a map, `ids` or `opaque`, unless it is there."""
+        """Add a map, `ids` or `opaque`, or change its kind."""
         check_name(name.encode())
         if kind not in ("ids", "opaque"):
             raise ValueError(f"a map is ids or opaque, not {kind!r}")
+        old = self._view.map_kind(name)
         if MAP + name not in self.tables:
             self.tables[MAP + name] = DraftTable(Lookup(Table(kind), {}, self._view.open_table))
-            self._described.append(LogChange(DECLARED, name.encode(), None, kind.encode()))
+        if old != kind:
+            table = self.tables[MAP + name]
+            table.stored = msgspec.structs.replace(table.stored, kind=kind)
+            before = None if old is None else old.encode()
+            self._described.append(LogChange(DECLARED, name.encode(), before, kind.encode()))
+
+    def remove_map(self, name: str) -> None:
+        """Remove a map that has no entries any more."""
+        table = self.tables.pop(MAP + name)
+        if any(table.items()):
+            raise ValueError(f"the map {name!r} has entries")
+        if table.file is not None:
+            self.drop(table.file.name)
+        self._described.append(LogChange(DECLARED, name.encode(), table.stored.kind.encode(), None))
 
     def change(self, table: str, key: bytes, new: bytes | None) -> None:
         """Set a key of the refs or a map; None removes it."""

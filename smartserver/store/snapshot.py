@@ -338,6 +338,24 @@ class Snapshot:
             return None
         return stored[0]
 
+    def first_parents(self, ordinals: Sequence[int]) -> dict[int, int | None]:
+        """The `first_parent` of several revisions, their headers read in one go.
+
+        Raises:
+            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
+        """
+        found: dict[int, int | None] = {}
+        asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
+        runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
+        read = far.read_across([(pack.reader, start, min(HEADER, stop - start)) for pack, start, stop in runs])
+        for ordinal, header in zip(asked, read, strict=True):
+            try:
+                parents = decode_parents(header, 0)
+            except (Malformed, LimitExceeded):  # It is longer, or damaged.
+                parents = self.parents(ordinal)
+            found[ordinal] = None if not parents or parents[0].absent else self.graph.parents(ordinal)[0]
+        return {ordinal: found.get(ordinal) for ordinal in ordinals}
+
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
         """The parents of a revision, absent ones too, which the graph does not know.
 
@@ -351,7 +369,10 @@ class Snapshot:
         size = min(HEADER, stop - start)
         while True:
             try:
-                return decode_parents(pack.reader.read(start, size), 0)
+                parents = decode_parents(pack.reader.read(start, size), 0)
+                if sum(not parent.absent for parent in parents) != len(self.graph.parents(ordinal)):
+                    raise CorruptFile(pack.path, start, "segment header: its parents are not those of the index")
+                return parents
             except (Malformed, LimitExceeded) as wrong:
                 if size == stop - start or isinstance(wrong, LimitExceeded):
                     raise CorruptFile(pack.path, start, f"segment header: {wrong}") from wrong

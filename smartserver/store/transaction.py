@@ -9,7 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import msgspec
@@ -32,11 +33,12 @@ from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, SnapshotView
 from smartserver.store.document import MAP
-from smartserver.store.graph import Graph
+from smartserver.store.graph import Graph, announced_graph
 from smartserver.store.model import INCOMPLETE, Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.tables import check_key, check_name
+from smartserver.store.tips import TipProof
 
 MISSING_NAMED = 1024
 """Missing parents an error names: it travels in one small reply."""
@@ -55,10 +57,11 @@ class Transaction:
         announced: Sequence[GraphNode] = (),
         line: str = "",
         allowance: Allowance | None = None,
-        own_meta: Callable[[RevisionId], bytes | None] | None = None,
+        own_meta: Callable[[RevisionId], bytes | None] = lambda revision: None,
+        fact: Callable[[RevisionId], bytes | None] = lambda revision: None,
     ) -> None:
         """`line`: what its format file says. `allowance`: who is charged; nobody where it is left out. `own_meta`: the
-        meta of the own record of a revision that came."""
+        meta of the own record of a revision that came; `fact`: its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
         """What the request may still cost."""
         self.snapshot = snapshot
@@ -69,8 +72,8 @@ class Transaction:
         """Refs that differ from the snapshot's, None for one that goes."""
         self.entries: dict[str, dict[bytes, bytes | None]] = {}
         """Entries of maps that differ from the snapshot's, None for one that goes."""
-        self.declared: dict[str, str] = {}
-        """Kinds of the maps the snapshot does not have."""
+        self.declared: dict[str, str | None] = {}
+        """Kinds of the maps the snapshot does not have, or has with another; None for one that goes."""
         self.setting_changes: dict[str, bytes | None] = {}
         """Settings that differ from the snapshot's, None for one that goes."""
         self.deleted = False
@@ -85,12 +88,13 @@ class Transaction:
         """The path the client named."""
         self._format = line
         self._own_meta = own_meta
-        self.announced = announced
+        self._fact = fact
+        self.announced = announced_graph(announced)
         """The revisions this request brings, parents first."""
         self._charge = self.allowance.charge
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
-        self._graph, self._missing = self._stored.with_announced(announced, self._charge)
+        self._graph, self._missing = self._stored.with_announced(self.announced, self._charge)
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
@@ -99,8 +103,9 @@ class Transaction:
     @property
     def changed(self) -> bool:
         """Whether there is anything to write."""
-        entries = any(self.entries.values())
-        return bool(self.created or self.changes or entries or self.setting_changes or self.deleted or self.remembered)
+        of_maps = bool(self.declared) or any(self.entries.values())
+        of_rest = bool(self.created or self.changes or self.setting_changes or self.deleted)
+        return of_rest or of_maps or self.remembered
 
     @property
     def exists(self) -> bool:
@@ -275,9 +280,26 @@ class Transaction:
             if wanted is not None and found is not None and found != wanted:
                 raise WrongTip(name, tip.id, system.type_name(found), system.type_name(wanted))
 
+    @cached_property
+    def tips(self) -> TipProof:
+        """What proves the attributes of tips."""
+        system = system_of(self.vcs)
+        return TipProof(system, self.snapshot, self._graph, self.announced, self._fact, self.allowance)
+
+    def prove_tips(self) -> None:
+        """Give the tips of changed refs the attributes that are proved, whatever the client said of them. Where nothing
+        else was to change, the ref is as it was, and the log says that this was answered."""
+        claimed = {name: value for name, value in self.changes.items() if value is not None}
+        stored = {name: value for name in claimed if (value := self._stored_ref(name)) is not None}
+        for name, value in self.tips.values(claimed, stored).items() if claimed else ():
+            self.changes[name] = value
+            if value == stored.get(name):
+                del self.changes[name]
+                self.remember()
+
     def _meta_of(self, system: System, revision: RevisionId) -> bytes | None:
         """The meta of a revision's own record; None where that is still on its way."""
-        found = None if self._own_meta is None else self._own_meta(revision)
+        found = self._own_meta(revision)
         if found is None and system.own_kind is not None and self.is_stored(revision):
             (found,) = self._present().metas([(system.own_kind, revision)])
         return found
@@ -285,10 +307,16 @@ class Transaction:
     def maps(self) -> list[str]:
         """The names of all maps."""
         stored = [] if self.created is not None else self._present().view.maps
-        return [*stored, *self.declared]
+        return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
 
     def map_kind(self, name: str) -> str | None:
-        """`ids` or `opaque`, as a map was declared when it got its first entry; None where it never had one."""
+        """`ids` or `opaque`, as the system says or else as a map was declared; None where it never had an entry."""
+        declared = self.declared_kind(name)
+        known = system_of(self.vcs).maps.get(name)
+        return declared if declared is None or known is None else known.kind
+
+    def declared_kind(self, name: str) -> str | None:
+        """The kind that a map was declared as, whatever the system says."""
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().view.map_kind(name)
@@ -328,21 +356,21 @@ class Transaction:
         """Change, make or (None) remove an entry of a map; the caller decided that it may be.
 
         Raises:
-            WrongMapKind: the map was declared otherwise.
+            WrongMapKind: the map is of another kind.
             InvalidName: the map's name or the key cannot be one.
+            MissingRevision: as `check_entry`.
         """
         declared = self.map_kind(name)
-        system = system_of(self.vcs)
-        expected = declared or system.map_kinds.get(name, kind)
+        known = system_of(self.vcs).maps.get(name)
+        expected = known.kind if known is not None else declared or kind
         if expected != kind:
             raise WrongMapKind(name, expected, kind)
         if declared is None:
             check_name(name.encode())
             self.declared[name] = kind
         check_key(key)
-        problem = system.entry_problem(name, key, value)
-        if problem:
-            raise InvalidName(key, problem)
+        if value is not None:
+            self.check_entry(name, key, value)
         of, belongs, _ = key.partition(b"\0")
         if belongs and value is not None:
             self._belonging.setdefault(of, set()).add((name, key))
@@ -351,6 +379,46 @@ class Transaction:
             changes.pop(key, None)
         else:
             changes[key] = value
+
+    def check_map(self, name: str, kind: str, *, of_refs: bool) -> None:
+        """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref.
+
+        Raises:
+            InvalidName: it has none of that name, or its entries belong otherwise.
+            WrongMapKind: it is of another kind.
+        """
+        system = system_of(self.vcs)
+        known = system.maps.get(name)
+        if known is None:
+            maps = ", ".join(sorted(system.maps)) or "none"
+            raise InvalidName(name.encode(), f"a repository of {system.name} has no such map; it has {maps}")
+        if known.of_refs != of_refs:
+            raise InvalidName(name.encode(), f"an entry of that map belongs to {'a' if known.of_refs else 'no'} ref")
+        if known.kind != kind:
+            raise WrongMapKind(name, known.kind, kind)
+
+    def entry_right(self, name: str, old: bytes | None, new: bytes | None) -> str:
+        """The permission that a change of an entry needs; see `records.system.System.entry_right`."""
+        return system_of(self.vcs).entry_right(self, name, old, new).value
+
+    def named(self, name: str) -> Iterator[RevisionId]:
+        """The revisions that entries of a map keep alive."""
+        return system_of(self.vcs).named_revisions(name, self.map(name))
+
+    def check_entry(self, name: str, key: bytes, value: bytes) -> None:
+        """Check what the system says of an entry of a map.
+
+        Raises:
+            InvalidName: it cannot have this key or value.
+            MissingRevision: the revision that it is about is neither stored nor announced.
+        """
+        system = system_of(self.vcs)
+        problem = system.entry_problem(name, key, value)
+        if problem:
+            raise InvalidName(key, problem)
+        revision = system.entry_revision(name, key, value)
+        if revision:
+            self._ordinal(revision)
 
     def remove_entries(self, of: bytes) -> None:
         """Remove what belongs to a ref from every map."""

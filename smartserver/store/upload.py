@@ -105,6 +105,10 @@ class Upload:
         """The meta of the own record of a revision that came; None where it did not."""
         return self._intake.own_meta(revision)
 
+    def fact(self, revision: RevisionId) -> bytes | None:
+        """What the own record of a revision that came says of a tip there; None where it did not come."""
+        return self._intake.fact(revision)
+
     def finish(self, segments: int, size: int) -> None:
         """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has.
 

@@ -21,6 +21,7 @@ from smartserver.store.format import ROOT
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.intent import TAIL, intent_behind, ranges_of
+from smartserver.store.mend import mend
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
@@ -28,6 +29,7 @@ from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.swap import RootFile
+from smartserver.store.transaction import Transaction
 from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share
 from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
@@ -35,6 +37,8 @@ from transports.steps import ReadRanges
 
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
 """Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the root names."""
+
+MEND = "smartserver verify --mend puts it right"
 
 Progress = Callable[[int, int], None]
 
@@ -141,8 +145,11 @@ class _Verification:
                 for tip in value:
                     if snapshot.ordinal(tip.id) is None:
                         self._report(f"{ROOT}: ref {name!r} is at {shown(tip.id)}, which is not stored")
+            if not self._problems:  # What is damaged proves nothing.
+                for line in mend(Transaction("", snapshot))[0]:
+                    self._report(f"{ROOT}: {line} ({MEND})")
         except (CorruptFile, TransportError):
-            pass  # A damaged table is reported with the root's files.
+            pass  # A damaged file is reported with the root's files, or with the packs.
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         if pack.rebuilt is not None:

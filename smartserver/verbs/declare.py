@@ -141,6 +141,13 @@ class Context(Protocol):
             NoSuchRepository: there is none.
         """
 
+    def mend(self) -> tuple[list[str], bool]:
+        """Mend what an earlier release stored because a client claimed it; what that is, and whether more is left.
+
+        Raises:
+            NoSuchRepository: there is none.
+        """
+
     def pack(self) -> PackReport:
         """Join the repository's packs, reporting progress.
 

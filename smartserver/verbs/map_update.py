@@ -7,7 +7,15 @@ from typing import Annotated
 
 import msgspec
 
-from smartserver.errors import AccessDenied, InvalidName, NoSuchBranch, NoSuchRepository, StaleEntry, WrongMapKind
+from smartserver.errors import (
+    AccessDenied,
+    InvalidName,
+    MissingRevision,
+    NoSuchBranch,
+    NoSuchRepository,
+    StaleEntry,
+    WrongMapKind,
+)
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 from smartserver.verbs.fields import MAX_IDS, MAX_NAME, RefName, Value, Word
 
@@ -16,7 +24,7 @@ class MapKind(enum.StrEnum):
     """What the values of a map are."""
 
     IDS = "ids"
-    """Revision ids, which need not be stored."""
+    """Revision ids."""
     OPAQUE = "opaque"
 
 
@@ -53,8 +61,8 @@ class EntryChange(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class MapUpdateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`kind`: as what the map is declared when it gets its first entry. `of`: the ref that the entries belong to.
-    `strict`: a conflict refuses the call.
+    """`kind`: of the map, as the system of the repository has it. `of`: the ref that the entries belong to. `strict`: a
+    conflict refuses the call.
     """
 
     map: Word
@@ -80,18 +88,20 @@ class MapUpdateResult(Result, frozen=True, array_like=True):
 @verb(
     "Map.update",
     own_verdict=True,
-    errors=(AccessDenied, InvalidName, NoSuchBranch, NoSuchRepository, StaleEntry, WrongMapKind),
+    errors=(
+        *(AccessDenied, InvalidName, MissingRevision, NoSuchBranch, NoSuchRepository),
+        *(StaleEntry, WrongMapKind),
+    ),
 )
 def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
     """Set and remove entries of a map. One that is not what the caller expects stays as it is and is reported.
 
-    In a map of `ids`, to replace or remove an entry needs the permission to force, as moving a tag does. What belongs
-    to a ref goes with it.
+    The system of the repository says which maps there are, which revisions an entry may name, and what a change needs:
+    in a map of `ids` the permission to force, to replace or remove an entry, as moving a tag does; a bookmark what a
+    branch would. What belongs to a ref goes with it.
     """
     transaction, of = context.transaction, request.of
-    kind = transaction.map_kind(request.map)
-    if kind is not None and kind != request.kind:
-        raise WrongMapKind(request.map, kind, request.kind)
+    transaction.check_map(request.map, request.kind, of_refs=of is not None)
     if of is not None and transaction.ref(of) is None:
         raise NoSuchBranch(of)
     outcomes: list[EntryOutcome] = []
@@ -112,8 +122,10 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
         else:
             verdict = Verdict.DONE
             changes[key] = entry.value
-            replaces = old is not None and request.kind is MapKind.IDS
-            context.require(Permission.FORCE if replaces else Permission.WRITE, entry_name(of, request.map, entry.key))
+            if entry.value is not None:
+                transaction.check_entry(request.map, key, entry.value)
+            needed = Permission(transaction.entry_right(request.map, old, entry.value))
+            context.require(needed, entry_name(of, request.map, entry.key))
         outcomes.append(EntryOutcome(verdict, old))
     # Only now: a call that is refused has changed nothing, whatever comes with it.
     for key, value in changes.items():
@@ -124,8 +136,8 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
 
 
 def entry_name(of: bytes | None, name: str, key: bytes) -> bytes:
-    """An entry as permissions name it: REF:MAP/KEY, or MAP/KEY where it belongs to no ref."""
-    return (b"" if of is None else of + b":") + name.encode() + b"/" + key
+    """An entry as permissions name it, which no ref is called: the ref it belongs to, if any, NUL, and MAP/KEY."""
+    return (of or b"") + b"\0" + name.encode() + b"/" + key
 
 
 def _key(of: bytes | None, key: bytes) -> bytes:

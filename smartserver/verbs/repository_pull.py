@@ -88,8 +88,7 @@ def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[Re
 
 def _tagged(transaction: Transaction) -> list[RevisionId]:
     """The stored revisions that entries of maps name."""
-    names = [name for name in transaction.maps() if transaction.map_kind(name) == "ids"]
-    return [value for name in names for value in transaction.map(name).values() if transaction.is_stored(value)]
+    return [each for name in transaction.maps() for each in transaction.named(name) if transaction.is_stored(each)]
 
 
 @verb("Repository.pull", effect=Effect.READ, body=Body.DOWN, errors=(LimitExceeded, MissingRevision, NoSuchRepository))

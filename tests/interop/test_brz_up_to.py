@@ -171,8 +171,8 @@ def test_there_is_no_such_revision(large: Users) -> None:
     assert done.counts.bytes_down < 10_000
 
 
-def test_numbers_count_what_is_below_a_ghost(users: Users) -> None:
-    """The number of a tip is known, be its history whole or not."""
+def test_numbers_begin_above_a_ghost(users: Users) -> None:
+    """Whatever number the branch that was pushed has there: a server counts what it has."""
     with in_process():
         tree = WorkingTree.open(str(users.path("a")))
         tree.set_parent_ids([b"ghost@example.org-1"], allow_leftmost_as_ghost=True)
@@ -183,6 +183,9 @@ def test_numbers_count_what_is_below_a_ghost(users: Users) -> None:
         tree.branch.set_last_revision_info(9, tree.branch.last_revision())
     pushed = users.run("a", "push", "--overwrite", users.url())
     assert pushed.status == 0, pushed.said
-    done = users.run("", "branch", "-r", "8", users.url(), "c")
+    assert users.served_tip() == (2, users.revision("a", 9))
+    done = users.run("", "branch", "-r", "1", users.url(), "c")
     assert done.status == 0, done.said
-    assert users.tip("c") == (8, users.revision("a", 8))
+    assert users.tip("c") == (1, users.revision("a", 8))
+    done = users.run("", "branch", "-r", "8", users.url(), "d")
+    assert (done.status, "Traceback" in done.said) == (3, False), done.said

@@ -163,7 +163,6 @@ def test_whose_branch_the_path_names(work: Work) -> None:
         assert pushed.maps[0].entries == [DONE]
     known = work.remote(path="shared/trunk", below=True).knowledge
     assert known.map("tags") == {b".\0v1": b"x", b"trunk\0v1": b"x"}
-    assert known.refs()[b"trunk"][0].attributes == b"3"
     assert work.network.counts().rounds == 2
 
 

@@ -146,13 +146,20 @@ class HpssBranch(Branch):
         if not 0 <= revno <= last:
             raise errors.RevnoOutOfBounds(revno, (0, last))
         try:
-            found: RevisionId = super().get_rev_id(revno, history)
+            return self._from_tip(revno, history)
         except RevisionNotPresent:
             if self.remote.content is None:
                 raise
             with self.remote.asking():
                 self.remote.content.everything()  # It is below what was read.
-            found = super().get_rev_id(revno, history)
+            return self._from_tip(revno, history)
+
+    def _from_tip(self, revno: int, history: list[RevisionId] | None) -> RevisionId:
+        """The revision with a revno, counted from the tip's, which the server says."""
+        try:
+            found: RevisionId = super().get_rev_id(revno, history)
+        except IndexError:  # It says a higher number than its line of first parents has revisions.
+            raise errors.NoSuchRevision(self, revno) from None
         return found
 
     def get_stacked_on_url(self) -> NoReturn:

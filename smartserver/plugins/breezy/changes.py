@@ -14,9 +14,9 @@ from breezy.errors import BzrError
 from smartserver.client.plain import plain
 from smartserver.client.updates import MapUpdateOutcome, PushOutcome, RefUpdate
 from smartserver.errors import StaleEntry, StaleLease
-from smartserver.plugins.breezy.place import CONFIG, TAGS
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.records.model import HERE, RevisionId
+from smartserver.vcs.bzr.kinds import CONFIG, TAGS
 from smartserver.verbs.fields import MAX_IDS, MAX_NAME
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule

@@ -20,10 +20,11 @@ from smartserver.plugins.breezy.selection import Selection
 from smartserver.records.model import HERE, Key, Record, RevisionId
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.bzr.compat import StoreKey
-from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TAGS, TEXT
+from smartserver.vcs.bzr.left_hand import number_in
 from smartserver.vcs.bzr.meta import text_meta
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
-from smartserver.vcs.bzr.selector import TAGS, Named, Parts, RevisionsField, Tag, TreesField, decode_answer, encode
+from smartserver.vcs.bzr.selector import Named, Parts, RevisionsField, Tag, TreesField, decode_answer, encode
 from smartserver.vcs.bzr.tree import BzrTree
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_stats import StatsResult
@@ -195,8 +196,7 @@ class Content:
         value = self.remote.knowledge.ref(self._name())
         if not value:
             return None, 0
-        attributes = value[0].attributes
-        return value[0].id, int(attributes) if attributes.isdigit() else 0
+        return value[0].id, number_in(value[0].attributes)
 
     def _name(self) -> bytes:
         knowledge = self.remote.knowledge

@@ -19,6 +19,8 @@ from smartserver.plugins.breezy.terminal import listen, moving
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.words import in_breezys_words
 from smartserver.records.model import HERE, RevisionId
+from smartserver.vcs.bzr.kinds import CONFIG, TAGS
+from smartserver.vcs.bzr.left_hand import number_in
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.system import BzrSystem
 from smartserver.verbs.declare import AnyVerb, Arguments
@@ -29,10 +31,6 @@ from transports.errors import CodedError
 
 VCS = BrzRepository.vcs
 KINDS = BzrSystem.kinds
-
-TAGS = "tags"
-CONFIG = "config"
-"""The maps of a branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class State:
     @property
     def revno(self) -> int:
         """The number of the tip, which its attributes say."""
-        return int(self.attributes) if self.attributes.isdigit() else 0
+        return number_in(self.attributes)
 
 
 class Place:

@@ -27,13 +27,15 @@ from smartserver.plugins.breezy.changes import (
 )
 from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
-from smartserver.plugins.breezy.place import KINDS, TAGS, VCS
+from smartserver.plugins.breezy.place import KINDS, VCS
 from smartserver.plugins.breezy.remote import Remote, remote_of
 from smartserver.plugins.breezy.sending import Lacking
 from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
 from smartserver.records.model import HERE, RevisionId
 from smartserver.spans import Part, spent
 from smartserver.vcs.bzr.compat import GhostRevisionsHaveNoRevno, overwritten
+from smartserver.vcs.bzr.kinds import TAGS
+from smartserver.vcs.bzr.left_hand import number_in
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapUpdateRequest, Verdict
 from smartserver.verbs.rules import Create, Rule
@@ -250,8 +252,8 @@ def _old_revno(target: Any, result: BranchPushResult, known: Mapping[RevisionId,
         return 0
     if result.old_revid == result.new_revid:
         return result.new_revno
-    if known.get(result.old_revid, b"").isdigit():
-        return int(known[result.old_revid])
+    if number := number_in(known.get(result.old_revid, b"")):
+        return number
     graph = target.repository.get_graph()
     try:
         return graph.find_distance_to_null(result.old_revid, [(result.new_revid, result.new_revno)])

@@ -12,11 +12,10 @@ from breezy.repository import Repository
 from smartserver.plugins.breezy.place import Place
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import Testament
+from smartserver.vcs.bzr.kinds import SIGNATURES
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
-
-SIGNATURES = "signatures"
 
 
 def late(place: Place) -> dict[RevisionId, bytes]:

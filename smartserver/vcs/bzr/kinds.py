@@ -1,4 +1,4 @@
-"""The kinds of the records of `bzr 2a`."""
+"""The kinds of the records of `bzr 2a`, and its maps."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ KINDS: Final = (
     Kind("chk", "sha1-key", True),
     Kind("text", "blake2b-128", True),
 )
+
+TAGS: Final = "tags"
+"""The map of the tags of branches: their names in UTF-8 and the revisions they are on."""
+
+CONFIG: Final = "config"
+"""The map of the options of branches, one entry for each."""
+
+SIGNATURES: Final = "signatures"
+"""The map of signatures that came after their revisions, by these."""

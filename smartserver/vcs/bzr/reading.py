@@ -15,10 +15,9 @@ from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, damage_of
 from smartserver.records.model import Key, Piece, RevisionId
 from smartserver.vcs.bzr import parts
-from smartserver.vcs.bzr.kinds import REVISION, SIGNATURE, TEXT
-from smartserver.vcs.bzr.left_hand import LeftHand
+from smartserver.vcs.bzr.kinds import REVISION, SIGNATURE, TAGS, TEXT
+from smartserver.vcs.bzr.left_hand import LeftHand, number_in
 from smartserver.vcs.bzr.selector import (
-    TAGS,
     Called,
     History,
     ReadAnswer,
@@ -30,9 +29,6 @@ from smartserver.vcs.bzr.selector import (
 )
 
 TREE = "its tree"
-
-MAX_DIGITS = 15
-"""Of a tip's number in its attributes, which are the client's; more are none."""
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
@@ -158,13 +154,13 @@ class Names:
 
     @functools.cached_property
     def _last(self) -> int:
-        """The want's: what the attributes of a ref say of it, since history may go on below a ghost; else counted."""
+        """The want's: what the attributes of a ref say of it, where it is a tip; else counted."""
         tip = self._wants[0]
         for value in self._stored.refs().values():
             self._stored.charge(len(value))
             for each in value:
-                if each.id == tip and each.attributes.isdigit() and len(each.attributes) <= MAX_DIGITS:
-                    return int(each.attributes)
+                if each.id == tip and (number := number_in(each.attributes)):
+                    return number
         return self.line(tip).length()
 
 

@@ -13,7 +13,6 @@ from smartserver.errors import Unsupported
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import WrongContent
 
-TAGS: Final = "tags"
 """The map in which a client keeps what its user calls tags."""
 
 MAX_NAMED: Final = 4096

@@ -9,16 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import shown
-from smartserver.records.model import Key, Record, RevisionId
-from smartserver.records.system import NOTHING, Changes, References, System, register
+from smartserver.records.model import Key, Record, RevisionId, Tip
+from smartserver.records.system import NOTHING, Changes, MapType, References, System, register
 from smartserver.vcs.bzr.changes import leaf_changes, node_changes
-from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.kinds import CHK, CONFIG, INVENTORY, KINDS, REVISION, SIGNATURE, SIGNATURES, TAGS, TEXT
+from smartserver.vcs.bzr.left_hand import count_lines
 from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory, read_revision
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from smartserver.records.browse import Contents
-    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, TipReader
 
 BZR: Final = "bzr 2a"
 
@@ -31,6 +34,19 @@ class BzrSystem(System):
 
     own_kind = REVISION
     of_revision = frozenset((REVISION, SIGNATURE, INVENTORY))
+    maps = {  # A tag may name a ghost.
+        TAGS: MapType("ids", of_refs=True),
+        CONFIG: MapType("opaque", of_refs=True),
+        SIGNATURES: MapType("opaque"),
+    }
+
+    def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
+        """A signature is that of a revision."""
+        return key if table == SIGNATURES else b""
+
+    def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
+        """Each with its number in decimal digits."""
+        return [Tip(tip, b"%d" % number) for tip, number in zip(tips, count_lines(stored, tips), strict=True)]
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
         """The parents a revision names, in order, ghosts among them."""

@@ -10,15 +10,17 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from smartserver.records.model import Key, Kind, Record, RevisionId
+from smartserver.records.model import Key, Kind, Record, RevisionId, Tip
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.git.format import BLOB, COMMIT, FILE, FOLDER, FORMATS, LINK, TAG, TREE, entry_type
 from smartserver.vcs.git.names import HEAD, HEADS
 from smartserver.vcs.patterns import compile_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from smartserver.records.browse import Contents
-    from smartserver.records.content import ReadScope, RepositoryView
+    from smartserver.records.content import ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
 
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
@@ -142,6 +144,20 @@ class GitSystem(System):
     def tip_meta(self, ref: bytes) -> bytes | None:
         """A branch is a commit; any other ref may be any object."""
         return COMMIT if ref.startswith(HEADS) else None
+
+    def tip_fact(self, meta: bytes, text: bytes) -> bytes:
+        """The target of a tag."""
+        return self._format.tag(b"", text)[0] if meta == TAG else b""
+
+    def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
+        """An annotated tag has as attributes the id of the object that it peels to, through tags of tags."""
+        peeled = dict.fromkeys(tips, b"")
+        at = {tip: tip for tip in tips}
+        while at:
+            facts = stored.facts(list(at.values()))
+            at = {tip: target for tip, target in zip(at, facts, strict=True) if target}
+            peeled |= at
+        return [Tip(tip, peeled[tip]) for tip in tips]
 
     def type_name(self, meta: bytes) -> str:
         """The name of git's type."""

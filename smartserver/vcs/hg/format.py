@@ -83,6 +83,13 @@ def read_changeset(text: bytes) -> Changeset:
     return Changeset(manifest, user, int(seconds.partition(b".")[0]), int(offset), message)
 
 
+def closes_branch(text: bytes) -> bool:
+    """Whether a changeset, which can be read, closes its branch: it has the extra `close`."""
+    date = text.partition(b"\n\n")[0].split(b"\n", 3)[2]
+    extras = date.split(b" ", 2)[2:]
+    return any(extra.startswith(b"close:") for each in extras for extra in each.split(b"\0"))
+
+
 def file_text(text: bytes) -> bytes:
     """The content of a file's version, without the metadata at its begin.
 

@@ -9,9 +9,26 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from smartserver.records.model import Key, Record, RevisionId
-from smartserver.records.system import NOTHING, Changes, References, System, Tips, register
-from smartserver.vcs.hg.format import CENSORED, all_entries, changeset_manifest, copied_from, differing, keys
+from smartserver.records.model import Key, Record, RevisionId, Tip
+from smartserver.records.system import (
+    NOTHING,
+    Changes,
+    EntryRight,
+    MapType,
+    References,
+    System,
+    Tips,
+    register,
+)
+from smartserver.vcs.hg.format import (
+    CENSORED,
+    all_entries,
+    changeset_manifest,
+    closes_branch,
+    copied_from,
+    differing,
+    keys,
+)
 from smartserver.vcs.hg.kinds import (
     BOOKMARKS,
     CHANGESET,
@@ -40,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from smartserver.records.browse import Contents
-    from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView
+    from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView, TipReader
 
 HG: Final = "hg sha1"
 
@@ -53,7 +70,7 @@ class HgSystem(System):
     keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
     own_kind = CHANGESET
     ghosts = False
-    map_kinds = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), "opaque")  # As ids no client could change one any more.
+    maps = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), MapType("opaque"))
     untold = {OBSOLETE: WHOLE}
     in_hunks = True
 
@@ -129,11 +146,8 @@ class HgSystem(System):
         shown = drafts.intersection(stored.map(BOOKMARKS).values())
         return drafts - shown, shown
 
-    def entry_problem(self, table: str, key: bytes, value: bytes | None) -> str:
-        """Why a bookmark cannot have this name or be there, or why something is no marker. What is public stays so, and
-        what is obsolete: else who may write could take away the heads of others."""
-        if value is None:
-            return "it is never removed" if table in (OBSOLETE, PUBLIC) else ""
+    def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
+        """Why a bookmark cannot have this name or be there, or why something is no marker."""
         if table == OBSOLETE:
             return _marker_problem(key, value)
         if table == PUBLIC:
@@ -149,6 +163,35 @@ class HgSystem(System):
         if len(value) != len(NULL):
             return f"a bookmark is on {len(value)} bytes, expected the {len(NULL)} of a changeset"
         return self.ref_problem(key)
+
+    def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
+        """The changeset that a bookmark is on, or that is public. A marker may be of one that was never here."""
+        if table == BOOKMARKS:
+            return value
+        return bytes.fromhex(key.decode()) if table == PUBLIC else b""
+
+    def entry_right(self, stored: MapReader, table: str, old: bytes | None, new: bytes | None) -> EntryRight:
+        """A bookmark is made, moved and removed as a branch of one head would be. What is public stays so, and what is
+        obsolete: else who may write could take away the heads of others."""
+        if table != BOOKMARKS:
+            return EntryRight.WRITE if new is not None else EntryRight.ADMIN
+        if old is None:
+            return EntryRight.CREATE
+        return EntryRight.WRITE if new is not None and self._leads_forward(stored, old, new) else EntryRight.FORCE
+
+    def _leads_forward(self, stored: MapReader, old: Node, new: Node) -> bool:
+        """Whether a bookmark moves forward: to a descendant, or away from a draft that others replace."""
+        if not stored.has_revision(old):
+            return True  # An earlier release took it. Nothing is lost with it.
+        return stored.is_ancestor(old, new) or any(old in tips for tips in self.superseded(stored, [old]))
+
+    def tip_fact(self, meta: bytes, text: bytes) -> bytes:
+        """Something where it closes its branch."""
+        return b"closed" if closes_branch(text) else b""
+
+    def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
+        """Each says whether it closes its branch."""
+        return [Tip(tip, closed=bool(fact)) for tip, fact in zip(tips, stored.facts(tips), strict=True)]
 
 
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")

@@ -533,9 +533,10 @@ def test_what_only_a_tag_reaches_comes_along(source: tuple[Path, History], tmp_p
     assert run(command, str(folder), str(tmp_path / "copy")).stdout == "nothing new\n"
 
 
-def test_tags_and_maps_come_along(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
+def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, history = source
-    place, there = target
+    there = tmp_path / "there"
+    place = str(there)
     tip = list(history.parents)[-1]
 
     def put(where: Path, value: bytes) -> None:

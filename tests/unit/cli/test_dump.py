@@ -298,9 +298,10 @@ def test_a_map_that_is_not_told(place: tuple[str, Path], tmp_path: Path, monkeyp
     assert markers_of(where) == every | more
 
 
-def test_tags_and_maps_come_along(source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path) -> None:
+def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, history = source
-    there, where = place
+    where = tmp_path / "there"
+    there = str(where)
     tips = tuple(
         map(Tip, sorted([list(history.parents)[-1], grow(folder, history, 1, next(iter(history.parents)), OTHER)]))
     )
@@ -327,12 +328,11 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], place: tuple[str
     assert run("load", "--force", file, there).stdout == "0 revisions, 0 refs, 1 entry of maps\n"
 
 
-def test_a_revision_that_only_a_tag_in_a_map_reaches(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path
-) -> None:
+def test_a_revision_that_only_a_tag_in_a_map_reaches(source: tuple[Path, History], tmp_path: Path) -> None:
     """Also where the tag came before the revision."""
     folder, history = source
-    there, where = place
+    where = tmp_path / "there"
+    there = str(where)
     first = next(iter(history.parents))
     side = history.line(1, first, "side")
 

@@ -149,7 +149,7 @@ def test_each_changed_ref_is_judged(served: Served, user: Callable[[str], Dialog
     assert ask(ben, (map_update, MapUpdateRequest("tags", MapKind.IDS, [tag], b"refs/heads/new"))) == ""
     moves = EntryChange(b"v1", history[1], How.SET)
     assert ask(ben, (map_update, MapUpdateRequest("tags", MapKind.IDS, [moves], b"refs/heads/new"))) == "access-denied"
-    assert ask(ben, (map_update, MapUpdateRequest("notes", MapKind.IDS, [tag]))) == "access-denied"
+    assert ask(ben, (map_update, MapUpdateRequest("notes", MapKind.OPAQUE, [tag]))) == "access-denied"
     assert ask(anna, (branch_delete, BranchDeleteRequest(b"refs/heads/new"))) == ""
     assert served.refs("team/secret") == {MAIN: history[3]}
 

@@ -86,8 +86,8 @@ def rule(may: str, path: str = "**", who: str = "joe", refs: str = "") -> bytes:
         ("ci", CREATE, "project", b"refs/tags/v1", True),
         ("ci", CREATE, "project", b"refs/tags/v1/more", False),
         ("ci", WRITE, "project", MAIN, False),
-        ("ci", CREATE, "project", b"trunk:tags/build-7", True),
-        ("ci", CREATE, "project", b"trunk:tags/other", False),
+        ("ci", CREATE, "project", b"trunk\0tags/build-7", True),
+        ("ci", CREATE, "project", b"trunk\0tags/other", False),
         ("mallory", READ, "project", b"", False),
         ("anonymous", READ, "project/www", b"", True),
         ("anonymous", WRITE, "project/www", b"", False),
@@ -116,17 +116,50 @@ def test_a_ref_in_upper_case_is_no_way_around_a_rule() -> None:
 
 def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
     rules = AccessRules(rule("force", refs="refs = ['trunk']") + rule("read"))
-    assert rules.gives("joe", FORCE, "p", b"trunk:tags/v1")
-    assert not rules.gives("joe", WRITE, "p", b"other:tags/v1")
+    assert rules.gives("joe", FORCE, "p", b"trunk\0tags/v1")
+    assert not rules.gives("joe", WRITE, "p", b"other\0tags/v1")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "given", "not_given"),
+    [
+        ("trunk", [b"trunk", b"trunk\0tags/v1"], [b"trunk:x", b"trunk:x\0tags/v1", b"\0bookmarks/x"]),
+        ("trunk:", [b"trunk"], [b"trunk\0tags/v1", b"trunk:"]),
+        ("trunk:tags/v*", [b"trunk\0tags/v1"], [b"trunk", b"trunk:tags/v1", b"trunk:tags/v\0tags/v", b"trunk\0tags/x"]),
+        ("trunk:**", [b"trunk\0tags/v1", b"trunk\0config/"], [b"trunk", b"trunk:x"]),
+        ("*:tags/v:1", [b"trunk\0tags/v:1"], [b"trunk\0tags/v1", b"trunk"]),
+        ("trunk:x", [b"trunk:x", b"trunk:x\0tags/v1"], [b"trunk", b"trunk\0tags/x"]),
+        ("**", [b"trunk", b"trunk:x", b"trunk\0tags/v1", b"\0bookmarks/x"], []),
+        ("**/v*", [b"a/v1", b"a\0tags/v1", b"\0bookmarks/v1"], [b"a", b"\0bookmarks/x"]),
+        ("*", [b"trunk", b"trunk:x", b"trunk\0tags/v1"], [b"a/b", b"\0bookmarks/x"]),
+        (":bookmarks/*", [b"\0bookmarks/x"], [b"bookmarks/x", b"trunk\0bookmarks/x", b"\0public/x"]),
+        ("public/**:", [b"public/site", b"public"], [b"\0public/site", b"public/site\0tags/v1"]),
+        ("tags/**", [b"tags/a", b"tags/a\0tags/v1"], [b"trunk\0tags/a"]),
+    ],
+)  # fmt: skip
+def test_a_ref_and_an_entry_are_never_one_name(pattern: str, given: list[bytes], not_given: list[bytes]) -> None:
+    """Entries are matched as they were when a rule had one string for them."""
+    rules = AccessRules(rule("force", refs=f"refs = [{pattern!r}]") + rule("read"))
+    assert [name for name in given if not rules.gives("joe", FORCE, "p", name)] == []
+    assert [name for name in not_given if rules.gives("joe", FORCE, "p", name)] == []
+
+
+@pytest.mark.parametrize("pattern", ["bookmarks/x", "public/**", "Signatures/*"])
+def test_a_pattern_that_meant_refs_and_entries_is_refused_with_both_spellings(pattern: str) -> None:
+    with pytest.raises(UnusableFile) as wrong:
+        AccessRules(rule("read") + rule("none", refs=f"refs = [{pattern!r}]"))
+    said = f"rule 2: refs = {pattern!r}: it does not say what it is for: write {pattern + ':'!r} for refs of that name"
+    assert str(wrong.value).startswith(f"{said}, {':' + pattern!r} for entries")
+    AccessRules(rule("none", refs=f"refs = [{pattern + ':'!r}, {':' + pattern!r}]"))
 
 
 def test_a_branch_that_is_a_repository_of_its_own_is_the_ref_of_a_dot() -> None:
     rules = AccessRules(rule("write", refs="refs = ['.']") + rule("none", refs="refs = ['.:tags/v*']") + rule("force"))
     assert not rules.gives("joe", FORCE, "p", b".")
-    assert rules.gives("joe", WRITE, "p", b".:tags/v1")
+    assert rules.gives("joe", WRITE, "p", b".\0tags/v1")
     assert rules.gives("joe", FORCE, "p", b"trunk")
     narrow = AccessRules(rule("force", refs="refs = ['.:tags/v*']") + rule("read"))
-    assert narrow.gives("joe", FORCE, "p", b".:tags/v1")
+    assert narrow.gives("joe", FORCE, "p", b".\0tags/v1")
     assert not narrow.gives("joe", WRITE, "p", b".")
 
 

@@ -116,7 +116,21 @@ def test_a_key_may_have_a_refs_name_before_it(key: bytes) -> None:
     next_root(view, now=NOW, maps={"tags": {key: b"x"}}, log=entry(1)).finish()
 
 
-def test_maps_are_declared_once() -> None:
+@pytest.mark.parametrize("count", [1, 3000], ids=["in the root", "in a file"])
+def test_a_map_is_removed_when_it_is_empty(count: int) -> None:
+    entries = {b"%d" % number: b"x" for number in range(count)}
+    change = next_root(first(), now=NOW, declare={"junk": "ids"}, maps={"junk": {**entries}}, log=entry(1)).finish()
+    view = applied(MemoryTransport(), change)
+    file = view.root.tables["map/junk"].file
+    with pytest.raises(ValueError, match="has entries"):
+        next_root(view, now=NOW, declare={"junk": None}, log=entry(2))
+    gone = next_root(view, now=NOW, declare={"junk": None}, maps={"junk": dict.fromkeys(entries)}, log=entry(2))
+    after = applied(view.transport, gone.finish())
+    assert (after.maps, after.map_kind("junk")) == ({}, None)
+    assert [each.name for each in after.dropped()] == ([] if file is None else [file.name])
+
+
+def test_maps_are_declared_with_a_kind() -> None:
     view = first()
     declared = applied(view.transport, next_root(view, now=NOW, declare={"tags": "ids", "phases": "opaque"}).finish())
     assert {name: dict(table) for name, table in declared.maps.items()} == {"tags": {}, "phases": {}}
@@ -127,7 +141,11 @@ def test_maps_are_declared_once() -> None:
         next_root(declared, now=NOW, declare={"tags": "opaque"}, maps={"tags": {b"1.0": b"id"}}, log=entry(1)).finish(),
     )
     assert dict(filled.maps["tags"]) == {b"1.0": b"id"}
-    assert filled.root.tables["map/tags"].kind == "ids"
+    assert filled.root.tables["map/tags"].kind == "opaque"
+    assert [(each.table, each.key, each.old, each.new) for each in filled.root.log[-1].changes] == [
+        ("maps", b"tags", b"ids", b"opaque"),
+        ("map/tags", b"1.0", None, b"id"),
+    ]
     assert dict(filled.refs()) == {MAIN: tip(1)}
     with pytest.raises(ValueError, match="never declared"):
         next_root(view, now=NOW, maps={"tags": {b"1.0": b"id"}}, log=entry(1)).finish()

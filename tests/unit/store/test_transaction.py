@@ -16,7 +16,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
-from smartserver.records.system import system_of
+from smartserver.records.system import MapType, system_of
 from smartserver.store.document import encode_value
 from smartserver.store.model import RootVersion
 from smartserver.store.repository import PackRepository
@@ -132,7 +132,7 @@ def test_a_tip_must_be_stored_or_announced(repository: PackRepository, history: 
 
 def test_stored_and_announced_revisions(repository: PackRepository, history: History, line: list[bytes]) -> None:
     transaction = begin(repository, *map(history.announced, line[2:]))
-    assert transaction.announced == tuple(map(history.announced, line[2:]))
+    assert list(transaction.announced) == list(map(history.announced, line[2:]))
     assert [transaction.is_stored(each) for each in line] == [True] * 4 + [False] * 2
     assert all(transaction.has_revision(each) for each in line)
     assert not transaction.has_revision(b"unknown")
@@ -351,7 +351,7 @@ def test_what_a_client_is_told_of_maps(repository: PackRepository, history: Hist
 
 
 def test_a_system_says_what_its_maps_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_of(GIT), "map_kinds", {"marks": "opaque"})
+    monkeypatch.setattr(system_of(GIT), "maps", {"marks": MapType("opaque")})
     transaction = Transaction("p", None)
     transaction.create(GIT, KINDS, {})
     with pytest.raises(WrongMapKind):

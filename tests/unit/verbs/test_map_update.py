@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from builders import MAIN
+from builders import GIT, MAIN
 from verb_context import NotedContext, Project
 
 from smartserver.errors import (
     AccessDenied,
     InvalidName,
+    MissingRevision,
     NoSuchBranch,
     NoSuchRepository,
     StaleEntry,
     WrongMapKind,
 )
 from smartserver.records.model import Tip
+from smartserver.records.system import EntryRight, system_of
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.declare import Permission
@@ -94,7 +96,7 @@ def test_every_way_on_every_state(
     assert context.transaction.entry("tags", MAIN + b"\0" + key) == (value if said is DONE else old)
     assert context.transaction.entry("tags", TOPIC + b"\0v1") == OTHER
     needed = WRITE if old is None else FORCE
-    assert context.asked == ([(needed, MAIN + b":tags/" + key)] if said is DONE else [])
+    assert context.asked == ([(needed, MAIN + b"\0tags/" + key)] if said is DONE else [])
     assert context.transaction.remembered is (said is UNCHANGED and how is SET)
     assert bool(context.transaction.entries.get("tags")) is (said is DONE)
 
@@ -150,23 +152,66 @@ def test_an_entry_that_belongs_to_nobody(project: Project) -> None:
     context = project.context()
     result = update(context, EntryChange(b"v1", NEW), EntryChange(b"v2", NEW), of=None, name="signatures", kind=OPAQUE)
     assert result.entries == [EntryOutcome(CONFLICT, b"signed"), EntryOutcome(DONE)]
-    assert context.asked == [(WRITE, b"signatures/v2")]
+    assert context.asked == [(WRITE, b"\0signatures/v2")]
     with pytest.raises(InvalidName):
         update(context, EntryChange(b"", NEW), of=None, name="signatures", kind=OPAQUE)
 
 
-def test_a_map_is_declared_by_its_first_entry(project: Project) -> None:
+@pytest.mark.parametrize("name", ["notes", "tags"])
+def test_the_kind_of_a_map_is_what_its_system_says(project: Project, name: str) -> None:
+    """Whoever makes the first entry of a map, or made one of the wrong kind before, does not decide that."""
     context = project.context()
-    assert update(context, EntryChange(b"k", None), name="notes").entries == [EntryOutcome(UNCHANGED)]
-    assert context.transaction.map_kind("notes") is None
-    update(context, EntryChange(b"k", NEW), name="notes")
-    assert context.transaction.map_kind("notes") == "ids"
-    for name in ("notes", "tags"):
-        with pytest.raises(WrongMapKind) as wrong:
-            update(context, EntryChange(b"k", NEW), name=name, kind=OPAQUE)
-        assert (wrong.value.map, wrong.value.kind, wrong.value.asked) == (name, "ids", "opaque")
-    with pytest.raises(InvalidName):
-        update(context, EntryChange(b"k", NEW), name="a\0b")
+    asked = IDS if name == "notes" else OPAQUE
+    of = None if name == "notes" else MAIN
+    with pytest.raises(WrongMapKind) as wrong:
+        update(context, EntryChange(b"k", NEW), of=of, name=name, kind=asked)
+    right = OPAQUE if asked is IDS else IDS
+    assert (wrong.value.map, wrong.value.kind, wrong.value.asked) == (name, right, asked)
+    context.transaction.declared[name] = asked
+    assert update(context, EntryChange(b"k", NEW), of=of, name=name, kind=right).entries == [EntryOutcome(DONE)]
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "why"),
+    [
+        ("junk", None, "has no such map; it has config, notes, signatures, tags"),
+        ("junk", MAIN, "has no such map"),
+        ("a\0b", None, "has no such map"),
+        ("tags", None, "belongs to a ref"),
+        ("notes", MAIN, "belongs to no ref"),
+    ],
+)
+def test_maps_that_the_system_has_not(project: Project, name: str, of: bytes | None, why: str) -> None:
+    context = project.context()
+    with pytest.raises(InvalidName, match=why):
+        update(context, EntryChange(b"k", NEW), of=of, name=name, kind=OPAQUE)
+    assert not context.transaction.changed
+
+
+def test_a_revision_that_an_entry_is_about_must_be_stored_or_come(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_of(GIT), "entry_revision", lambda table, key, value: value)
+    new = project.history.line(3)[2]
+    change = MapUpdateRequest("notes", OPAQUE, [EntryChange(b"k", new)])
+    context = project.context()
+    with pytest.raises(MissingRevision):
+        map_update.function(context, change)
+    assert context.asked == []
+    assert map_update.function(project.context([new]), change).entries == [EntryOutcome(DONE)]
+    assert map_update.function(project.context(), MapUpdateRequest("notes", OPAQUE, [EntryChange(b"k", None)])).entries
+
+
+@pytest.mark.parametrize("right", list(EntryRight))
+def test_the_system_says_what_a_change_needs(
+    project: Project, right: EntryRight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_of(GIT), "entry_right", lambda stored, table, old, new: right)
+    needed = Permission(right.value)
+    context = project.context(denied=[needed])
+    with pytest.raises(AccessDenied):
+        update(context, EntryChange(b"k", NEW), of=None, name="notes", kind=OPAQUE)
+    assert context.asked == [(needed, b"\0notes/k")]
 
 
 def test_the_ref_must_be_there_and_may_come_with_the_request(project: Project) -> None:

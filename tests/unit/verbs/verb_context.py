@@ -62,6 +62,9 @@ class NotedContext:
     def verify(self) -> VerifyReport:
         return REPORT
 
+    def mend(self) -> tuple[list[str], bool]:
+        return ["a line"], True
+
     def pack(self) -> PackReport:
         return PackReport(5, 1, 1000)
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from bzr_builders import TRUNK, BzrHistory
+from lines import Lines
 
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
 from smartserver.store.content import SnapshotView
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.vcs.bzr.left_hand import LeftHand
+from smartserver.vcs.bzr.left_hand import MAX_DIGITS, LeftHand, count_lines, number_in
 from transports.memory import MemoryTransport
 
 
@@ -45,3 +48,61 @@ def test_no_step_is_taken_twice(moment: SnapshotView, monkeypatch: pytest.Monkey
     assert (line.at(2), walked) == (2, [4, 3])
     assert [line.length(), *line, line.at(4), line.at(9)] == [5, 4, 3, 2, 1, 0, 0, None]
     assert walked == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "number"),
+    [(b"7", 7), (b"", 0), (b"new", 0), (b"-1", 0), (b"9" * MAX_DIGITS, 10**MAX_DIGITS - 1), (b"9" * 3000, 0)],
+)
+def test_the_number_that_attributes_say(attributes: bytes, number: int) -> None:
+    assert number_in(attributes) == number
+
+
+ROW = {b"%d" % number: b"%d" % (number - 1) if number > 1 else None for number in range(1, 101)}
+
+
+def test_numbers_are_the_lengths_of_lines() -> None:
+    parents = {**ROW, b"side": b"7", b"graft": b"ghost", b"later": b"graft"}
+    assert count_lines(Lines(parents), [b"100", b"side", b"later", b"none", b"1"]) == [100, 8, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("known", "most"),
+    [
+        ([Tip(b"99", b"99")], 1),  # A push on top.
+        ([Tip(b"90", b"90")], 10),
+        ([Tip(b"100", b"100")], 0),
+        ([Tip(b"side", b"8"), Tip(b"99", b"99")], 3),
+    ],
+)
+def test_a_number_is_counted_from_the_nearest_one_that_is_proved(known: list[Tip], most: int) -> None:
+    lines = Lines({**ROW, b"side": b"7"}, known)
+    assert count_lines(lines, [b"100"]) == [100]
+    assert lines.steps <= most
+
+
+def test_a_branch_begun_a_little_below_a_tip_is_counted_from_there() -> None:
+    lines = Lines({**ROW, b"topic": b"95"}, [Tip(b"100", b"100")])
+    assert count_lines(lines, [b"topic"]) == [96]
+    assert lines.steps <= 6
+
+
+@pytest.mark.parametrize("claimed", [b"101", b"9" * 15, b"9" * 3000, b"", b"x", b"0"])
+def test_a_stored_number_that_cannot_be_is_none(claimed: bytes) -> None:
+    assert count_lines(Lines(ROW, [Tip(b"100", claimed)]), [b"100"]) == [100]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_proved_tips_give_the_same_numbers(seed: int) -> None:
+    chance = random.Random(seed)
+    parents: dict[bytes, bytes | None] = {}
+    for number in range(60):
+        ends = number == 0 or chance.random() < 0.05
+        parents[b"%d" % number] = None if ends else b"%d" % chance.randrange(max(0, number - 9), number)
+    names = list(parents)
+    numbers = dict(zip(names, count_lines(Lines(parents), names), strict=True))
+    for name, parent in parents.items():
+        assert numbers[name] == (1 if parent is None else numbers[parent] + 1), seed
+    tips = chance.sample(names, 8)
+    known = [Tip(name, b"%d" % numbers[name]) for name in chance.sample(names, 6)]
+    assert count_lines(Lines(parents, known), tips) == [numbers[tip] for tip in tips], seed

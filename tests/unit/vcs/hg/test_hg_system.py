@@ -6,9 +6,10 @@ import struct
 from collections.abc import Mapping, Sequence
 
 import pytest
+from lines import Lines
 
-from smartserver.records.model import Record
-from smartserver.records.system import system_of
+from smartserver.records.model import Record, Tip
+from smartserver.records.system import EntryRight, MapType, system_of
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, PUBLISHING
 from smartserver.vcs.hg.markers import key_of
 from smartserver.vcs.hg.system import HG, HgSystem
@@ -140,12 +141,19 @@ def test_entries_that_are_none(table: str, key: bytes, value: bytes, why: str) -
 
 def test_what_its_maps_are() -> None:
     """Else the first entry could say that a map has ids, and every later push would be refused."""
-    assert RULES.map_kinds == {"bookmarks": "opaque", "obsolete": "opaque", "public": "opaque"}
+    assert RULES.maps == dict.fromkeys(("bookmarks", "obsolete", "public"), MapType("opaque"))
 
 
-def test_what_is_never_removed() -> None:
-    removed = [RULES.entry_problem(table, A.hex().encode(), None) for table in ("obsolete", "public", "bookmarks")]
-    assert removed == ["it is never removed", "it is never removed", ""]
+@pytest.mark.parametrize(
+    ("table", "key", "value", "revision"),
+    [
+        ("bookmarks", b"mark", A, A),
+        ("public", A.hex().encode(), b"1", A),
+        ("obsolete", A.hex().encode(), b"", b""),  # A marker may come before, or without, what it replaces.
+    ],
+)
+def test_which_changeset_must_be_stored_for_an_entry(table: str, key: bytes, value: bytes, revision: bytes) -> None:
+    assert RULES.entry_revision(table, key, value) == revision
 
 
 class Maps:
@@ -158,6 +166,12 @@ class Maps:
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
         return self.maps[name]
+
+    def has_revision(self, revision: bytes) -> bool:
+        return revision in (A, B, C, D)
+
+    def is_ancestor(self, ancestor: bytes, revision: bytes) -> bool:
+        return ancestor == revision or (ancestor, revision) in ((A, B), (A, C), (B, C))
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
         return [each for each in firsts if name == "obsolete" and bytes.fromhex(each.decode()) in (A, B, D)]
@@ -180,6 +194,48 @@ class Maps:
 def test_tips_that_others_replace(maps: Maps, gone: set[bytes], stays: set[bytes]) -> None:
     assert RULES.superseded(maps, [A, B, C, D]) == (gone, stays)
     assert RULES.superseded(maps, [C]) == ((), ())
+
+
+WRITE, CREATE, FORCE, ADMIN = EntryRight.WRITE, EntryRight.CREATE, EntryRight.FORCE, EntryRight.ADMIN
+ALL_PUBLIC = {"publishing": b"yes"}
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "right"),
+    [
+        ("bookmarks", None, A, CREATE),
+        ("bookmarks", A, B, WRITE),
+        ("bookmarks", B, A, FORCE),
+        ("bookmarks", B, D, FORCE),
+        ("bookmarks", A, None, FORCE),
+        ("bookmarks", bytes(20), A, WRITE),
+        ("bookmarks", bytes(20), None, FORCE),
+        ("public", None, b"1", WRITE),
+        ("public", b"1", None, ADMIN),
+        ("obsolete", None, b"marker", WRITE),
+        ("obsolete", b"marker", None, ADMIN),
+    ],
+)
+def test_rights_to_change_entries(table: str, old: bytes | None, new: bytes | None, right: EntryRight) -> None:
+    maps = Maps()
+    maps.settings = ALL_PUBLIC
+    assert RULES.entry_right(maps, table, old, new) is right
+
+
+def test_a_bookmark_may_leave_a_draft_that_others_replace() -> None:
+    assert RULES.entry_right(Maps(bookmark=B), "bookmarks", B, D) is WRITE
+    assert RULES.entry_right(Maps(bookmark=B, public=B), "bookmarks", B, D) is FORCE
+    assert RULES.entry_right(Maps(bookmark=B), "bookmarks", B, None) is FORCE
+
+
+@pytest.mark.parametrize(
+    ("extras", "closed"),
+    [(b"", False), (b" branch:x", False), (b" branch:x\0close:1", True), (b" close:1", True), (b" closed:1", False)],
+)
+def test_a_tip_is_closed_where_its_changeset_says_so(extras: bytes, closed: bool) -> None:
+    text = A.hex().encode() + b"\nJo\n0 0" + extras + b"\nclose:1\n\nclose:1\n"
+    assert bool(RULES.tip_fact(b"", text)) is closed
+    assert RULES.prove_tips(Lines(facts={A: RULES.tip_fact(b"", text)}), [A]) == [Tip(A, closed=closed)]
 
 
 @pytest.mark.parametrize("settings", [{}, {"evolution": b"yes"}, {"publishing": b"no"}])

@@ -1,0 +1,83 @@
+"""What an earlier release stored because a client claimed it, and what the system of the repository says of it now.
+
+`verify` names it; an administrator has it mended. Attributes of tips are proved anew, a map of the wrong kind gets that
+of the system, and what no map may hold is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smartserver.errors import InvalidName, MissingRevision, shown
+from smartserver.records.model import RefValue
+from smartserver.records.system import system_of
+from smartserver.store.transaction import Transaction
+
+SHOWN = 80
+"""Characters of attributes in a line."""
+
+MOST = 1 << 16
+"""Entries that one request removes: the log says of each what it was."""
+
+
+def mend(transaction: Transaction) -> tuple[list[str], bool]:
+    """Mend as much as one request may; a line for each thing that is not as it should be, and whether any is left."""
+    lines = list(_mend_refs(transaction))
+    left = MOST
+    for name in transaction.maps():
+        wrong = _wrong_entries(transaction, name)
+        if wrong:
+            key, why = next(iter(wrong.items()))
+            lines.append(f"the map {name!r} has entries that it cannot have: {len(wrong)}, as {shown(key)}: {why}")
+        transaction.entries.setdefault(name, {}).update(dict.fromkeys(list(wrong)[: max(left, 0)]))
+        left -= len(wrong)
+        lines += _mend_kind(transaction, name, is_empty=left >= 0)
+    return lines, left < 0
+
+
+def _mend_refs(transaction: Transaction) -> Iterator[str]:
+    refs = {
+        name: value
+        for name, value in transaction.refs().items()
+        if all(transaction.is_stored(tip.id) for tip in value)  # Else that is the damage.
+    }
+    transaction.tips.trusts_stored = False
+    for name, value in transaction.tips.values(refs, refs).items():
+        if value != refs[name]:
+            transaction.changes[name] = value
+            yield f"the ref {shown(name)} has {_said(refs[name])}; what is stored proves {_said(value)}"
+
+
+def _said(value: RefValue) -> str:
+    said = [shown(tip.attributes)[:SHOWN] + (" (closed)" if tip.closed else "") for tip in value]
+    return f"the attributes {', '.join(each or 'none' for each in said)}"
+
+
+def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
+    """The entries that a map of the system cannot have, and why; those of another map, which has none."""
+    system = system_of(transaction.vcs)
+    known = system.maps.get(name)
+    if known is None:
+        return dict.fromkeys(transaction.map(name), f"a repository of {system.name} has no such map")
+    found = {}
+    for key, value in transaction.map(name).items():
+        try:
+            if known.of_refs != (b"\0" in key):
+                raise InvalidName(key, f"it belongs to {'no' if known.of_refs else 'a'} ref")
+            transaction.check_entry(name, key, value)
+        except (InvalidName, MissingRevision) as wrong:
+            found[key] = str(wrong)
+    return found
+
+
+def _mend_kind(transaction: Transaction, name: str, *, is_empty: bool) -> Iterator[str]:
+    """`is_empty`: whether all entries of a map that the system has not are removed."""
+    system = system_of(transaction.vcs)
+    known = system.maps.get(name)
+    declared = transaction.declared_kind(name)
+    if known is None and is_empty:
+        transaction.declared[name] = None
+        yield f"the map {name!r} is none of {system.name}"
+    elif known is not None and declared != known.kind:
+        transaction.declared[name] = known.kind
+        yield f"the map {name!r} is declared {declared}; it is {known.kind}"

@@ -1,0 +1,283 @@
+"""What a client claims of tips and maps is nothing that others see: with a client that lies, and the tools beside it.
+
+The claims of an earlier release are stored here without `Transaction.prove_tips`: `verify` names them and mends them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from brz_sides import Users
+from git_sides import Served, Side, environment, fine
+from hg_sides import HgSide, server_bookmarks
+
+from smartserver.cli.copying import repository_at
+from smartserver.client.push import PushRequest
+from smartserver.client.updates import RefUpdate
+from smartserver.records.model import Tip
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
+from smartserver.verbs.rules import Growth, Rule
+from transports.local import LocalTransport
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+NUMBERS = [b"2", b"9" * 15, b"9" * 3000]
+
+
+def claim(url: str, *updates: RefUpdate) -> None:
+    """Send updates as a client that says of tips what it likes."""
+    with repository_at(url, frozenset()) as remote:
+        assert remote.push(PushRequest(updates)).error() is None
+
+
+def store(root: Path, path: str, change: Callable[[Transaction], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a change as an earlier release did."""
+
+    def plan(transaction: Transaction) -> bytes:
+        change(transaction)
+        return b"\x90"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "prove_tips", lambda self: None)
+        patch.setattr(Transaction, "check_entry", lambda *_: None)
+        assert PackRepository(LocalTransport(root), path).commit(bytes(16), 0, "eve", plan).swapped
+
+
+def verify(place: str, *options: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "smartserver.cli.main", "verify", *options, place],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(Path("/nonexistent")),
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+# -- what a tag peels to
+
+
+PEELED = r"""
+cd a
+git ls-remote "$URL" "refs/tags/*" | sort > ../there
+git show-ref -d --tags | tr " " "\t" | sort > ../here
+diff ../here ../there
+"""
+
+TAGS = """
+cd a
+git tag -a -m tree of-tree main^{tree}
+git tag -a -m blob of-blob main:one
+git push -q origin --tags
+"""
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["the tag's target", "another"])
+def test_what_a_tag_peels_to_is_read_from_the_tag(ours: Callable[[str], Side], right: bool) -> None:
+    side = ours("shared")
+    side.prepare(TAGS)
+    names = ("nested", "nested^{}" if right else "main", "main")
+    tag, claimed, other = (bytes.fromhex(side.git("a", "rev-parse", name).strip()) for name in names)
+    for how in (Rule.NEW, Rule.FORCE):
+        claim(side.url, RefUpdate(b"refs/tags/nested", tag, how, attributes=claimed))
+    claim(side.url, RefUpdate(b"refs/tags/again", tag, attributes=claimed))
+    claim(side.url, RefUpdate(b"refs/tags/light-too", other, attributes=tag))
+    side.prepare("cd a; git tag again nested; git tag light-too main")
+    fine(side.run(PEELED), 2)
+    with repository_at(side.url, frozenset()) as remote:
+        remote.learn_refs()
+        assert {name: value[0].attributes for name, value in remote.knowledge.refs().items() if b"heads" in name} == {
+            b"refs/heads/main": b"",
+            b"refs/heads/topic": b"",
+        }
+
+
+def test_a_stored_claim_of_a_tag_is_named_and_mended(
+    ours: Callable[[str], Side], served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = ours("shared")
+    path = side.url.rpartition("/")[2]
+    tag, main = (bytes.fromhex(side.git("a", "rev-parse", name).strip()) for name in ("v1", "main"))
+    store(served.root, path, lambda made: made.set_ref(b"refs/tags/v1", (Tip(tag, main),)), monkeypatch)
+    status, said = verify(str(served.root / path))
+    assert (status, "the ref refs/tags/v1 has the attributes" in said, "--mend puts it right" in said) == (
+        1,
+        True,
+        True,
+    )
+    status, said = verify(side.url, "--mend")
+    assert status == 0, said
+    assert said.startswith("mended: the ref refs/tags/v1 has the attributes ")
+    assert "mended" not in verify(str(served.root / path), "--mend")[1]
+    fine(side.run(PEELED), 2)
+
+
+# -- the number of a revision
+
+
+def _numbers(users: Users, *, trunk: str = "trunk") -> list[str]:
+    """What brz says of the branch on the server, by its numbers."""
+    url = users.url(trunk)
+    done = [users.run("a", *words) for words in (["revno", url], ["revision-info", "-r", "2", "-d", url])]
+    assert [each.status for each in done] == [0, 0], done
+    return [each.out.strip() for each in done]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=["2", "15 digits", "3000 digits"])
+def test_the_number_of_a_revision_is_counted(users: Users, number: bytes) -> None:
+    right = _numbers(users)
+    assert right[0] == "3"
+    tip = users.revision("a", 3)
+    claim(users.url(""), RefUpdate(b"trunk", tip, Rule.FF, attributes=number))
+    claim(users.url(""), RefUpdate(b"new", tip, attributes=number))
+    assert _numbers(users) == _numbers(users, trunk="new") == right
+    users.commit("a", "more")
+    with repository_at(users.url(""), frozenset()) as remote:
+        remote.learn_refs()
+        assert {value[0].attributes for value in remote.knowledge.refs().values()} == {b"3"}
+    assert users.run("a", "push", users.url()).status == 0
+    assert users.served_tip() == (4, users.revision("a", 4))
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=["2", "15 digits", "3000 digits"])
+def test_a_stored_number_ends_no_command_and_is_mended(
+    users: Users, monkeypatch: pytest.MonkeyPatch, number: bytes
+) -> None:
+    right, tip = _numbers(users), users.revision("a", 3)
+    store(users.served.root, users.place, lambda made: made.set_ref(b"trunk", (Tip(tip, number),)), monkeypatch)
+    for words in (["revno"], ["branch", "copy"], ["log", "--line"], ["cat", "-r", "3"], ["missing", "--theirs-only"]):
+        at = [users.url() + "/one"] if words[0] == "cat" else [users.url()]
+        done = users.run("b", *words[:1], *at, *words[1:])
+        assert "Traceback" not in done.err, done.err
+    status, said = verify(str(users.served.root / users.place))
+    assert (status, "the ref trunk has the attributes" in said, len(said) < 600) == (1, True, True), said
+    status, said = verify(users.url(""), "--mend")
+    assert status == 0, said
+    assert _numbers(users) == right
+
+
+# -- heads that close a branch, and bookmarks
+
+
+HG = """
+hg init "$URL"
+hg init a
+a commit one; a commit two
+a hg push -q "$URL"
+"""
+
+
+@pytest.fixture
+def hg(served: Served, tmp_path: Path) -> HgSide:
+    made = HgSide(tmp_path / "ours", served.url(f"claims-{tmp_path.name}"), served)
+    made.prepare(HG)
+    return made
+
+
+def test_whether_a_head_closes_its_branch_is_read_from_the_changeset(hg: HgSide) -> None:
+    first = bytes.fromhex(fine(hg.run("a hg log -r 0 -T '{node}'"), 0).out)
+    claim(hg.url, RefUpdate(b"default", first, heads=(Tip(first, b"claimed", closed=True),), growth=Growth.ANY))
+    claim(hg.url, RefUpdate(b"another", first, heads=(Tip(first, b"claimed", closed=True),)))
+    hg.prepare('a commit three; a hg commit -q --close-branch -m closed; a hg push -q "$URL"')
+    last = bytes.fromhex(fine(hg.run("a hg log -r tip -T '{node}'"), 0).out)
+    with repository_at(hg.url, frozenset()) as remote:
+        remote.learn_refs()
+        assert remote.knowledge.refs() == {b"default": (Tip(last, closed=True),), b"another": (Tip(first),)}
+
+
+def rule(may: str) -> str:
+    return f'[[rules]]\nwho = ["*"]\npath = "**"\nmay = "{may}"\n'
+
+
+BOOKMARKS = """
+a hg bookmark -r 0 there; a hg push -q -B there "$URL" || true
+"""
+
+ACTIONS = {
+    "forward": 'a hg bookmark -f -r 1 there; a hg push -B there "$URL"',
+    "create": 'a hg bookmark -r 1 new; a hg push -B new "$URL"',
+    "rewind": 'a hg bookmark -f -r 0 there; a hg push -B there "$URL"',
+    "delete": 'a hg bookmark -d there; a hg push -B there "$URL"',
+}
+
+
+@pytest.fixture
+def ruled(tmp_path: Path) -> Iterator[Callable[[str], HgSide]]:
+    """A repository with a bookmark, where anybody has the rights of one level."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    file = folder / "access.toml"
+    file.write_text(rule("admin"))
+    server = Served(folder, "--access", str(file))
+    made = HgSide(tmp_path / "ours", server.url("project"), server)
+    made.prepare(HG + BOOKMARKS)
+
+    def begin(may: str) -> HgSide:
+        file.write_text(rule(may))
+        return made
+
+    yield begin
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("may", "allowed"),
+    [
+        ("write", ["forward"]),
+        ("create", ["forward", "create"]),
+        ("force", ["forward", "create", "rewind", "delete"]),
+    ],
+)
+def test_bookmarks_need_the_rights_of_branches(
+    ruled: Callable[[str], HgSide], may: str, allowed: Sequence[str]
+) -> None:
+    side = ruled(may)
+    assert side.served is not None
+    for action, script in ACTIONS.items():
+        before = server_bookmarks(side.served, "project")
+        done = side.run(script)
+        after = server_bookmarks(side.served, "project")
+        assert (before != after) is (action in allowed), (action, done)
+        assert ("the server's access rules give anonymous" in done.said) is (action not in allowed), done
+
+
+def test_public_changesets_are_stored_ones(hg: HgSide, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier release took is named and mended; a user's drafts and public changesets stay as they are."""
+    path = hg.url.rpartition("/")[2]
+    verify(hg.url)
+    hg.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null')
+    hg.prepare('a hg phase --public -r 0; a hg push "$URL" || true')
+    junk = {b"%040x" % number: b"1" for number in range(300)}
+
+    def claimed(transaction: Transaction) -> None:
+        for key, value in junk.items():
+            transaction.set_map("public", "opaque", key, value)
+        transaction.set_map("junk", "ids", b"key", b"value")
+        transaction.declared["bookmarks"] = "ids"
+
+    before = _public(served, path)
+    store(served.root, path, claimed, monkeypatch)
+    status, said = verify(str(served.root / path))
+    assert status == 1
+    for why in (
+        "the map 'public' has entries that it cannot have: 300",
+        "'junk' is none of",
+        "'bookmarks' is declared ids",
+    ):
+        assert why in said
+    hg.prepare('a hg bookmark -r 0 mine; a hg push -q -B mine "$URL" || true; hg clone -q "$URL" b')
+    status, said = verify(str(served.root / path), "--mend")
+    assert (status, said.count("mended: ")) == (0, 4), said
+    assert _public(served, path) == before
+    view = PackRepository(LocalTransport(served.root), path).snapshot().view
+    assert (sorted(view.maps), view.map_kind("bookmarks")) == (["bookmarks", "public"], "opaque")
+
+
+def _public(served: Served, path: str) -> dict[bytes, bytes]:
+    view = PackRepository(LocalTransport(served.root), path).snapshot().view
+    return dict(view.map("public").items())
