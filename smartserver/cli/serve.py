@@ -453,7 +453,7 @@ def _check_asked(root: str, original: str) -> None:
 def _metrics(site: Site, connections: Connections) -> Factory:
     """Count requests by verb. Returns the factory of the page that shows them and all other counters."""
     try:
-        from smartserver.server.metrics import ServerCollector, page_of
+        from smartserver.server.metrics import MetricsFactory, ServerCollector
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
         raise CommandError(f"--metrics needs {library}: pip install 'smartserver[metrics]'") from None
@@ -461,7 +461,7 @@ def _metrics(site: Site, connections: Connections) -> Factory:
 
     requests = RequestMeters()
     site.ended = requests.add
-    return page_of(ServerCollector(requests, lambda: len(connections.open)))
+    return MetricsFactory(ServerCollector(requests, lambda: len(connections.open)), connections.clock)
 
 
 def _connections(count: int) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from counting import Counting
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from twisted.web.test.requesthelper import DummyRequest
+from twisted.internet import testing
+from twisted.internet.task import Clock
 
 from smartserver.meters import LOCK_TIME, METERS, NOTHING, READS, counted, here
-from smartserver.server.metrics import PREFIX, MetricsPage, ServerCollector, page_of
+from smartserver.server.metrics import LONGEST, MAX_CONNECTIONS, MAX_HEAD, PREFIX, MetricsFactory, ServerCollector
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.request_meters import RequestMeters
 
@@ -60,30 +62,74 @@ def test_requests_have_neither_user_nor_address() -> None:
     assert "192.0.2.7" not in text
 
 
-def page(path: bytes, accept: str = "") -> Any:
-    """A request for a page, answered."""
-    request: Any = DummyRequest([])
-    resource: Any = MetricsPage(COLLECTOR)
-    request.path = path
-    request.requestHeaders.setRawHeaders(b"accept", [accept.encode()])
-    request.write(resource.render(request))
-    return request
+def transport() -> Any:
+    return cast("Any", testing).StringTransport()
+
+
+def served(requests: Sequence[bytes], clock: Clock | None = None) -> list[Any]:
+    """Connections to the page, on each of which one of `requests` came, byte by byte."""
+    factory, carriers = MetricsFactory(COLLECTOR, cast("Any", clock or Clock())), []
+    for request in requests:
+        carrier = transport()
+        made: Any = factory.buildProtocol(None)
+        if made is None:
+            carrier.disconnected = True
+        else:
+            made.makeConnection(carrier)
+            for at in range(len(request)):
+                made.dataReceived(request[at : at + 1])
+        carriers.append(carrier)
+    return carriers
+
+
+def answer(request: bytes) -> tuple[str, str]:
+    (carrier,) = served([request])
+    assert carrier.disconnecting
+    head, _, content = carrier.value().decode().partition("\r\n\r\n")
+    assert f"\r\nContent-Length: {len(content)}\r\n" in head + "\r\n"
+    assert "\r\nConnection: close\r\n" in head
+    return head, content
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0", ""])
 def test_the_client_chooses_the_form(accept: str) -> None:
-    asked = page(b"/metrics", accept)
-    assert b"smartserver_open_connections 7.0\n" in b"".join(asked.written)
-    (kind,) = asked.responseHeaders.getRawHeaders("content-type")
-    assert kind.startswith(accept.partition(";")[0] or "text/plain")
+    head, content = answer(b"GET /metrics?a=b HTTP/1.1\r\nHost: a\r\nACCEPT: %b\r\n\r\n" % accept.encode())
+    assert head.startswith("HTTP/1.1 200 OK\r\n")
+    assert "smartserver_open_connections 7.0\n" in content
+    assert f"\r\nContent-Type: {accept.partition(';')[0] or 'text/plain'}" in head
 
 
-@pytest.mark.parametrize("path", [b"/", b"/metrics/", b"/other"])
-def test_there_is_one_page(path: bytes) -> None:
-    assert page(path).responseCode == 404
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"GET /metrics/ HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 100000000000\r\n\r\n" + bytes(100), "405 Method Not Allowed"),
+        (b"GET /metrics\r\n\r\n", "400 Bad Request"),
+        (b"hpss!1\n\r\n\r\n", "400 Bad Request"),
+        (b"GET /metrics HTTP/1.1\r\nA: " + b"a" * MAX_HEAD, "431 Request Header Fields Too Large"),
+    ],
+)
+def test_what_is_no_request_of_the_page(request_: bytes, status: str) -> None:
+    assert answer(request_)[0].startswith(f"HTTP/1.1 {status}\r\n")
 
 
-def test_what_serves_it() -> None:
-    made: Any = page_of(COLLECTOR)
-    assert isinstance(made.resource, MetricsPage)
-    assert not made.noisy
+def test_it_has_connections_and_time_of_its_own() -> None:
+    """Who sends nothing, or takes nothing, holds a place for as long as anybody else."""
+    clock = Clock()
+    held = [b"", b"GET /metrics HTTP/1.1\r\n\r\n"] * (MAX_CONNECTIONS // 2)
+    carriers = served([*held, b""], clock)
+    assert [carrier.disconnected for carrier in carriers] == [False] * MAX_CONNECTIONS + [True]
+    clock.advance(LONGEST)
+    assert all(carrier.disconnected for carrier in carriers)
+
+
+def test_a_connection_that_ended_leaves_its_place() -> None:
+    clock = Clock()
+    factory = MetricsFactory(COLLECTOR, cast("Any", clock))
+    for _ in range(MAX_CONNECTIONS + 1):
+        made: Any = factory.buildProtocol(None)
+        assert made is not None
+        made.makeConnection(transport())
+        made.connectionLost()
+    assert not clock.getDelayedCalls()
