@@ -99,9 +99,16 @@ class KeyPair:
         return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)
 
 
+def _note_step(connection: SSL.Connection, where: int, _: int) -> None:
+    """Tell what the connection carries of a step of TLS's own."""
+    if where == SSL.SSL_CB_ACCEPT_LOOP and (layer := connection.get_app_data()) is not None:  # Twisted's.
+        layer.wrappedProtocol.note_tls_step()
+
+
 def _context(certificate: Path, key: Path) -> SSL.Context:
     made = SSL.Context(SSL.TLS_SERVER_METHOD)
     made.set_min_proto_version(SSL.TLS1_3_VERSION)
+    made.set_info_callback(_note_step)
     made.set_alpn_select_callback(_select)
     try:
         private = key.read_bytes()

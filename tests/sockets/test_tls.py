@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import key_updates
 import pytest
 import strangers
 from certificates import Authority
@@ -258,6 +259,24 @@ def test_a_handshake_that_is_none_or_never_ends(secure: Secure, hello: bytes) ->
             with contextlib.suppress(ConnectionResetError):
                 while strange.recv(65536):
                     pass
+        assert info(TlsMedium(HOST, server.port, secure.trust))
+
+
+def test_a_client_that_asks_for_new_keys_and_reads_nothing(secure: Secure, tmp_path: Path) -> None:
+    """Each answer waits in memory, past the bounds of what is written: the connection is given up."""
+    with secure.serve() as server:
+        with socket.create_connection((HOST, server.port), PATIENCE) as strange:
+            client = key_updates.Client(tmp_path / "keys")
+            strange.sendall(client.step())
+            while not client.ready:
+                strange.sendall(client.step(strange.recv(65536)))
+            asked = client.key_updates()
+            assert info(TlsMedium(HOST, server.port, secure.trust))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(10_000):
+                    strange.sendall(next(asked))
+        said = "dropped: it asks for new TLS keys again and again: 4096 steps of TLS"
+        wait_until(lambda: any(said in line for line in server.log), "the line in the log")
         assert info(TlsMedium(HOST, server.port, secure.trust))
 
 
