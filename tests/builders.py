@@ -14,6 +14,7 @@ from typing import Self
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.content import Text
 from smartserver.records.model import GraphNode, Kind, Parent, Record, Tip
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import MapType, System, register, system_of
@@ -418,3 +419,10 @@ def check_whole(repository: PackRepository, history: History) -> Snapshot:
             assert location is not None
             assert snapshot.record(location) == history.objects[key]
     return snapshot
+
+
+def joined(text: Text) -> bytes:
+    """The bytes of a text that may come in parts."""
+    found = b"".join(text.parts)
+    assert len(found) == text.length
+    return found

@@ -17,7 +17,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchPart
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.check import verify_record
+from smartserver.records.check import KeyCheck, verify_record
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
 from smartserver.records.delta import decompress
 from smartserver.records.model import GraphNode, Key, Kind, Parent, RevisionId
@@ -38,7 +38,9 @@ def note_key(meta: bytes, text: bytes) -> Key:
 class Slate(System):
     name = "slate 1"
     kinds = (Kind("note", "slate-key", True), Kind("page", "blake2b-128", True))
-    keys = {"slate-key": lambda key, meta, text: note_key(meta, text)}
+    keys = {
+        "slate-key": KeyCheck(lambda _, meta, __: hashlib.sha3_256(meta + b"\n"), lambda _, digest: b"note " + digest)
+    }
     own_kind = NOTE
     ghosts = False
 

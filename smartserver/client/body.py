@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.client.request import BodySource, NotOurProtocol
 from smartserver.records.model import GraphNode, Plan
-from smartserver.records.segment import encode_graph
+from smartserver.records.segment import encode_graph, read_length
+from smartserver.records.varint import MAX_BYTES
 from smartserver.spans import Part, span, spans_of, spent
 from smartserver.wire.errors import ProtocolError
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
@@ -168,8 +169,14 @@ class _Body:
         """The segments."""
         segments = iter(self._plan.segments() if self._first is None else self._first)
         self._first = None
+        left = 0
+        """Bytes to come of a segment that is sent in parts."""
         while gathered := _gather(segments, PIECE):
-            yield from _pieces(gathered)
+            ended = 0
+            for part in gathered:
+                left = (left or sum(read_length(part[:MAX_BYTES]))) - len(part)
+                ended += not left
+            yield from _cut(b"".join(gathered), ended)
 
 
 class _BulkBody:
@@ -210,10 +217,6 @@ def _packed(segments: list[bytes]) -> BodySource | None:
     return lambda: [(packed, len(segments))]
 
 
-def _pieces(segments: list[bytes]) -> Iterator[tuple[bytes, int]]:
-    return _cut(b"".join(segments), len(segments))
-
-
 def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
     """Pieces between which the client looks for a refusal; with the last, how many segments end in them."""
     last = max(range(0, len(joined), PIECE), default=0)
@@ -230,7 +233,7 @@ def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
 
 @spent(Part.LOCAL, "read")
 def _gather(segments: Iterator[bytes], least: int) -> list[bytes]:
-    """The next segments, of so many bytes at least; fewer at the end."""
+    """The next segments, or parts of one, of so many bytes at least; fewer at the end."""
     gathered: list[bytes] = []
     size = 0
     for segment in segments:

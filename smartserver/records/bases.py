@@ -23,7 +23,7 @@ from smartserver.records.check import check_bytes, make_check
 from smartserver.records.hunks import Hunk, encode_hunks
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
-from smartserver.records.segment import STORED, encode_segment
+from smartserver.records.segment import STORED, encode_header
 
 SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
@@ -97,6 +97,8 @@ class NewRecord(NamedTuple):
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
     """Its place in the tree, by which siblings are found; empty: none are looked for."""
+    parts: delta.TextParts | None = None
+    """In place of the text where that is too large for a base; its kind has a key that is proof of the text."""
 
 
 class HeldRecord(NamedTuple):
@@ -199,6 +201,8 @@ class _Choice(NamedTuple):
     cost: int
     length: int
     """Bytes of the text."""
+    parts: Sequence[bytes] = ()
+    """The frame of a text that came in parts."""
 
 
 class SegmentWriter:
@@ -236,22 +240,36 @@ class SegmentWriter:
         """Say all revisions to come, so that what is known of a revision is dropped after its last child."""
         self._ancestry.begin(graph)
 
-    def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> bytes:
+    def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> bytes:
         """The whole segment of a revision that introduced `items`.
 
         Raises:
             LimitExceeded: the segment is over its limit.
         """
+        return b"".join(self.parts(revision, parents, items))
+
+    def parts(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> list[bytes]:
+        """As `segment`, but frames of texts that came in parts are not joined.
+
+        Raises:
+            LimitExceeded: as `segment`.
+        """
         ordinal, self._reach = self._ancestry.step(revision, parents)
         places = {parent.id: BaseTag.parent(n) for n, parent in reversed(list(enumerate(parents))) if not parent.absent}
         near: list[dict[Key, int]] = [dict(places) for _ in self._kinds]
         entries: list[Entry] = []
+        joined: list[bytes] = []
         frames: list[bytes] = []
+        """Those that are not joined yet."""
+        size = 0
         for n, item in enumerate(items):
             tags = near[item.kind]
             version = self._versions[item.kind].keys.find(item.key)
             record, choice = self._settle(item, version, tags)
             kind, key, meta = record[:3]
+            if choice.parts:
+                joined += [b"".join(frames), *choice.parts]
+                frames = []
             tag, base_key = BaseTag.NONE, b""
             if choice.base != ABSENT:
                 base_key = self._versions[kind].keys.key(choice.base)
@@ -260,13 +278,18 @@ class SegmentWriter:
                     base_key = b""
             of_kind, frame = self._kinds[kind], choice.frame
             check = make_check(of_kind, key, meta, record.text) if isinstance(record, NewRecord) else b""
-            entry = (kind, choice.encoding, key, meta, tag, base_key, choice.length, len(frame), check)
+            frame_length = choice.cost if choice.parts else len(frame)
+            entry = (kind, choice.encoding, key, meta, tag, base_key, choice.length, frame_length, check)
             entries.append(made(Entry, entry))
+            size += frame_length
             frames.append(frame)
             tags[key] = BaseTag.entry(n)
             if of_kind.base:
                 self._keep(record, version, choice, ordinal)
-        return encode_segment(revision, parents, entries, frames, self._kinds)
+        header = encode_header(revision, parents, entries, size, self._kinds)
+        if not joined:
+            return [b"".join((header, *frames))]
+        return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
     def sent(self, kind: int, key: Key) -> bool:
         """Whether a record that may be a base was sent before."""
@@ -289,6 +312,9 @@ class SegmentWriter:
         return item, self._encode(item, version, tags)
 
     def _encode(self, record: NewRecord, version: int, tags: dict[Key, int]) -> _Choice:
+        if record.parts is not None:
+            encoding, parts = delta.compress_parts(record.parts)
+            return _Choice(encoding, b"", ABSENT, 0, sum(map(len, parts)), record.parts.length, parts)
         if not self._kinds[record.kind].base:
             return self._alone(record)
         again = self._again(record, version)
@@ -307,7 +333,7 @@ class SegmentWriter:
 
     def _alone(self, record: NewRecord) -> _Choice:
         encoding, frame = delta.compress(record.text, level=self._level)
-        return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text)))
+        return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text), ()))
 
     def _again(self, record: AnyRecord, version: int) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
@@ -368,7 +394,7 @@ class SegmentWriter:
         if encoding == STORED:
             return _Choice(encoding, frame, ABSENT, 0, len(frame), len(record.text))
         named = 0 if key in tags else len(key) + 1
-        return made(_Choice, (encoding, frame, base, number, len(frame) + named, len(record.text)))
+        return made(_Choice, (encoding, frame, base, number, len(frame) + named, len(record.text), ()))
 
     def _in_hunks(self, record: HeldRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
         versions = self._versions[record.kind]
@@ -380,7 +406,7 @@ class SegmentWriter:
             return None
         encoding, frame = delta.pack_hunks(hunks)
         named = 0 if key in tags else len(key) + 1
-        return made(_Choice, (encoding, frame, base, number, len(frame) + named, record.length))
+        return made(_Choice, (encoding, frame, base, number, len(frame) + named, record.length, ()))
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
         """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
@@ -438,9 +464,10 @@ class SegmentWriter:
         versions = self._versions[record.kind]
         if version == ABSENT:
             version = versions.add(record.key, choice.length, choice.base, choice.number, choice.encoding)
-            self._frames.put((record.kind, version), choice.frame)
-            if isinstance(record, NewRecord):
-                self._texts.put((record.kind, record.key), record.text)
+            if not choice.parts:
+                self._frames.put((record.kind, version), choice.frame)
+                if isinstance(record, NewRecord):
+                    self._texts.put((record.kind, record.key), record.text)
         versions.copy(version, ordinal)
         if record.path:
             place = _folder_and_extension(record)

@@ -19,6 +19,8 @@ import msgspec
 
 from smartserver.errors import LimitExceeded, Unsupported
 from smartserver.records.bulk import read_bulk
+from smartserver.records.content import Text
+from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, spans_of
@@ -133,7 +135,7 @@ class Contents(Protocol):
             NoSuchPart: there is nothing at the path.
         """
 
-    def text(self, node: Node) -> bytes:
+    def text(self, node: Node) -> Text:
         """The text of a file, the target of a link, the id of a submodule's revision."""
 
     def size(self, node: Node) -> int:
@@ -270,7 +272,7 @@ def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:
     return _LENGTH.pack(len(encoded)) + encoded
 
 
-def checked_items(items: Iterable[bytes]) -> Iterator[bytes]:
+def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
     """The items of a content body, given in parts, and its end."""
     crc = 0
     for part in items:

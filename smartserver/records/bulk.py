@@ -50,7 +50,7 @@ class BulkWriter:
         self._flush_block, self._flush_end = zstandard.COMPRESSOBJ_FLUSH_BLOCK, zstandard.COMPRESSOBJ_FLUSH_FINISH
         self._zstd: zstandard.ZstdCompressionObj = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 
-    def add(self, text: bytes) -> bytes:
+    def add(self, text: bytes | memoryview) -> bytes:
         """Take a text, and give what is ready to be sent."""
         start = perf_counter_ns()
         ready = self._zstd.compress(text)

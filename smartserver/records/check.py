@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from smartserver.errors import shown
 from smartserver.meters import HASHED, HASHED_BYTES, here
@@ -23,12 +23,32 @@ CHECK_BYTES: Final = 16
 """Bytes of a check that lies in the record's header."""
 
 
-def _sha1_key(key: Key, meta: bytes, text: bytes) -> Key:
-    del key, meta
-    return b"sha1:" + hashlib.sha1(text).hexdigest().encode()
+class Hash(Protocol):
+    """What is used of a hash of the standard library."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take the next bytes."""
+
+    def digest(self) -> bytes:
+        """Of all bytes so far."""
 
 
-KEYS: Final[dict[str, Callable[[Key, bytes, bytes], Key]]] = {"sha1-key": _sha1_key}
+def _digest(_: bytes, digest: bytes) -> bytes:
+    return digest
+
+
+class KeyCheck(NamedTuple):
+    """A check by which a key follows from meta and text."""
+
+    begin: Callable[[Key, bytes, int], Hash]
+    """The hash before the text, of key, meta and length of the text; it raises ValueError where they are impossible."""
+    key: Callable[[Key, bytes], Key] = _digest
+    """The key that the record must have, of that it has and the digest."""
+
+
+KEYS: Final[dict[str, KeyCheck]] = {
+    "sha1-key": KeyCheck(lambda _, __, ___: hashlib.sha1(), lambda _, digest: b"sha1:" + digest.hex().encode())
+}
 """The checks by which a key follows from meta and text: `sha1:` and the hex sha1 of the text; those of systems."""
 
 
@@ -49,11 +69,15 @@ def make_check(kind: Kind, key: Key, meta: bytes, text: bytes) -> bytes:
     """The check for a record's header: 16 bytes over kind, key, meta and text, or empty where the key is the check."""
     if not check_bytes(kind):
         return b""
-    encode = varint.encode
-    head = b"%b%b%b%b%b" % (_begin(kind.name), encode(len(key)), key, encode(len(meta)), meta)
-    digest = hashlib.blake2b(head, digest_size=CHECK_BYTES)
+    digest = _begin_check(kind, key, meta)
     digest.update(text)
     return digest.digest()
+
+
+def _begin_check(kind: Kind, key: Key, meta: bytes) -> Hash:
+    encode = varint.encode
+    head = b"%b%b%b%b%b" % (_begin(kind.name), encode(len(key)), key, encode(len(meta)), meta)
+    return hashlib.blake2b(head, digest_size=CHECK_BYTES)
 
 
 @functools.lru_cache(maxsize=64)
@@ -63,19 +87,51 @@ def _begin(name: str) -> bytes:
     return varint.encode(len(named)) + named
 
 
+class TextProof:
+    """Proves a text, which comes in parts, to be what key and header say."""
+
+    def __init__(self, kind: Kind, key: Key, meta: bytes, length: int, check: bytes) -> None:
+        """`length`: of the text.
+
+        Raises:
+            ValueError: no text has that key and meta.
+        """
+        checked = KEYS.get(kind.check)
+        if checked is None:
+            self._hash, self._expected = _begin_check(kind, key, meta), check
+        else:
+            self._hash, self._expected = checked.begin(key, meta, length), key
+        self._key = _digest if checked is None else checked.key
+        self.update = self._hash.update
+        self._length = length
+
+    def finish(self) -> None:
+        """Check what came.
+
+        Raises:
+            ValueError: it is not that; the message says what was expected.
+        """
+        _compare(self._key(self._expected, self._hash.digest()), self._expected, self._length)
+
+
 def verify_record(kind: Kind, key: Key, meta: bytes, text: bytes, check: bytes) -> None:
     """Check that the text is what key and header say.
 
     Raises:
         ValueError: it is not; the message says what was expected.
     """
-    key_of = KEYS.get(kind.check)
-    if key_of is not None:
-        actual, expected = key_of(key, meta, text), key
-    else:
-        actual, expected = make_check(kind, key, meta, text), check
+    checked = KEYS.get(kind.check)
+    if checked is None:
+        _compare(make_check(kind, key, meta, text), check, len(text))
+        return
+    digest = checked.begin(key, meta, len(text))
+    digest.update(text)
+    _compare(checked.key(key, digest.digest()), key, len(text))
+
+
+def _compare(actual: bytes, expected: bytes, length: int) -> None:
     tally = here.tally
     tally[HASHED] += 1
-    tally[HASHED_BYTES] += len(text)
+    tally[HASHED_BYTES] += length
     if actual != expected:
         raise ValueError(f"the text hashes to {shown(actual)}, expected {shown(expected)}")

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from smartserver.errors import CorruptRecord
+from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId, Tip
+
+
+class Text(NamedTuple):
+    """The text of a record, in parts where it is large."""
+
+    meta: bytes
+    """Of the record."""
+    length: int
+    parts: Iterable[Buffer]
+    """Asked for once; raises CorruptFile where the text is damaged, before its end."""
+    check: bytes = b""
+    """Of the record, where the text is large and the kind has one."""
+
+
+def whole(text: bytes) -> Text:
+    """One that is no record's."""
+    return Text(b"", len(text), (text,))
 
 
 class RepositoryView(Protocol):
@@ -56,6 +74,9 @@ class RepositoryView(Protocol):
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
+
+    def text(self, kind: int, key: Key) -> Text | None:
+        """The text of that; None where there is none."""
 
     def length(self, kind: int, key: Key) -> int | None:
         """The bytes of its text, which is not read; None where there is none."""
@@ -123,7 +144,7 @@ class ReadPlan(NamedTuple):
     """Whole revisions are sent: what these reach and the haves do not. None: `pieces` are."""
     pieces: Iterator[Piece] | None = None
     """What is sent; None: nothing."""
-    items: Iterator[bytes] | None = None
+    items: Iterator[Buffer] | None = None
     """What is sent instead, as a content body (`records.browse`); None: none is."""
 
 

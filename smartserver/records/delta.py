@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
@@ -28,7 +29,7 @@ from smartserver.meters import (
     here,
 )
 from smartserver.records import limits
-from smartserver.records.hunks import apply_hunks, decode_hunks
+from smartserver.records.hunks import Buffer, apply_hunks, decode_hunks, hunk_parts
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed, decode, encode
 
@@ -113,6 +114,48 @@ def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, b
     return ZSTD, frame
 
 
+class TextParts:
+    """A text over `limits.MAX_BASED` in parts, which are dropped as they are taken: it is not held beside its frame."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = deque(parts)
+        self.length = sum(map(len, self._parts))
+
+    @property
+    def middle(self) -> bytes:
+        """The part in the middle."""
+        return self._parts[len(self._parts) // 2]
+
+    def take(self) -> Iterator[bytes]:
+        """The parts; once."""
+        while self._parts:
+            yield self._parts.popleft()
+
+
+def compress_parts(text: TextParts) -> tuple[int, list[bytes]]:
+    """The encoding and frame of a text, both in parts."""
+    if incompressible(text.middle):
+        return STORED, list(text.take())
+    import zstandard as zs
+
+    log = limits.PARTS_WINDOW_LOG
+    parameters = zs.ZstdCompressionParameters.from_level(
+        LEVEL, source_size=text.length, window_log=log, hash_log=log + 1, chain_log=log + 1, write_dict_id=0
+    )
+    length = text.length
+    start = perf_counter_ns()
+    made = zs.ZstdCompressor(compression_params=parameters).compressobj(size=length)
+    frame = [ready for part in text.take() if (ready := made.compress(part))]
+    frame.append(made.flush())
+    frame[0] = frame[0][len(_MAGIC) :]
+    tally = here.tally
+    tally[COMPRESSION_TIME] += perf_counter_ns() - start
+    tally[COMPRESSED] += 1
+    tally[COMPRESSED_IN] += length
+    tally[COMPRESSED_OUT] += sum(map(len, frame))
+    return ZSTD, frame
+
+
 def usable_base(text: bytes, base: bytes) -> bool:
     """Whether `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
     return len(base) >= limits.MIN_BASE and len(base) + len(text) <= limits.MAX_BASED
@@ -163,6 +206,99 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
     return text
 
 
+def decompress_parts(
+    encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
+) -> Iterator[Buffer]:
+    """As `decompress`, in parts: of frame, text and window no more is held than the frame's own window. `base` comes in
+    parts too; of a zstd frame it is held, which `limits.MAX_BASED` bounds.
+
+    Raises:
+        Malformed: as `decompress`, once that is known.
+    """
+    if encoding in (HUNKS, ZSTD_HUNKS):
+        yield from hunk_parts(decode_hunks(hunks_in(encoding, b"".join(frame))), length, base)
+        return
+    if encoding not in (STORED, ZSTD):
+        raise Malformed(0, f"unknown encoding {encoding}")
+    size = 0
+    for part in frame if encoding == STORED else _zstd_parts(frame, length, b"".join(base)):
+        size += len(part)
+        if size > length:
+            break
+        yield part
+    if size != length:
+        raise Malformed(0, f"a frame of {size} bytes of text or more, expected {length}")
+
+
+def window(frame: bytes, length: int) -> int:
+    """Bytes of text that the decoder of a frame keeps. `frame`: its begin; `length`: of the text."""
+    if not frame or frame[0] & 0x20 or len(frame) < 2:
+        return length
+    size = 1 << limits.MIN_WINDOW_LOG + (frame[1] >> 3)
+    return min(length, size + (size >> 3) * (frame[1] & 7))
+
+
+def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[bytes]:
+    """The text of a zstd frame, a block at a time: none has more than `_BLOCK`."""
+    import zstandard as zs
+
+    blocks = _blocks(frame)
+    head = next(blocks)
+    _check_head(head, length)
+    if len(base) < limits.MIN_BASE:
+        base = b""
+    elif len(base) + length > limits.MAX_BASED:
+        raise Malformed(0, f"a base of {len(base)} bytes for a text of {length}")
+    prefix = zs.ZstdCompressionDict(base, dict_type=zs.DICT_TYPE_RAWCONTENT) if base else None
+    made = zs.ZstdDecompressor(dict_data=prefix, max_window_size=1 << limits.MAX_WINDOW_LOG).decompressobj()
+    tally = here.tally
+    tally[DECOMPRESSED] += 1
+    try:
+        made.decompress(_MAGIC + head)
+        for block in blocks:
+            text = made.decompress(block)
+            tally = here.tally  # Another thread may go on with it.
+            tally[DECOMPRESSED_IN] += len(block)
+            tally[DECOMPRESSED_OUT] += len(text)
+            if text:
+                yield text
+    except zs.ZstdError as wrong:
+        raise Malformed(0, f"a damaged frame: {wrong}") from None
+    if not made.eof:
+        raise Malformed(0, "a damaged frame: it has no end")
+
+
+def _blocks(frame: Iterable[Buffer]) -> Iterator[bytes]:
+    """The head of a zstd frame, then each of its blocks.
+
+    Raises:
+        Malformed: it is cut off, or something follows its last block.
+    """
+    parts = iter(frame)
+    rest = b""
+
+    def take(size: int) -> bytes:
+        nonlocal rest
+        while len(rest) < size:
+            part = next(parts, None)
+            if part is None:
+                raise Malformed(0, "a frame is cut off")
+            rest += part
+        taken, rest = rest[:size], rest[size:]
+        return taken
+
+    descriptor = take(1)
+    yield descriptor + take(_head_size(descriptor[0]) - 1)
+    last = 0
+    while not last:
+        head = take(3)
+        said = int.from_bytes(head, "little")
+        last = said & 1
+        yield head + take(1 if said >> 1 & 3 == 1 else said >> 3)  # 1: one byte, repeated.
+    if rest or any(parts):
+        raise Malformed(0, "bytes after the end of a frame")
+
+
 def pack_hunks(hunks: bytes) -> tuple[int, bytes]:
     """The encoding and frame of hunks."""
     if len(hunks) > _LEAST_PACKED:
@@ -201,29 +337,7 @@ def _inspect(frame: bytes | memoryview, length: int) -> None:
         and (head >> 8 & 0xFFFF) + 256 == length <= _BLOCK
     ):
         return
-    if length > limits.MAX_RECORD:
-        raise Malformed(0, f"a text of {length} bytes, expected no more than {limits.MAX_RECORD}")
-    if not frame:
-        raise Malformed(0, "an empty frame")
-    descriptor = frame[0]
-    if descriptor & 0b11111:  # unused and reserved bit, checksum, dictionary id
-        raise Malformed(0, f"frame descriptor {descriptor:#04x} has options that are not used here")
-    single = descriptor & 0x20
-    field = (0 if not single else 1, 2, 4, 8)[descriptor >> 6]
-    at = 1
-    if single:
-        wide = length > 1 << limits.MAX_WINDOW_LOG
-    else:
-        if not field:
-            raise Malformed(0, "a frame without its content size")
-        wide = len(frame) > 1 and frame[1] > (limits.MAX_WINDOW_LOG - limits.MIN_WINDOW_LOG) << 3
-        at = 2
-    if wide:
-        raise Malformed(1, f"a window over 2**{limits.MAX_WINDOW_LOG} bytes")
-    content = int.from_bytes(frame[at : at + field], "little") + (256 if field == 2 else 0)
-    at += field
-    if content != length:
-        raise Malformed(0, f"a frame of {content} bytes of text, expected {length}")
+    at = _check_head(frame, length)
     blocks = 0
     last = 0
     while not last:
@@ -238,6 +352,37 @@ def _inspect(frame: bytes | memoryview, length: int) -> None:
         raise Malformed(at, f"{len(frame) - at} bytes after the end of a frame")
     if length > blocks * _BLOCK:
         raise Malformed(0, f"{blocks} blocks cannot hold {length} bytes")
+
+
+def _check_head(frame: bytes | memoryview, length: int) -> int:
+    """Check what a frame says of itself; gives where its blocks begin."""
+    if length > limits.MAX_RECORD:
+        raise Malformed(0, f"a text of {length} bytes, expected no more than {limits.MAX_RECORD}")
+    if not frame:
+        raise Malformed(0, "an empty frame")
+    descriptor = frame[0]
+    if descriptor & 0b11111:  # unused and reserved bit, checksum, dictionary id
+        raise Malformed(0, f"frame descriptor {descriptor:#04x} has options that are not used here")
+    at = _head_size(descriptor)
+    if descriptor & 0x20:
+        wide, field = length > 1 << limits.MAX_WINDOW_LOG, at - 1
+    else:
+        field = at - 2
+        if not field:
+            raise Malformed(0, "a frame without its content size")
+        wide = len(frame) > 1 and frame[1] > (limits.MAX_WINDOW_LOG - limits.MIN_WINDOW_LOG) << 3
+    if wide:
+        raise Malformed(1, f"a window over 2**{limits.MAX_WINDOW_LOG} bytes")
+    content = int.from_bytes(frame[at - field : at], "little") + (256 if field == 2 else 0)
+    if content != length:
+        raise Malformed(0, f"a frame of {content} bytes of text, expected {length}")
+    return at
+
+
+def _head_size(descriptor: int) -> int:
+    """Bytes before the first block: the descriptor, the window unless the frame is a single segment, the length."""
+    single = descriptor >> 5 & 1
+    return 2 - single + (single, 2, 4, 8)[descriptor >> 6]
 
 
 class _PublicZstd:

@@ -9,10 +9,12 @@ has the base as its prefix. So a bulk stream can compress those of many records 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from smartserver.records import limits
 from smartserver.records.varint import Malformed, decode, encode
+
+Buffer = bytes | memoryview
 
 Hunk = tuple[int, int, bytes]
 """Where a piece of the base begins and ends, and what stands instead of it."""
@@ -87,3 +89,40 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
     if len(text) != length:
         raise Malformed(0, f"hunks make {len(text)} bytes of text, expected {length}")
     return text
+
+
+def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
+    """As `apply_hunks`, with base and text in parts: no more than one of the base's is held.
+
+    Raises:
+        Malformed: as `apply_hunks`, once that is known.
+    """
+    parts = iter(base)
+    part = memoryview(b"")
+    passed = made = 0
+    """Bytes of the base before the part, and of the text so far."""
+    for start, end, added in (*hunks, (None, None, b"")):
+        # What is kept up to `start`, or all that is left; then what is left out.
+        for stop, keeps in ((start, True), (end, False)) if end is not None else ((None, True),):
+            while stop is None or passed < stop:
+                if not part:
+                    found = next(parts, None)
+                    if found is None:
+                        if stop is None:
+                            break
+                        raise Malformed(0, f"hunks reach to byte {stop} of a base of {passed}")
+                    part = memoryview(found)
+                    continue
+                piece = part if stop is None else part[: stop - passed]
+                part = part[len(piece) :]
+                passed += len(piece)
+                if keeps:
+                    made += len(piece)
+                    yield piece
+        if added:
+            made += len(added)
+            yield added
+        if made > length:
+            break
+    if made != length:
+        raise Malformed(0, f"hunks make {made} bytes of text or more, expected {length}")

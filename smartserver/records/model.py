@@ -133,7 +133,7 @@ class Plan(Protocol):
         """The revisions and their parents, parents first."""
 
     def segments(self) -> Iterable[bytes]:
-        """Whole segments in the order of `graph`, made anew at each call.
+        """Segments in the order of `graph`, made anew at each call; one may come in several parts.
 
         Raises:
             vcs.base.CannotSend: an object is missing here.

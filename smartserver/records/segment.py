@@ -57,6 +57,17 @@ def encode_segment(
 ) -> bytes:
     """The segment of `revision`: its records' headers and, in the same order, their frames.
 
+    Raises:
+        LimitExceeded, ValueError: as `encode_header`.
+    """
+    return b"".join((encode_header(revision, parents, entries, sum(map(len, frames)), kinds), *frames))
+
+
+def encode_header(
+    revision: RevisionId, parents: Sequence[Parent], entries: Sequence[Entry], size: int, kinds: Sequence[Kind]
+) -> bytes:
+    """What comes before the frames of a segment, which have `size` bytes.
+
     The entries must describe the frames and one another as `decode_segment` wants it; whoever reads the segment checks
     that, so it is not checked twice here.
 
@@ -87,9 +98,9 @@ def encode_segment(
             check,
         )
     header = b"".join(out)
-    length = len(header) + sum(map(len, frames))
+    length = len(header) + size
     _limit(limits.BYTES_OF_SEGMENT, length, limits.MAX_SEGMENT)
-    return b"".join((encode(length), header, *frames))
+    return encode(length) + header
 
 
 def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:

@@ -11,11 +11,11 @@ import enum
 import functools
 import importlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from smartserver.errors import Unsupported
-from smartserver.records.check import KEYS, check_bytes
+from smartserver.records.check import KEYS, KeyCheck, check_bytes
 from smartserver.records.model import Key, Kind, Record, RevisionId, Tip
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ class System:
     kinds: tuple[Kind, ...] = ()
     """The kinds of record a repository has."""
 
-    keys: Mapping[str, Callable[[Key, bytes, bytes], Key]] = {}
-    """Checks of its own that a kind may name: each gives the key that a record must have, of its key, meta and text.
+    keys: Mapping[str, KeyCheck] = {}
+    """Checks of its own that a kind may name.
 
-    Of the key it may take a part that is a name, as a file's path, and no more. What else a key depends on, as the
+    Of the key one may take a part that is a name, as a file's path, and no more. What else a key depends on, as the
     parents of a file's version, belongs into the meta.
     """
 
@@ -185,7 +185,8 @@ class System:
         return False
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """Whether the record is mainly a list of references. The size of such records is limited."""
+        """Whether the record is mainly a list of references. The size of such records is limited. Of a large one of the
+        others nobody looks at more than the first bytes (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:

@@ -35,6 +35,7 @@ from smartserver.records.browse import (
 from smartserver.records.bulk import CONTENT_WINDOW_LOG, BulkWriter
 from smartserver.records.charge import steps_of
 from smartserver.records.content import ReadPlan, damage_of
+from smartserver.records.hunks import Buffer
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.caches import HEADERS
@@ -78,7 +79,7 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 class ContentBody:
     """The bytes of a content body, front to back; for one thread at a time."""
 
-    def __init__(self, items: Iterator[bytes], level: int) -> None:
+    def __init__(self, items: Iterator[Buffer], level: int) -> None:
         """`level`: of zstd; 0: it is not compressed."""
         self.segments = 0
         """It has none."""
@@ -86,7 +87,7 @@ class ContentBody:
         """Bytes read so far."""
         checked = checked_items(items)
         self._parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
-        self._rest: bytes | memoryview = b""
+        self._rest: Buffer = b""
         """What is left of the last part."""
         self._piece = FIRST_PIECE
         """The most bytes of the next piece."""
@@ -99,7 +100,7 @@ class ContentBody:
             CorruptFile, CorruptRecord: a record cannot be read.
             NoSuchFile: a pack not opened before is gone.
         """
-        gathered: list[bytes | memoryview] = []
+        gathered: list[Buffer] = []
         missing = min(size, self._piece)
         self._piece = max(self._piece, 2 * missing)
         while missing and (part := self._rest or next(self._parts, None)) is not None:
@@ -115,7 +116,7 @@ class ContentBody:
         return read
 
 
-def _compressed(items: Iterator[bytes], level: int) -> Iterator[bytes]:
+def _compressed(items: Iterator[Buffer], level: int) -> Iterator[bytes]:
     bulk = BulkWriter(level, CONTENT_WINDOW_LOG)
     yield COMPRESSED
     for item in items:
@@ -130,7 +131,7 @@ def _tree(
     revision: RevisionId,
     path: bytes,
     nodes: Iterator[Node],
-) -> Iterator[bytes]:
+) -> Iterator[Buffer]:
     with damage_of(revision):
         for node in nodes:
             view.charge(steps_of(node.path))
@@ -143,8 +144,8 @@ def _tree(
                 yield encode_item(Entry(below, node.type, contents.size(node), key))
                 continue
             text = contents.text(node)
-            yield encode_item(Entry(below, node.type, len(text), key))
-            yield text
+            yield encode_item(Entry(below, node.type, text.length, key))
+            yield from text.parts
 
 
 def _log(

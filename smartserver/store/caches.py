@@ -51,10 +51,14 @@ class SharedCache(Cache[bytes, V]):
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
         """Keep a value; one larger than half the limit is not kept, it would push out all others. The rest is as of
         `Cache.put`."""
-        if not self.limit or self._cost(value) > self.limit // 2:
+        if not self.limit or not self.takes(self._cost(value)):
             return 0
         with self._lock:
             return super().put(key, value, spare=spare)
+
+    def takes(self, cost: int) -> bool:
+        """Whether a value of that cost is kept."""
+        return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
         """Give it another limit, and nothing in it."""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.check import make_check
+from smartserver.records.content import Text
+from smartserver.records.hunks import Buffer
 from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RefValue, RevisionId
-from smartserver.records.segment import STORED, encode_segment
+from smartserver.records.segment import STORED, encode_header
 from smartserver.store.allowance import Allowance
 from smartserver.store.model import RootVersion
 from smartserver.store.snapshot import Snapshot
@@ -21,6 +23,10 @@ PART_BYTES = 4 << 20
 
 PART_RECORDS = 4096
 """Records after which it does."""
+
+
+Place = tuple[int, Key]
+"""The kind and key of a record."""
 
 
 class SnapshotView:
@@ -79,6 +85,10 @@ class SnapshotView:
         self._allowance.charge(1)
         return self.snapshot.lookup(kind, key, self._allowance.decode)
 
+    def text(self, kind: int, key: Key) -> Text | None:
+        self._allowance.charge(1)
+        return self.snapshot.text(kind, key, self._allowance.decode)
+
     def length(self, kind: int, key: Key) -> int | None:
         self._allowance.charge(1)
         location = self.snapshot.first(kind, key)
@@ -95,7 +105,7 @@ class ContentReader:
         """Bytes read so far."""
         self._moment = moment
         self._pieces = pieces
-        self._sent: set[tuple[int, Key]] = set()
+        self._sent: set[Place] = set()
         self._compressed = self._compress()
         self._rest = b""
 
@@ -123,33 +133,39 @@ class ContentReader:
             self._moment.charge(1)
             for records in self._cut(places) if places != () else [[]]:
                 self.segments += 1
-                yield bulk.add(self._segment(ordinal, records))
+                for part in self._segment(ordinal, records):
+                    yield bulk.add(part)
         yield bulk.finish()
 
-    def _cut(self, places: Iterable[tuple[int, Key]]) -> Iterator[list[Record]]:
+    def _cut(self, places: Iterable[Place]) -> Iterator[list[tuple[Place, Text]]]:
         """The records of a piece that were not sent before, in parts of a bounded size."""
-        gathered: list[Record] = []
+        gathered: list[tuple[Place, Text]] = []
         size = 0
         for place in places:
             self._moment.charge(1)
-            record = None if place in self._sent else self._moment.record(*place)
+            text = None if place in self._sent else self._moment.text(*place)
             self._sent.add(place)
-            if record is None:
+            if text is None:
                 continue
-            gathered.append(record)
-            size += len(record.text)
+            gathered.append((place, text))
+            size += text.length
             if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
                 yield gathered
                 gathered, size = [], 0
         if gathered:
             yield gathered
 
-    def _segment(self, ordinal: int, records: Iterable[Record]) -> bytes:
+    def _segment(self, ordinal: int, records: Sequence[tuple[Place, Text]]) -> Iterator[Buffer]:
+        """A segment: its header, then the texts."""
         snapshot = self._moment.snapshot
         kinds = snapshot.root.kinds
-        entries, frames = [], []
-        for kind, key, meta, text in records:
-            check = make_check(kinds[kind], key, meta, text)
-            entries.append(Entry(kind, STORED, key, meta, BaseTag.NONE, b"", len(text), len(text), check))
-            frames.append(text)
-        return encode_segment(snapshot.revision(ordinal), snapshot.parents(ordinal), entries, frames, kinds)
+        entries = []
+        for (kind, key), text in records:
+            check = text.check
+            if not check and isinstance(text.parts, tuple):
+                check = make_check(kinds[kind], key, text.meta, b"".join(text.parts))
+            entries.append(Entry(kind, STORED, key, text.meta, BaseTag.NONE, b"", text.length, text.length, check))
+        size = sum(text.length for _, text in records)
+        yield encode_header(snapshot.revision(ordinal), snapshot.parents(ordinal), entries, size, kinds)
+        for _, text in records:
+            yield from text.parts

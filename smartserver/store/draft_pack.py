@@ -54,6 +54,10 @@ class DraftPack:
             LimitExceeded: more than an index holds.
         """
         self.index.add_numbered(self.length, segment, rows, bases)
+        if len(content) >= GATHERED:
+            self._write()
+            self._writer.append(content)
+            return
         self._pending += content
         if len(self._pending) >= GATHERED:
             self._write()

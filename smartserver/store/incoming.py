@@ -14,8 +14,8 @@ from functools import partial
 from itertools import chain
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
-from smartserver.records.check import check_bytes, verify_record
-from smartserver.records.delta import compress, decompress
+from smartserver.records.check import TextProof, check_bytes, verify_record
+from smartserver.records.delta import compress, decompress, decompress_parts
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import (
     BYTES_OF_RECORD,
@@ -37,6 +37,7 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
 from smartserver.store.judge import Judge
 from smartserver.store.numbered import Numbered, Numbering
+from smartserver.store.parts import cut
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.snapshot import Location, Snapshot
@@ -52,6 +53,9 @@ HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
+
+BEGIN = 1 << 20
+"""Bytes of a large text that is no list which a system may look at."""
 
 TWICE = "its revision is sent twice"
 
@@ -294,16 +298,20 @@ class Intake:
     ) -> tuple[tuple[Entry, bytes], Row] | None:
         """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
         base = None if base_key is None else self._base(entry.kind, base_key)
-        record = self._decode(proof.revision, entry, frame, base)
+        is_too_deep = base_key is not None and (row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10)
+        if entry.length > large.LARGE and not is_too_deep and self._is_content(entry):
+            record = self._decode_parts(proof.revision, entry, frame, base)
+        else:
+            record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
         self._judge.look(proof.revision, record, base)
         if self._conflicts[entry.kind]:
             self._refuse_conflict(entry, record)
-        if self._kinds[entry.kind].base:
+        if self._kinds[entry.kind].base and len(record.text) == entry.length:
             self._arrivals.recent.put(record)
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
-        if base_key is None or (row.depth <= MAX_STORED_DEPTH and row.chain_kib <= MAX_CHAIN >> 10):
+        if base_key is None or not is_too_deep:
             return None
         return self._encode_anew(proof, entry, record, row, base_key)
 
@@ -331,6 +339,29 @@ class Intake:
         except ValueError as wrong:  # Malformed is one.
             raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
         return made(Record, (entry.kind, entry.key, entry.meta, text))
+
+    def _is_content(self, entry: Entry) -> bool:
+        """Whether of a record's text no more than the begin is needed."""
+        if self._system.is_list(entry.kind, entry.meta):
+            return False
+        # One of a key that is known is compared with that.
+        return not (self._conflicts[entry.kind] and self._measure(entry.kind, entry.key) is not None)
+
+    def _decode_parts(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
+        """As `_decode`, a part at a time; what it gives has the first bytes of the text."""
+        begin = bytearray()
+        try:
+            proof = TextProof(self._kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
+            bases = () if base is None else (base.text,)
+            for part in decompress_parts(entry.encoding, cut(frame), entry.length, bases):
+                self._allowance()
+                proof.update(part)
+                if len(begin) < BEGIN:
+                    begin += part
+            proof.finish()
+        except ValueError as wrong:  # Malformed is one.
+            raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
+        return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
         """Where the key says nothing of the text, a key that may be a base must still mean one text."""

@@ -42,7 +42,7 @@ class ContentPlan(msgspec.Struct, frozen=True):
     """What an answer is put together from that is not whole revisions; to be read once."""
 
     pieces: Iterator[Piece] | None
-    items: Iterator[bytes] | None = None
+    items: Iterator[bytes | memoryview] | None = None
     """Of a content body (`records.browse`), instead."""
 
     def __bool__(self) -> bool:

@@ -16,6 +16,7 @@ from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.store.intent import TAIL, intent_behind
+from smartserver.store.parts import PART
 from transports.base import ReadFile, WriteFile
 
 MAGIC = b"hpss-pak"
@@ -129,6 +130,11 @@ class PackReader:
         found = self._read_at(offset, size)
         self.check_whole(found, offset, size)
         return found
+
+    def parts(self, offset: int, size: int) -> Iterator[bytes]:
+        """As `read`, in parts that are read when they are asked for."""
+        for at in range(offset, offset + size, PART):
+            yield self.read(at, min(PART, offset + size - at))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Ranges of the file, (offset, size) each; shorter where it ends."""

@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
 from smartserver.records.charge import Charge, free
-from smartserver.records.check import verify_record
-from smartserver.records.delta import decompress
+from smartserver.records.check import TextProof, verify_record
+from smartserver.records.content import Text
+from smartserver.records.delta import decompress, decompress_parts, window
+from smartserver.records.hunks import Buffer
 from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
-from smartserver.records.segment import decode_parents
+from smartserver.records.segment import ZSTD, decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store import far
-from smartserver.store.caches import CachedText, TextCache
+from smartserver.store import far, parts
+from smartserver.store.caches import OF_TEXT, CachedText, TextCache
 from smartserver.store.document import PackEntry, Root
 from smartserver.store.format import ROOT
 from smartserver.store.graph import Graph, Part
@@ -240,6 +242,75 @@ class Snapshot:
         if kind.base and (cached is None or cached.proved != proved):
             self.texts.put(_text_key(pack, row), CachedText(text, proved, entry.meta))
         return Record(entry.kind, entry.key, entry.meta, text)
+
+    def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
+        """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.
+
+        `charge`: as of `lookup`, each time that decoding begins.
+
+        Raises:
+            CorruptFile, NoSuchFile: as `record`; of a large text, its parts too.
+        """
+        found = self._first(record_digest(kind, key), len(self.packs))
+        if found is None:
+            return None
+        number, row = found
+        cached = self.texts.get(_text_key(self.packs[number], row))
+        if cached is not None and cached.proved and len(cached.text) <= parts.LARGE:
+            charge(len(cached.text))
+            return Text(cached.meta, len(cached.text), (cached.text,))
+        said = self.packs[number].index.at(row)
+        if self.far or said.length <= parts.LARGE:
+            record = self._read(number, row, cached, (kind, key), charge, check=True)
+            return Text(record.meta, len(record.text), (record.text,))
+        entry = self._entry(number, row, said, (kind, key))
+        return Text(entry.meta, entry.length, self._in_parts(number, row, said, entry, charge), entry.check)
+
+    def _entry(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> Entry:
+        """The header of a record. `asked`: as of `_header`."""
+        size = min(HEADER, said.frame_offset - said.header_offset)
+        return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
+
+    def _is_kept(self, kind: int, length: int) -> bool:
+        """Whether a text is kept in the cache: then it is decoded whole."""
+        return self.root.kinds[kind].base and self.texts.takes(length + OF_TEXT)
+
+    def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
+        pack = self.packs[number]
+        try:
+            if self._is_kept(entry.kind, entry.length):
+                yield from parts.in_parts(lambda: self._whole(number, row, charge), entry.length, None)
+                return
+            proof = TextProof(self.root.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
+            yield from parts.in_parts(lambda: self._source(number, row, said, entry, charge), entry.length, proof)
+        except ValueError as wrong:  # Malformed is one.
+            raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+
+    def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
+        """A text that is decoded whole, and cached."""
+        cached = self.texts.get(_text_key(self.packs[number], row))
+        text = self._read(number, row, cached, None, charge, check=True).text
+        return parts.Source(parts.cut(text), len(text))
+
+    def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
+        """A text that is decoded as it is asked for, and what of its bases is so too."""
+        charge(said.length)
+        pack = self.packs[number]
+        base = parts.Source(iter(()), 0)
+        held = 0
+        found = self._base(number, row, said)
+        if entry.encoding == ZSTD:
+            held = window(pack.reader.read(said.frame_offset, min(said.frame_length, HEADER)), entry.length)
+        if found is not None:
+            below = self._base_row(found, number, row, said)
+            # Of a zstd frame it is needed whole.
+            if entry.encoding == ZSTD or self._is_kept(entry.kind, below.length):
+                base = self._whole(*found, charge)
+            else:
+                base = self._source(*found, below, self._entry(*found, below), charge)
+        frame = pack.reader.parts(said.frame_offset, said.frame_length)
+        decoded = decompress_parts(entry.encoding, frame, entry.length, base.parts)
+        return parts.Source(decoded, base.held + held)
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """The metas of stored records, each by kind and key, from their headers, which are read in one go.

@@ -142,7 +142,7 @@ def test_a_failed_command_says_why(env: dict[str, str], builder: Builder) -> Non
 def test_the_reader_survives_its_process(env: dict[str, str], builder: Builder) -> None:
     key = builder.blob(b"text")
     with GitRepository(builder.path, env) as repository:
-        assert repository.objects.read(key) == (key, BLOB, b"text")
+        assert repository.objects.read(key)[:3] == (key, BLOB, b"text")
         process = repository.objects._process
         assert process is not None
         process.kill()

@@ -15,7 +15,7 @@ from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.browse import Change, Header, Node, NodeType, message_of
-from smartserver.records.content import ReadScope, RepositoryView
+from smartserver.records.content import ReadScope, RepositoryView, Text, whole
 from smartserver.records.model import HERE, Key, RevisionId
 from smartserver.vcs.bzr import parts
 from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
@@ -110,14 +110,14 @@ class BzrContents:
         for place, entry in found:
             yield _node(place, entry)
 
-    def text(self, node: Node) -> bytes:
+    def text(self, node: Node) -> Text:
         """The text of a file, the target of a link, the id of the revision of a tree that lies elsewhere."""
         if node.place is None:
-            return node.value
-        record = self._stored.record(*node.place)
-        if record is None:
+            return whole(node.value)
+        found = self._stored.text(*node.place)
+        if found is None:
             raise ValueError(f"the text {shown(node.place[1])} is missing")
-        return record.text
+        return found
 
     def size(self, node: Node) -> int:
         """The bytes of that; no text is read."""

@@ -17,7 +17,7 @@ from typing import Final
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.browse import Change, Header, Node, NodeType, message_of
 from smartserver.records.cache import Cache
-from smartserver.records.content import RepositoryView
+from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.git.format import (
     BLOB,
@@ -91,9 +91,14 @@ class GitContents:
         if node.type is NodeType.FOLDER:
             yield from self._below(node, deep=deep)
 
-    def text(self, node: Node) -> bytes:
+    def text(self, node: Node) -> Text:
         """The text of a blob; of a submodule the id."""
-        return node.value if node.place is None else self._object(node.place[1], BLOB).text
+        if node.place is None:
+            return whole(node.value)
+        found = self._stored.text(*node.place)
+        if found is None or found.meta != BLOB:
+            raise _missing(node.place[1])
+        return found
 
     def size(self, node: Node) -> int:
         """The bytes of that; no blob is read."""
@@ -225,7 +230,7 @@ class GitContents:
     def _object(self, key: Key, meta: bytes | None = None) -> Record:
         record = self._record(key)
         if record is None or (meta is not None and record.meta != meta):
-            raise ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
+            raise _missing(key)
         return record
 
     def _record(self, key: Key) -> Record | None:
@@ -237,6 +242,10 @@ class GitContents:
         if record is not None and record.meta != BLOB:
             self._recent.put(key, record)
         return record
+
+
+def _missing(key: Key) -> ValueError:
+    return ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
 
 
 def _node(folder: bytes, entry: TreeEntry) -> Node:

@@ -9,6 +9,8 @@ from binascii import hexlify, unhexlify
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from smartserver.records.delta import TextParts
+from smartserver.records.limits import MAX_BASED
 from smartserver.vcs.base import VcsError
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ METAS = {number: bytes((number,)) for number in TYPE_NAMES}
 
 SHORT = 64 << 10
 """Bytes that a file without a name begins with and that still lie in memory."""
+
+PART = 1 << 20
+"""Bytes of a part of a large text."""
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 """Starts a git command on the repository: `start(*arguments, stdin=..., stdout=...)`."""
@@ -68,11 +73,13 @@ class GitObject(NamedTuple):
     key: Key
     type: int
     text: bytes
+    parts: TextParts | None = None
+    """In place of the text of a large one, where that was asked for."""
 
 
 def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> GitObject | None:
-    """The next answer of `cat-file --batch`; None when it says the object is not there. One of more than `most` bytes
-    is `TooLarge`, and the process of no more use."""
+    """The next answer of `cat-file --batch`; None when it says the object is not there. With `most`, one of more bytes
+    is `TooLarge`, and the process of no more use; a large one comes in parts."""
     head = output.readline()
     if not head.endswith(b"\n"):
         raise ReadingEnded(asked)
@@ -83,10 +90,16 @@ def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> Gi
     size = int(fields[2])
     if most is not None and size > most:
         raise TooLarge(unhexlify(fields[0]), size)
-    text = output.read(size)
-    if len(text) != size or output.read(1) != b"\n":
+    text, parts, came = b"", None, 0
+    if most is not None and size > MAX_BASED:
+        parts = TextParts(output.read(min(PART, size - at)) for at in range(0, size, PART))
+        came = parts.length
+    else:
+        text = output.read(size)
+        came = len(text)
+    if came != size or output.read(1) != b"\n":
         raise ReadingEnded(asked)
-    return GitObject(unhexlify(fields[0]), number, text)
+    return GitObject(unhexlify(fields[0]), number, text, parts)
 
 
 class ObjectReader:

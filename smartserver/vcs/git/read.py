@@ -69,7 +69,7 @@ class GitPlan:
         return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again.
+        """Segments in the order of `graph`, one with a large object in parts; may be asked for again.
 
         Raises:
             CannotSend: an object is missing here, or more than a server takes: of one object, or of a revision.
@@ -93,8 +93,8 @@ class GitPlan:
                 else:
                     objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
                 for revision, records in chunk:
-                    items = [self._record(revision, record, objects, unread, odd) for record in records]
-                    yield _segment(writer, revision, items)
+                    items = (self._record(revision, record, objects, unread, odd) for record in records)
+                    yield from _segment(writer, revision, items)
         except (MissingObject, ReadingEnded) as wrong:
             raise cannot_send(repository, wrong) from wrong
 
@@ -121,25 +121,25 @@ class GitPlan:
         meta = METAS[found.type]
         if found.type != record.type:
             odd[record.key] = meta
-        return NewRecord(0, record.key, meta, found.text, candidates, record.path)
+        return NewRecord(0, record.key, meta, found.text, candidates, record.path, found.parts)
 
     def _text(self, kind: int, key: Key) -> bytes:
         return self._repository.objects.read(key).text
 
 
-def _segment(writer: SegmentWriter, revision: Revision, items: Sequence[NewRecord | HeldRecord]) -> bytes:
-    """The segment of a revision, if a server takes it."""
+def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecord | HeldRecord]) -> list[bytes]:
+    """The segment of a revision, if a server takes it, in parts."""
     try:
-        segment = writer.segment(revision.id, parents_of(revision), items)
+        parts = writer.parts(revision.id, parents_of(revision), items)
     except LimitExceeded as wrong:
         raise CannotSend(f"cannot push {_named(revision)}: {wrong}") from wrong
-    size, _ = decode(segment, 0)
+    size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise CannotSend(
             f"cannot push {_named(revision)}: its new content has {size} bytes (compressed), expected no more than "
             f"{limits.MAX_TAKEN} in one commit"
         )
-    return segment
+    return parts
 
 
 def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
+from smartserver.records.check import Hash, KeyCheck
 from smartserver.records.model import Key, Kind, Record, RevisionId, Tip
 from smartserver.records.system import NOTHING, Changes, References, System, register
 from smartserver.vcs.git.format import BLOB, COMMIT, FILE, FOLDER, FORMATS, LINK, TAG, TREE, entry_type
@@ -42,12 +43,21 @@ def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
     Raises:
         ValueError: `meta` is not the number of a type.
     """
+    digest = _begin(check, meta, len(text))
+    digest.update(text)
+    return digest.digest()
+
+
+def _begin(check: str, meta: bytes, length: int) -> Hash:
+    """The hash of an object before its text.
+
+    Raises:
+        ValueError: `meta` is not the number of a type.
+    """
     name = _NAMES.get(meta)
     if name is None:
         raise ValueError(f"meta {meta!r} is no type of git's objects")
-    digest = _HASHES[check](b"%b %d\0" % (name, len(text)))
-    digest.update(text)
-    return digest.digest()
+    return _HASHES[check](b"%b %d\0" % (name, length))
 
 
 class GitSystem(System):
@@ -64,7 +74,7 @@ class GitSystem(System):
         check = f"git-{object_format}"
         self.name = f"git {object_format}"
         self.kinds = (Kind("object", check, True),)
-        self.keys = {check: lambda key, meta, text: git_key(check, meta, text)}
+        self.keys = {check: KeyCheck(lambda _, meta, length: _begin(check, meta, length))}
         self._format = FORMATS[object_format]
 
     @functools.cached_property

@@ -7,19 +7,21 @@ no node: `.hgsub` and `.hgsubstate` are files.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.browse import Change, Header, Node, NodeType, message_of
-from smartserver.records.content import RepositoryView
+from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.alike import common_start
 from smartserver.vcs.hg.format import (
     changeset_manifest,
     differing,
     file_text,
+    has_open_metadata,
     lines_of,
     lines_starting,
     read_changeset,
@@ -71,14 +73,23 @@ class HgContents:
         yield _folder(path)
         yield from _all_below(lines, path) if deep else _children(lines, start)
 
-    def text(self, node: Node) -> bytes:
+    def text(self, node: Node) -> Text:
         """The text of a file, without Mercurial's metadata; the target of a link."""
-        # Mercurial reads the null version, which no tool of its own writes, as empty.
-        return file_text(self._record(*node.place).text) if node.place is not None else b""
+        if node.place is None:
+            return whole(b"")  # As Mercurial reads the null version, which no tool of its own writes.
+        found = self._stored.text(*node.place)
+        if found is None:
+            raise _missing(node.place[1])
+        parts = iter(found.parts)
+        begin = bytes(next(parts, b""))
+        while has_open_metadata(begin) and (part := next(parts, None)) is not None:
+            begin += part
+        rest = file_text(begin)
+        return Text(found.meta, found.length - len(begin) + len(rest), itertools.chain((rest,), parts))
 
     def size(self, node: Node) -> int:
         """The bytes of that, which only the text tells: it may begin with metadata."""
-        return len(self.text(node))
+        return self.text(node).length
 
     def header(self, revision: RevisionId) -> Header:
         """What a changeset says."""
@@ -133,8 +144,12 @@ class HgContents:
     def _record(self, kind: int, key: Key) -> Record:
         record = self._stored.record(kind, key)
         if record is None:
-            raise ValueError(f"the record {shown(key)} is missing")
+            raise _missing(key)
         return record
+
+
+def _missing(key: Key) -> ValueError:
+    return ValueError(f"the record {shown(key)} is missing")
 
 
 def _line_at(manifest: bytes, path: bytes) -> bytes:

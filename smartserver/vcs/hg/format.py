@@ -100,6 +100,11 @@ def file_text(text: bytes) -> bytes:
     return text[end + len(_MARK) :] if end else text
 
 
+def has_open_metadata(begin: bytes) -> bool:
+    """Whether the metadata of a file's version go on behind its begin."""
+    return begin.startswith(_MARK) and begin.find(_MARK, len(_MARK)) < 0
+
+
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
     """The file and its version that a file's version was copied or renamed from.
 

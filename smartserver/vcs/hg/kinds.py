@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from smartserver.records.check import Hash
 from smartserver.records.model import Key, Kind
 
 CHANGESET: Final = 0
@@ -77,15 +78,18 @@ def node_of(meta: bytes, text: bytes) -> Node:
     Raises:
         ValueError: it is not the meta of a record.
     """
-    digest = hashlib.sha1(b"".join(sorted(parents_of(meta))))
+    digest = begin_node(meta)
     digest.update(text)
     return digest.digest()
 
 
-def node_key(key: Key, meta: bytes, text: bytes) -> Key:
-    """The key of a changeset or manifest."""
-    del key
-    return node_of(meta, text)
+def begin_node(meta: bytes) -> Hash:
+    """The hash of a node before its text.
+
+    Raises:
+        ValueError: it is not the meta of a record.
+    """
+    return hashlib.sha1(b"".join(sorted(parents_of(meta))))
 
 
 def file_key(path: bytes, node: Node) -> Key:
@@ -105,6 +109,6 @@ def path_of(key: Key) -> bytes:
     return path
 
 
-def checked_file_key(key: Key, meta: bytes, text: bytes) -> Key:
+def checked_file_key(key: Key, node: Node) -> Key:
     """The key of a file's version; the path is what its key says, for the manifest that names both is the proof."""
-    return file_key(path_of(key), node_of(meta, text))
+    return file_key(path_of(key), node)

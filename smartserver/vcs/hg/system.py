@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from smartserver.records.check import KeyCheck
 from smartserver.records.model import Key, Record, RevisionId, Tip
 from smartserver.records.system import (
     NOTHING,
@@ -45,9 +46,9 @@ from smartserver.vcs.hg.kinds import (
     PUBLISHING,
     YES,
     Node,
+    begin_node,
     checked_file_key,
     file_key,
-    node_key,
     parents_of,
     path_of,
 )
@@ -67,7 +68,10 @@ class HgSystem(System):
 
     name = HG
     kinds = KINDS
-    keys = {NODE_CHECK: node_key, FILE_CHECK: checked_file_key}
+    keys = {
+        NODE_CHECK: KeyCheck(lambda _, meta, __: begin_node(meta)),
+        FILE_CHECK: KeyCheck(lambda _, meta, __: begin_node(meta), checked_file_key),
+    }
     own_kind = CHANGESET
     ghosts = False
     maps = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), MapType("opaque"))

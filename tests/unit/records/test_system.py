@@ -34,7 +34,7 @@ def test_a_second_one_of_a_name_or_check_is_refused() -> None:
         register(Second())
     other = Second()
     other.name = "git sha2"
-    other.keys = {"git-sha1": lambda key, meta, text: text}
+    other.keys = {"git-sha1": KEYS["sha1-key"]}
     with pytest.raises(ValueError, match="the check 'git-sha1' is registered already: 'git sha2' must"):
         register(other)
     assert SYSTEMS["git sha1"] is git

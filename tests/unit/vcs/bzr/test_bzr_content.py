@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
+from builders import joined
 from bzr_maps import key_of, leaf, write
 from bzr_samples import FIRST, SECOND
 from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import Change, Contents, Header, NodeType
-from smartserver.records.content import ReadScope
+from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.bzr import content
 from smartserver.vcs.bzr.content import MAX_NAMED, BzrContents
@@ -139,6 +140,10 @@ class Stored(Charged):
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
 
+    def text(self, kind: int, key: Key) -> Text | None:
+        found = self.record(kind, key)
+        return None if found is None else Text(found.meta, len(found.text), (found.text,))
+
     def length(self, kind: int, key: Key) -> int | None:
         found = self.record(kind, key)
         return None if found is None else len(found.text)
@@ -183,7 +188,7 @@ def test_a_whole_tree(most: int) -> None:
     here = contents(stored)
     nodes = list(here.nodes(revision, b"", deep=True))
     assert [(node.path, node.type) for node in nodes] == WHOLE
-    texts = {node.path: here.text(node) for node in nodes if node.type is not FOLDER}
+    texts = {node.path: joined(here.text(node)) for node in nodes if node.type is not FOLDER}
     assert texts == {path: item.text for path, item in TREE.items() if item.kind != "dir"}
 
 
@@ -221,8 +226,8 @@ def test_nothing_at_a_path(path: bytes) -> None:
 def test_what_breezy_wrote() -> None:
     here = contents(Stored())
     nodes = list(here.nodes(TWO, b"", deep=True))
-    found = {node.path: (node.type, None if node.type is FOLDER else here.text(node)) for node in nodes}
-    assert all(here.size(node) == len(here.text(node)) for node in nodes if node.type is not FOLDER)
+    found = {node.path: (node.type, None if node.type is FOLDER else joined(here.text(node))) for node in nodes}
+    assert all(here.size(node) == len(joined(here.text(node))) for node in nodes if node.type is not FOLDER)
     assert found == {
         b"": (FOLDER, None),
         b"README": (NodeType.FILE, b"# Title\n\nOne line.\n"),
@@ -246,7 +251,7 @@ def test_what_is_damaged() -> None:
     (node,) = here.nodes(revision, b"doc.txt", deep=False)
     del stored.records[TEXT, b"txt-id\0" + revision]
     with pytest.raises(ValueError, match=r"the text .* is missing"):
-        here.text(node)
+        joined(here.text(node))
     for ask in (lambda: here.header(GHOST), lambda: next(here.nodes(GHOST, b"", deep=True))):
         with pytest.raises(MissingRevision):
             ask()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from charging import Charged
 
+from smartserver.records.content import Text
 from smartserver.records.model import Key, Record, RefValue, RevisionId, Tip
 from smartserver.vcs.git.system import git_key
 
@@ -60,6 +61,10 @@ class StoredObjects(Charged):
 
     def record(self, kind: int, key: Key) -> Record | None:
         return self.objects.get(key)
+
+    def text(self, kind: int, key: Key) -> Text | None:
+        found = self.record(kind, key)
+        return None if found is None else Text(found.meta, len(found.text), (found.text,))
 
     def length(self, kind: int, key: Key) -> int | None:
         found = self.record(kind, key)

@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Iterable, Mapping
 
 import pytest
+from builders import joined
 from git_samples import StoredObjects
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
@@ -77,7 +78,7 @@ def test_each_type_of_node(sample: Sample, whole: bytes) -> None:
         b"a/file": NodeType.FILE,
         b"sub": NodeType.SUBMODULE,
     }
-    texts = {node.path: sample.contents.text(node) for node in nodes if node.type is not NodeType.FOLDER}
+    texts = {node.path: joined(sample.contents.text(node)) for node in nodes if node.type is not NodeType.FOLDER}
     assert {node.path: sample.contents.size(node) for node in nodes if node.path in texts} == {
         path: len(text) for path, text in texts.items()
     }

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import pytest
+from builders import joined
 from charging import Charged
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
 from smartserver.records.browse import Change, Contents, Header, Node, NodeType
-from smartserver.records.content import ReadScope
+from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg.content import MAX_SECONDS, HgContents
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key, meta_of, node_of
@@ -87,6 +88,10 @@ class Stored(Charged):
 
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
+
+    def text(self, kind: int, key: Key) -> Text | None:
+        found = self.record(kind, key)
+        return None if found is None else Text(found.meta, len(found.text), (found.text,))
 
     def length(self, kind: int, key: Key) -> int | None:
         found = self.record(kind, key)
@@ -171,7 +176,7 @@ def test_texts() -> None:
     stored = Stored()
     stored.commit(FILES)
     here = contents(stored)
-    found = {node.path: here.text(node) for node in here.nodes(stored.order[0], b"", deep=True) if node.place}
+    found = {node.path: joined(here.text(node)) for node in here.nodes(stored.order[0], b"", deep=True) if node.place}
     assert found == {path: text for path, (text, _) in FILES.items()} | {b"\xfcber/x": b"text\n"}
 
 
@@ -180,9 +185,9 @@ def test_a_text_that_looks_like_metadata() -> None:
     node = stored.commit({b"f": (b"\1\n\1\n\1\nmine\n\1\n", b""), b"g": (b"\1\nno end", b"")})
     here = contents(stored)
     first, second = list(here.nodes(node, b"", deep=True))[1:]
-    assert here.text(first) == b"\1\nmine\n\1\n"
+    assert joined(here.text(first)) == b"\1\nmine\n\1\n"
     with pytest.raises(ValueError, match="have no end"):
-        here.text(second)
+        joined(here.text(second))
 
 
 def test_a_version_that_is_null_is_empty() -> None:
@@ -193,7 +198,7 @@ def test_a_version_that_is_null_is_empty() -> None:
     stored.records[MANIFEST, old.key] = old._replace(text=manifest)
     here = contents(stored)
     (_, found) = here.nodes(node, b"", deep=True)
-    assert (found, here.text(found)) == (Node(b"f", FILE_, None), b"")
+    assert (found, joined(here.text(found))) == (Node(b"f", FILE_, None), b"")
 
 
 def test_what_is_damaged() -> None:
@@ -203,7 +208,7 @@ def test_what_is_damaged() -> None:
     (found,) = here.nodes(node, b"z", deep=False)
     del stored.records[FILE, found.place[1] if found.place else b""]
     with pytest.raises(ValueError, match="is missing"):
-        here.text(found)
+        joined(here.text(found))
     manifest = next(key for kind, key in stored.records if kind == MANIFEST)
     for text, why in ((b"z\n", "cannot be read"), (b"z", "has no end"), (b"z\0\na\0\n", "not sorted")):
         stored.records[MANIFEST, manifest] = Record(MANIFEST, manifest, b"", text)

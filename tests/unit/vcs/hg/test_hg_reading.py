@@ -10,7 +10,7 @@ from charging import Charged
 from mercurial import obsolete
 
 from smartserver.errors import NoSuchPart, Unsupported
-from smartserver.records.content import ReadScope
+from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
@@ -76,6 +76,9 @@ class Stored(Charged):
             return set(ordinals).union(*[below(self.above[each]) for each in ordinals])
 
         return sorted(below(wants) - below(haves))
+
+    def text(self, kind: int, key: Key) -> Text | None:
+        raise AssertionError("a name needs no file")
 
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
