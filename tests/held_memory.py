@@ -14,6 +14,7 @@ from smartserver.server.session import BACKLOG_HIGH, CANCELLED_HIGH
 from smartserver.store.ancestry import MARKS_KEPT
 from smartserver.store.arrivals import TEXT_BYTES
 from smartserver.store.blocks import CACHED_BYTES
+from smartserver.store.parts import HELD
 from smartserver.store.proof import REFERENCES_KEPT
 from smartserver.store.verify_workers import INTERPRETER, MARKS, MOST, TEXTS
 from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
@@ -22,7 +23,8 @@ GRAPH_TIMES = 4
 """Times its bytes that a graph takes while it is read and compared: 2,600,000 revisions in 60 MB took 228 MB."""
 
 TEXT_TIMES = 2.3
-"""Times its length that a large record takes while it is checked: its text, a copy as zstd hands it over, its frame."""
+"""Times its length that a large record takes while it is decoded whole: its text, a copy as zstd hands it over, its
+frame. Of a push only one that names others is, or that lies too deep."""
 
 RESULT_TIMES = 10
 """Times its encoded length that a result takes while it is made: the outcome of a map's entry, of 7 bytes, takes 64
@@ -62,6 +64,7 @@ LARGEST = Held(
 )
 RESULT = Held("the results of a request while they are made", RESULT_TIMES * MAX_RESULTS, "`MAX_RESULTS`")
 UNREAD = Held("answers that the client does not take", UNREAD_BYTES + MAX_MESSAGE, "`UNREAD_BYTES`, `MAX_MESSAGE`")
+READERS = Held("all readers of large files together, beside two pieces of 512 KiB each", HELD, "`HELD`, `PIECE`")
 GRAPH = Held("a push: its announced graph, of up to 64 MiB", GRAPH_TIMES * MAX_GRAPH, "`MAX_GRAPH`, `MAX_ANNOUNCED`")
 SEGMENT = Held("a push: the segment that is on its way or checked", MAX_TAKEN, "`MAX_TAKEN`")
 RECENT = Held(
@@ -87,4 +90,4 @@ WORKERS = Held(
     "`MOST`, `INTERPRETER`, `TEXTS`, `REFERENCES_KEPT`, `MARKS`, `CACHED_BYTES`, `MAX_TAKEN`",
 )
 
-TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, GRAPH, SEGMENT, RECENT, LARGE, VERIFYING, WORKERS)
+TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, READERS, GRAPH, SEGMENT, RECENT, LARGE, VERIFYING, WORKERS)

@@ -14,16 +14,18 @@ from serving import Server, status_of
 from test_hard_clients import CALLS, raw
 
 from smartserver.records.announced import REVISIONS_OF_GRAPH
+from smartserver.records.browse import TreeSelector, encode_selector
 from smartserver.records.delta import compress
 from smartserver.records.limits import MAX_ANNOUNCED, MAX_TAKEN
 from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import encode_segment
 from smartserver.records.varint import encode as varint
 from smartserver.server.session import CANCELLED_HIGH
-from smartserver.vcs.git.format import BLOB
+from smartserver.vcs.git.format import BLOB, COMMIT, TREE
 from smartserver.vcs.git.system import git_key
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.verbs.repository_read import ReadRequest, repository_read
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
@@ -121,6 +123,31 @@ def test_zeros(tmp_path: Path) -> None:
         assert isinstance(answer, Error)
         assert named(decode_failure(answer.payload).fault)["what"] == "decoded bytes of one request"
         assert peak(server) - before < held.TEXT_TIMES * size + SLACK
+
+
+@pytest.mark.parametrize("text", [os.urandom(48 * MIB), b"".join(b"%d\n" % each for each in range(7_000_000))])
+def test_a_large_file_is_pushed_and_asked_for(tmp_path: Path, text: bytes) -> None:
+    """Its segment is held once; of clients that read nothing of it none holds it."""
+    blob = git_key("git-sha1", BLOB, text)
+    tree = b"100644 large\0" + blob
+    root = git_key("git-sha1", TREE, tree)
+    commit = b"tree %b\nauthor a <a@b> 0 +0000\ncommitter a <a@b> 0 +0000\n\nm\n" % root.hex().encode()
+    tip = git_key("git-sha1", COMMIT, commit)
+    entries, frames = [], []
+    for key, meta, content in ((tip, COMMIT, commit), (root, TREE, tree), (blob, BLOB, text)):
+        encoding, frame = compress(content)
+        entries.append(Entry(0, encoding, key, meta, BaseTag.NONE, b"", len(content), len(frame), b""))
+        frames.append(frame)
+    selector = encode_selector(TreeSelector(tip.hex(), b"large", texts=True))
+    with Server(tmp_path) as server:
+        before = peak(server)
+        assert isinstance(Hostile(server).push(encode_segment(tip, (), entries, frames, KINDS), 1), Reply)
+        assert peak(server) - before < 1.3 * len(text) + SLACK
+        before = peak(server)
+        readers = [Hostile(server) for _ in range(20)]
+        for reader in readers:
+            assert isinstance(reader.answer(reader.ask((repository_read, ReadRequest(selector=selector)))), Reply)
+        assert peak(server) - before < held.READERS.most + 36 * MIB
 
 
 def test_the_largest_request(tmp_path: Path) -> None:

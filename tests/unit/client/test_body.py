@@ -12,6 +12,7 @@ from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import GraphNode, Key, Plan
 from smartserver.records.segment import encode_graph
+from smartserver.records.varint import encode
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
 
@@ -44,8 +45,16 @@ def said(body: BodySource) -> bytes:
     return b"".join(piece for piece, _ in body())
 
 
-SMALL = [b"one and one and one and one " * 20, b"two", b"three"]
-LARGE = [NOISE.randbytes(GRAPH_FIRST_THRESHOLD - 1), b"over" * 100, NOISE.randbytes(3 * PIECE + 5), b"end"]
+def segment(content: bytes) -> bytes:
+    """As long as it says; nobody reads more of it."""
+    return encode(len(content)) + content
+
+
+SMALL = [segment(content) for content in (b"one and one and one and one " * 20, b"two", b"three")]
+LARGE = [
+    segment(content)
+    for content in (NOISE.randbytes(GRAPH_FIRST_THRESHOLD - 4), b"over" * 100, NOISE.randbytes(3 * PIECE + 5), b"end")
+]
 
 
 def test_a_push_that_is_only_checked_sends_its_graph() -> None:
@@ -84,6 +93,18 @@ def test_a_large_one_need_not_announce_its_graph(bulk: bool) -> None:
     segments = b"".join(read_bulk([said(body)])) if bulk else said(body)
     assert segments == b"".join(LARGE)
     assert sum(ended for _, ended in body()) == len(LARGE)
+
+
+def test_a_segment_may_come_in_parts() -> None:
+    """It ends once, in the piece that has its last byte."""
+    whole = segment(NOISE.randbytes(5 * PIECE))
+    parts = [whole[:10], whole[10 : 3 * PIECE], whole[3 * PIECE :]]
+    _, body = sending(Made([*parts, *SMALL]), bulk=False, announced=False)
+    pieces = list(body())
+    assert b"".join(piece for piece, _ in pieces) == whole + b"".join(SMALL)
+    assert [ended for _, ended in pieces if ended] == [1, len(SMALL)]
+    _, body = sending(Made(parts), bulk=False, announced=False)
+    assert [ended for _, ended in body()][-2:] == [0, 1]
 
 
 @pytest.mark.parametrize("size", [GRAPH_FIRST_THRESHOLD, GRAPH_FIRST_THRESHOLD + 1])
@@ -154,7 +175,7 @@ def test_no_body_says_nothing() -> None:
 @pytest.mark.parametrize("bulk", [False, True])
 def test_bytes_are_reported_within_a_large_segment(bulk: bool) -> None:
     """As they are sent, however few the revisions are; all of them at the end alone."""
-    plan = Made([NOISE.randbytes(GRAPH_FIRST_THRESHOLD + 8 * PIECE), b"two", b"three"])
+    plan = Made([segment(NOISE.randbytes(GRAPH_FIRST_THRESHOLD + 8 * PIECE)), *SMALL[1:]])
     told: list[tuple[int, int, int]] = []
     _, body = sending(plan, bulk=bulk)
     body = reported(body, 3, lambda *sent: told.append(sent))

@@ -573,3 +573,26 @@ def test_a_held_record_that_no_hunks_are_known_of() -> None:
     held = Held([])
     held.writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: held.texts[key])
     assert held.send(b"one")[0].encoding == ZSTD
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_text_in_parts_is_sent_in_parts(stored: bool) -> None:
+    """It has no base, and its neighbours are joined as ever."""
+    noise = random.Random(4)
+    parts = [noise.randbytes(1 << 20) if stored else prose(number, 1 << 20) for number in range(5)]
+    text = b"".join(parts)
+    large = record(b"", path=b"a/b", key=key_of(text))._replace(parts=delta.TextParts(parts))
+    before, after = record(prose(1)), record(prose(2))
+    writer = SegmentWriter(KINDS, bulk=False, texts=lambda *_: pytest.fail("a text is asked for"))
+    sent = writer.parts(b"r", (), iter([before, large, after]))
+    assert len(sent) > 2
+    assert all(sent)
+    whole = b"".join(sent)
+    segment = decode_segment(whole, 0, KINDS)
+    assert len(whole) == segment.length
+    found = [
+        delta.decompress(entry.encoding, frame, entry.length)
+        for entry, frame in zip(segment.entries, frames(segment, whole), strict=True)
+    ]
+    assert found == [before.text, text, after.text]
+    assert segment.entries[1].encoding == (STORED if stored else ZSTD)

@@ -20,6 +20,7 @@ from smartserver.records.varint import Malformed
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
+BASE_OF_PARTS = b"".join(b"line %d of some\n" % (number * number) for number in range(20_000))
 
 
 @pytest.fixture(params=["shared", "public"])
@@ -447,3 +448,50 @@ def test_hunks_are_a_frame(size: int, encoding: int) -> None:
 def test_hunks_claim_no_more_than_their_limit() -> None:
     refused(b"\x81\x80\x40", 5, b"base", "1048577 bytes of hunks", ZSTD_HUNKS)
     refused(b"\x05\x00", 5, b"base", "cut off|a frame", ZSTD_HUNKS)
+
+
+def pieces(content: bytes, size: int) -> Iterator[bytes]:
+    return (content[at : at + size] for at in range(0, len(content), size))
+
+
+@pytest.mark.parametrize("size", [7, 1000, 1 << 20])
+@pytest.mark.parametrize("base", [b"", BASE_OF_PARTS])
+@pytest.mark.parametrize("text", [b"", b"x", BASE_OF_PARTS + b"more", bytes(1 << 20), os.urandom(1 << 18)])
+def test_parts_are_the_text(text: bytes, base: bytes, size: int) -> None:
+    encoding, frame = delta.compress(text, base)
+    of = base if encoding == ZSTD else b""
+    assert b"".join(delta.decompress_parts(encoding, pieces(frame, size), len(text), pieces(of, 999))) == text
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda f: f[:-1], lambda f: f + b"x", lambda f: f[:9], lambda _: b"", lambda f: f[1:]]
+)
+def test_parts_of_what_is_no_frame(damage: Callable[[bytes], bytes]) -> None:
+    """What is refused whole is refused in parts."""
+    text = BASE_OF_PARTS * 3
+    for encoding, frame in (delta.compress(text), (STORED, text)):
+        damaged = damage(frame)
+        with pytest.raises(Malformed):
+            delta.decompress(encoding, damaged, len(text))
+        with pytest.raises(Malformed):
+            list(delta.decompress_parts(encoding, pieces(damaged, 100), len(text)))
+
+
+def test_no_part_is_longer_than_a_block() -> None:
+    """However little says how much: 64 MiB of zeros."""
+    encoding, frame = delta.compress(bytes(64 << 20))
+    assert len(frame) < 10_000
+    assert max(map(len, delta.decompress_parts(encoding, [frame], 64 << 20))) <= 128 << 10
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_text_in_parts_becomes_a_frame_with_a_small_window(stored: bool) -> None:
+    parts = [os.urandom(1 << 20) if stored else b"%d\n" % number * (1 << 18) for number in range(9)]
+    text = b"".join(parts)
+    given = delta.TextParts(parts)
+    encoding, frame = delta.compress_parts(given)
+    assert list(given.take()) == []
+    assert (encoding == STORED) is stored
+    assert delta.decompress(encoding, b"".join(frame), len(text)) == text
+    if not stored:
+        assert delta.window(b"".join(frame), len(text)) == 1 << limits.PARTS_WINDOW_LOG

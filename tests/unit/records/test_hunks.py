@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from smartserver.records import limits
-from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks, encode_hunks
+from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks, encode_hunks, hunk_parts
 from smartserver.records.varint import Malformed
 
 BASE = b"one two three four"
@@ -53,3 +54,27 @@ def test_integers_of_any_length() -> None:
             at = start + chance.choice((0, 1, 127, 128, 20_000))
             hunks.append((start, at, bytes(chance.choice((0, 1, 127, 128, 20_000)))))
         assert decode_hunks(encode_hunks(hunks)) == hunks
+
+
+def outcome(make: Callable[[int], bytes], length: int) -> bytes | None:
+    """A text of that length, None where it is refused."""
+    try:
+        return make(length)
+    except Malformed:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_parts_they_make_the_same_and_refuse_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    base = chance.randbytes(chance.randrange(60))
+    ends = sorted(chance.randrange(len(base) + 3) for _ in range(2 * chance.randrange(4)))
+    hunks = [
+        (start, end, chance.randbytes(chance.randrange(3))) for start, end in zip(ends[::2], ends[1::2], strict=True)
+    ]
+    size = chance.choice([1, 5, 100])
+    for length in range(70):
+        cut = [base[at : at + size] for at in range(0, len(base), size)]
+        whole = outcome(lambda length: apply_hunks(hunks, length, base), length)
+        parts = outcome(lambda length: b"".join(hunk_parts(hunks, length, cut)), length)  # noqa: B023
+        assert whole == parts, seed
