@@ -84,6 +84,11 @@ def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
 
 
 def cut(text: Buffer) -> Iterator[Buffer]:
-    """A text that is there whole, in parts."""
+    """What is there whole, in parts."""
     view = memoryview(text)
     return (view[at : at + PART] for at in range(0, len(text), PART))
+
+
+def copied(text: bytes) -> Iterator[Buffer]:
+    """A text that is there whole, in parts that do not keep it there."""
+    return (text[at : at + 2 * PART] for at in range(0, len(text), 2 * PART))

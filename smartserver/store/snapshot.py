@@ -289,8 +289,12 @@ class Snapshot:
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
         """A text that is decoded whole, and cached."""
         cached = self.texts.get(_text_key(self.packs[number], row))
-        text = self._read(number, row, cached, None, charge, check=True).text
-        return parts.Source(parts.cut(text), len(text))
+        if cached is not None and cached.proved:
+            charge(len(cached.text))
+            text = cached.text
+        else:
+            text = self._read(number, row, cached, None, charge, check=True).text
+        return parts.Source(parts.copied(text), len(text))
 
     def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
         """A text that is decoded as it is asked for, and what of its bases is so too."""

@@ -12,6 +12,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId
+from smartserver.records.varint import encode as encode_length
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
@@ -23,6 +24,11 @@ MAIN, TOPIC, LATE = b"refs/heads/main", b"refs/heads/topic", b"refs/heads/late"
 TIP, OLD, OTHER = b"t" * 20, b"o" * 20, b"x" * 20
 NEW = NewRepository("git sha1", ())
 HERE = b"i" * 16
+
+
+def segment(content: bytes) -> bytes:
+    """As long as it says, which is all that a client looks at."""
+    return encode_length(len(content)) + content
 
 
 @dataclass
@@ -37,7 +43,7 @@ class Planned:
         return [GraphNode(each, (Parent(OLD),)) for each in self.revisions]
 
     def segments(self) -> Iterable[bytes]:
-        return [b"segment of " + each + b"".join(sorted(self.without)) for each in self.revisions]
+        return [segment(each + b"".join(sorted(self.without))) for each in self.revisions]
 
     def without_bases(self, keys: Collection[Key]) -> Planned:
         return Planned(self.revisions, self.without | frozenset(keys))

@@ -21,6 +21,7 @@ from remotes import (
     remote,
     requests,
     saying,
+    segment,
     state,
 )
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
@@ -85,7 +86,7 @@ def test_what_is_sent_is_reported_in_bytes() -> None:
     told: list[tuple[int, int, int]] = []
     there.sent = lambda *sent: told.append(sent)
     there.push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
-    assert told == [(len(b"segment of " + TIP), 1, 1)]
+    assert told == [(len(segment(TIP)), 1, 1)]
 
 
 def test_known_revisions_are_planned_around() -> None:
@@ -138,7 +139,7 @@ def test_a_missing_base_is_left_out() -> None:
     (updated,) = remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW)).refs
     assert updated.outcome is Outcome.DONE
     bodies = [b"".join(chunks) for chunks in _bodies(server)]
-    assert bodies == [b"segment of " + TIP, b"segment of " + TIP + OTHER]
+    assert bodies == [segment(TIP), segment(TIP + OTHER)]
 
 
 def _bodies(server: Server) -> list[list[bytes]]:

@@ -11,7 +11,7 @@ from smartserver.records.check import TextProof
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Kind
 from smartserver.store import parts
-from smartserver.store.parts import HELD, PART, Source, cut, in_parts
+from smartserver.store.parts import HELD, PART, Source, copied, cut, in_parts
 
 TEXT = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(3 * PART // 32)) + b"end"
 KIND = Kind("page", "sha1-key", False)
@@ -41,6 +41,12 @@ def test_readers_that_take_turns(held: int, decodings: int) -> None:
     assert got == [TEXT] * 20
     assert max(opened) == decodings
     assert not len(parts._sources)
+
+
+def test_parts_of_a_text_keep_no_more_of_it() -> None:
+    found = list(copied(TEXT))
+    assert b"".join(found) == TEXT
+    assert all(type(part) is bytes and len(part) <= 2 * PART for part in found)
 
 
 def test_one_that_goes_leaves_nothing() -> None:
