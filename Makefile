@@ -51,9 +51,8 @@ demo: $(INSTALLED)
 
 # The short part, in runs of pytest of about the same cost. What is not in these folders is the long part, as is a test with the
 # mark `long`.
-UNITS_OF_STORES := $(addprefix tests/unit/,records store server vcs verbs wire)
-SHORT_STORES := tests/conformance $(UNITS_OF_STORES)
-SHORT_UNITS := tests/unit $(addprefix --ignore=,$(UNITS_OF_STORES))
+SHORT_STORES := $(addprefix tests/unit/,records store server vcs verbs wire)
+SHORT_UNITS := tests/unit $(addprefix --ignore=,$(SHORT_STORES))
 SHORT_TOOLS := tests/house tests/simulated tests/interop/test_each_way.py
 
 # The long part beside it: the tests that compute; those of brz, those of hg, those of git and the rest of brz's with the real

@@ -37,7 +37,6 @@ def stored(folder: Path, history: BzrHistory) -> Repository:
     return Repository(folder / "stored")
 
 
-@pytest.mark.long
 def test_every_record_and_no_other(stored: Repository, history: BzrHistory) -> None:
     assert [pack.kinds for pack in stored.packs] == [
         [{"name": kind.name, "check": kind.check, "base": kind.base} for kind in KINDS]

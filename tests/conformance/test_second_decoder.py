@@ -217,7 +217,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return Written(work, clone, stages, Repository(stored), dialogs, exchanges)
 
 
-@pytest.mark.long
 def test_the_packs_hold_every_object_and_no_other(written: Written) -> None:
     objects = written.work.objects()
     assert {record.key: (TYPES[record.meta[0]], record.text) for record in written.repository} == objects

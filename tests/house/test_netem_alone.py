@@ -17,6 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from sources import ROOT, sources
 
+pytestmark = pytest.mark.long  # It builds and installs.
+
 FOLDER = ROOT / "netem"
 SETTINGS = tomllib.loads((FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
 

@@ -355,6 +355,7 @@ def on_streams(root: Path, *options: str, environment: Mapping[str, str] | None 
 CREATION = CreateRequest("git sha1", [KindField("object", "git-sha1", True)])
 
 
+@pytest.mark.long
 @pytest.mark.sockets
 @pytest.mark.parametrize(
     ("policy", "refused"),

@@ -101,6 +101,7 @@ def test_an_old_server_refuses_it_whole(
     assert state(served) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [None, 5, "text", b"bin", {}, {"a": 1}, [[[]]], [None], [5, 5, 5, 5, 5, 5, 5]])
 def test_it_is_refused_with_arguments_of_other_types(
     served: Served, line: list[bytes], verb: AnyVerb, arguments: object
