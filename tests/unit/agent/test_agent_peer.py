@@ -112,7 +112,7 @@ LOCKED_IN = {
     "unshare --mount": "namespaces",
     "unshare --time": "namespaces",
     "setpriv --no-new-privs": "/proc",
-    "setpriv --bounding-set -sys_admin": "root",
+    "setpriv --bounding-set -chown": "root",
     "setpriv --groups 64999": "root",
 }
 """Command lines, and what each needs."""
