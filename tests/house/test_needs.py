@@ -11,7 +11,7 @@ from sources import ROOT, Source, parse, sources
 
 SKIPS = {"skip", "skipif", "importorskip", "skipIf", "skipUnless", "skipTest", "Skipped", "SkipTest"}
 
-THERE = {"bash", "brz", "cat", "git", "hg", "mount", "sh", "stat", "true", "umount", "unshare"}
+THERE = {"/bin/sh", "bash", "brz", "cat", "git", "hg", "mount", "sh", "stat", "true", "umount", "unshare"}
 """Programs that tests start by their names: of every Linux, or of the environment that `make` prepares."""
 
 STARTS = {f"subprocess.{name}" for name in ("run", "Popen", "check_call", "check_output")}
