@@ -19,10 +19,6 @@ def test_the_sender_believes_that_all_is_well() -> None:
     assert parcel.left == 3
 
 
-def test_the_end_of_a_shorter_stream_arrives() -> None:
-    assert through(Blackhole(4), (0, b"abc"), (1, b"", EOF)) == [(0, b"abc", MORE), (1, b"", EOF)]
-
-
 def test_whole_packets_are_swallowed() -> None:
     assert packets_through(Blackhole(7), (0, b"abcd"), (1, b"efgh"), (2, b"i")) == [(0, b"abcd")]
     assert packets_through(Blackhole(8), (0, b"abcd"), (1, b"efgh"), (2, b"i")) == [(0, b"abcd"), (1, b"efgh")]

@@ -9,7 +9,7 @@ from effects_cases import packets_through, through
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netem.effects import Cut, Effect, Ending, Jitter
+from netem.effects import Effect, Ending, Jitter
 from netem.effects.chance import ByChance, dice
 from netem.effects.corrupt import HEADERS, Corrupt
 from netem.effects.duplicate import Duplicate
@@ -69,10 +69,6 @@ def test_how_much_was_sent_at_once_does_not_matter_as_long_as_segments_are_whole
 @pytest.mark.parametrize("effect", [Loss(0.1, 3), Duplicate(0.1, 3), Corrupt(0.1, 3), Jitter(1, seed=3)])
 def test_a_stream_has_a_chance_of_its_own(effect: Effect) -> None:
     assert effect.seeded("up 1") == replace(effect, seed="3 up 1")  # type: ignore[type-var]
-
-
-def test_what_leaves_nothing_to_chance_has_no_seed() -> None:
-    assert Cut(1).seeded("up 1") == Cut(1)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])

@@ -13,38 +13,6 @@ def test_events_run_in_order_of_time_then_of_asking() -> None:
     assert ran == [("now", 0.0), ("a", 1.0), ("b", 2.0), ("c", 2.0)]
 
 
-def test_time_is_exact() -> None:
-    clock = Clock()
-    for _ in range(10):
-        clock.sleep(0.1)
-    assert clock.now == 1.0
-
-
-def test_run_until_stops_as_soon_as_the_condition_holds() -> None:
-    clock, ran = Clock(), list[int]()
-    for n in range(5):
-        clock.call_later(n, lambda n=n: ran.append(n))  # type: ignore[misc]
-    assert clock.run_until(lambda: len(ran) == 2)
-    assert (ran, clock.now) == ([0, 1], 1.0)
-    assert not clock.run_until(lambda: len(ran) == 9)
-    assert (ran, clock.now) == ([0, 1, 2, 3, 4], 4.0)
-
-
-def test_a_condition_that_holds_runs_nothing() -> None:
-    clock = Clock()
-    clock.call_later(0, lambda: pytest.fail("ran"))
-    assert clock.run_until(lambda: True)
-
-
-def test_timeout_leaves_later_events_and_stands_at_its_end() -> None:
-    clock, ran = Clock(), list[float]()
-    clock.call_later(3, lambda: ran.append(clock.now))
-    assert not clock.run_until(lambda: bool(ran), timeout=2)
-    assert (clock.now, ran) == (2.0, [])
-    assert clock.run_until(lambda: bool(ran), timeout=1)
-    assert ran == [3.0]
-
-
 def test_cancelled_events_do_not_run_nor_move_the_clock() -> None:
     clock = Clock()
     timer = clock.call_later(5, lambda: pytest.fail("ran"))

@@ -68,22 +68,6 @@ def test_rounds(dialog: str, rounds: int, warm: int) -> None:
     assert (counts.rounds, counts.rounds_without_handshake, counts.handshake_rounds) == (rounds, warm, rounds - warm)
 
 
-def test_connections_opened_side_by_side_cost_one() -> None:
-    counter = Counter()
-    for number in (1, 2, 3):
-        counter.opened(number, 0, handshake=True)
-    for number in (1, 2, 3):
-        message = counter.sent(number, 1, 5, up=True)
-        assert message is not None
-        counter.delivered(message, 2)
-    for number in (1, 2, 3):
-        message = counter.sent(number, 2, 5, up=False)
-        assert message is not None
-        counter.delivered(message, 3)
-    counts = counter.counts()
-    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 1, 3)
-
-
 def test_bytes_flights_and_messages() -> None:
     counts = play("1+ 1>5 1>6 1<7 1<8 1>9 1>.")
     assert (counts.bytes_up, counts.bytes_down, counts.connections) == (20, 15, 1)

@@ -21,15 +21,6 @@ def test_the_cut_comes_with_the_last_byte_that_passes() -> None:
     assert through(Cut(3), (0, b"abc"), (1, b"d")) == [(0, b"abc", CUT)]
 
 
-def test_a_shorter_stream_passes_whole() -> None:
-    assert through(Cut(4), (0, b"abc"), (1, b"", EOF)) == [(0, b"abc", MORE), (1, b"", EOF)]
-
-
-def test_each_direction_counts_alone() -> None:
-    cut = Cut(2)
-    assert through(cut, (0, b"ab")) == through(cut, (0, b"ab"))
-
-
 def test_arguments() -> None:
     assert Cut.parse("64KiB") == Cut(65536)
     with pytest.raises(ValueError, match="0 or more"):

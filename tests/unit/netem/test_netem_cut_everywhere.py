@@ -10,7 +10,6 @@ import pytest
 from simulated_servers import Kept, Sink
 
 from netem.cut_everywhere import CutPoint, Trial, _places, cut_everywhere
-from netem.effects import Cut, Delay
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
@@ -63,26 +62,6 @@ def test_every_boundary_and_a_sample_between() -> None:
         assert len(trial.state.done) == expected, trial.point
         whole = not trial.point.up and trial.point.after == 8
         assert (trial.result, trial.error is None) == ((2, True) if whole else (None, False))
-
-
-def test_each_trial_has_a_state_of_its_own_that_works_afterwards() -> None:
-    states: list[Bank] = []
-
-    def check(trial: Trial[Bank]) -> None:
-        states.append(trial.state)
-        before = len(trial.state.done)
-        assert trial.state.order(b"again") == 1
-        assert len(trial.state.done) == before + 1
-
-    places = cut_everywhere(make, lambda bank: bank.order(b"abc"), check)
-    assert len({id(state) for state in states}) == len(places)
-
-
-def test_every_byte() -> None:
-    places = cut_everywhere(make, lambda bank: bank.order(b"abc"), lambda trial: None, inside=None)
-    assert [(place.up, place.after) for place in places] == [
-        *((True, at) for at in range(5)), *((False, at) for at in range(5)),
-    ]  # fmt: skip
 
 
 def test_the_sample_is_the_seeds() -> None:
@@ -196,13 +175,6 @@ def test_what_is_no_lost_connection_is_not_expected() -> None:
 def test_an_operation_that_opens_no_connection_is_refused() -> None:
     with pytest.raises(ValueError, match="opened no connection"):
         cut_everywhere(make, lambda bank: None, lambda trial: None)
-
-
-def test_a_place_adds_its_cut_to_the_link_there_was() -> None:
-    link = Link(0.5, rate=1000.0, up=[Delay(0.1)])
-    cut = CutPoint(1, True, 9, False).link(link)
-    assert (list(cut.up), list(cut.down), cut.rtt, cut.rate) == ([Delay(0.1), Cut(9)], [], 0.5, 1000.0)
-    assert list(CutPoint(1, False, 9, False).link(link).down) == [Cut(9)]
 
 
 def test_the_example_of_the_reference_runs() -> None:

@@ -18,7 +18,7 @@ from netem.effects import (
     Rate,
     Stall,
 )
-from netem.effects.base import Effect, Ending, Parcel, parse_effect, register
+from netem.effects.base import Effect, Parcel, parse_effect, register
 from netem.link import Link
 from netem.packets.network import Packets
 from netem.proxy import Proxy
@@ -79,27 +79,6 @@ def test_a_name_has_one_owner() -> None:
     with pytest.raises(TypeError, match="effect 'delay' is already Delay"):
         register(Other)
     assert register(Delay) is Delay
-
-
-def test_split_gives_the_ending_to_the_rest() -> None:
-    head, rest = Parcel(b"abc", 5, 4, Ending.EOF, "tag").split(1)
-    assert (bytes(head.content), head.ending, bytes(rest.content), rest.ending) == (
-        b"a",
-        Ending.MORE,
-        b"bc",
-        Ending.EOF,
-    )
-    assert (head.at, head.left, head.tag) == (rest.at, rest.left, rest.tag) == (5, 4, "tag")
-
-
-def test_pieces() -> None:
-    pieces = list(Parcel(b"abcde", 5, 4, Ending.EOF, "tag").pieces(2))
-    assert [(bytes(piece.content), piece.ending, piece.tag) for piece in pieces] == [
-        (b"ab", Ending.MORE, "tag"),
-        (b"cd", Ending.MORE, "tag"),
-        (b"e", Ending.EOF, "tag"),
-    ]
-    assert [piece.content for piece in Parcel(b"", 0, 0).pieces(2)] == [b""]
 
 
 def test_what_is_on_the_way() -> None:

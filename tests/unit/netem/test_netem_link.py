@@ -22,13 +22,6 @@ def drain(lane: Lane) -> list[tuple[int, int]]:
     return out
 
 
-def test_half_the_round_trip_each_way() -> None:
-    lane = Link(rtt=0.1).lane(up=True, connection=1)
-    lane.enter(0, b"abc")
-    lane.enter(30 * MS, b"d", Ending.EOF)
-    assert drain(lane) == [(50, 3), (80, 1)]
-
-
 def test_rate_before_delay() -> None:
     lane = Link(rtt=0.1, rate=1000).lane(up=True, connection=1)
     lane.enter(0, bytes(100))
@@ -37,13 +30,6 @@ def test_rate_before_delay() -> None:
     assert (lane.unsent(100 * MS), lane.undelivered) == (0, 100)
     assert drain(lane) == [(150, 100)]
     assert lane.undelivered == 0
-
-
-def test_without_rate_bytes_leave_at_once() -> None:
-    lane = Link(rtt=0.1).lane(up=True, connection=1)
-    lane.enter(0, bytes(10**6))
-    assert lane.unsent(0) == 0
-    assert lane.next_left(0) == NEVER
 
 
 def test_room_is_what_buffer_and_window_leave() -> None:
@@ -68,13 +54,6 @@ def test_effects_are_chosen_per_direction() -> None:
     assert drain(up) == [(250, 3)]
     assert bytes(down.take().content) == b"a"
     assert (link.one_way(up=True), link.one_way(up=False), link.round_trip) == (250 * MS, 50 * MS, 300 * MS)
-
-
-def test_order_is_kept_whatever_the_effects_do() -> None:
-    lane = Link(rtt=0, up=[Stall(1, 0.1)]).lane(up=True, connection=1)
-    lane.enter(0, b"ab")
-    lane.enter(200 * MS, b"c")
-    assert drain(lane) == [(0, 1), (100, 1), (200, 1)]
 
 
 def test_stalled_bytes_fill_the_buffer_for_ever() -> None:
@@ -169,13 +148,6 @@ def test_what_is_delayed_has_left_at_the_rate(rate: dict[str, Any]) -> None:
         assert [(parcel.left // MS, parcel.at // MS) for parcel in out] == [(100, 350), (200, 450)]
 
 
-def test_what_jitter_adds_keeps_nobody_from_sending() -> None:
-    for stages in both_kinds(Link(0, 1000.0, up=[Jitter(1.0)])):
-        out = out_of(stages, *(Parcel(bytes(100), 0, 0) for _ in range(50)))
-        assert [parcel.left // MS for parcel in out] == [100 * n for n in range(1, 51)]
-        assert sum(parcel.at > parcel.left for parcel in out) > 40
-
-
 @pytest.mark.parametrize("rate", [None, 1_000_000.0])
 def test_a_rate_lets_packets_pass_each_other(rate: float | None) -> None:
     link = Link(0.1, rate, down=[Jitter(0.005, ordered=False)])
@@ -211,21 +183,6 @@ def test_chance_is_each_directions_own_and_the_same_each_time() -> None:
     assert (up, down) == tuple(lost(link.packet_stages(up=each)) for each in (True, False))
     assert up != lost(replace(link, seed=1).packet_stages(up=True))
     assert up != lost(Link(0.1, up=[Loss(0.01, seed=1)]).packet_stages(up=True))
-
-
-def test_chance_is_each_connections_own() -> None:
-    link = Link(0.1, up=[Corrupt(0.01)], down=[Corrupt(0.01)])
-    for up in (True, False):
-        touched = [
-            any(out.content != b"word" for out in out_of(link.stages(up=up, connection=n), *words()))
-            for n in range(2000)
-        ]
-        assert 50 < sum(touched) < 150  # 98 of them are to be expected
-    assert touched[7] == any(out.content != b"word" for out in out_of(link.stages(up=False, connection=7), *words()))
-
-
-def words() -> list[Parcel]:
-    return [Parcel(b"word", 0, 0) for _ in range(5)]
 
 
 def test_two_effects_of_a_kind_have_nothing_in_common() -> None:

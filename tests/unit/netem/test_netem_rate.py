@@ -36,12 +36,6 @@ def test_nothing_is_lost_and_the_time_is_bytes_over_rate(sizes: list[int], rate:
         assert all(p.left == p.at for p in out if p.content)
 
 
-def test_arguments() -> None:
-    assert Rate.parse("1mbit") == Rate(125_000)
-    with pytest.raises(ValueError, match="more than 0"):
-        Rate(0)
-
-
 def test_packets_leave_one_after_the_other_and_the_queue_drops() -> None:
     out = packets_through(Rate(1000, 150), *[(0, bytes([n]) * 100) for n in range(5)], (1000, b"x"))
     assert [(at, packet[:1]) for at, packet in out] == [(100, b"\0"), (200, b"\1"), (1001, b"x")]

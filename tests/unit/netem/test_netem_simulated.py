@@ -11,78 +11,7 @@ from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 from netem.counter import Counts
 from netem.effects import Corrupt, Delay, Loss, Stall
 from netem.link import Link
-from netem.simulated import Deadlock, ServerTransport, SimulatedNetwork, SimulatedStream
-
-
-def test_a_request_on_a_fresh_connection_is_two() -> None:
-    net = network()
-    assert ask(net.connect(Echo)) == b"ask"
-    counts = net.take()
-    assert (counts.rounds, counts.rounds_without_handshake, counts.handshake_rounds) == (2, 1, 1)
-    assert (counts.application_rounds, counts.application_rounds_without_handshake) == (2.0, 1.0)
-    assert (counts.connections, counts.bytes_up, counts.bytes_down, counts.seconds) == (1, 3, 3, 2.0)
-    assert net.clock.now == 2.0
-
-
-def test_a_held_connection_costs_one_each() -> None:
-    net = network(0.3)
-    stream = net.connect(Echo, handshake=False)
-    for _ in range(5):
-        ask(stream)
-        counts = net.take()
-        assert (counts.rounds, counts.application_rounds, counts.handshake_rounds) == (1, 1.0, 0)
-
-
-@pytest.mark.parametrize("times", [1, 2, 7])
-def test_ping_pong(times: int) -> None:
-    net = network(0.1)
-    stream = net.connect(Echo, handshake=False)
-    for _ in range(times):
-        ask(stream)
-    counts = net.take()
-    assert (counts.rounds, counts.application_rounds, counts.flights_up) == (times, times, times)
-
-
-def test_pipelined_requests_are_one() -> None:
-    net = network()
-    stream = net.connect(Echo, handshake=False)
-    for n in range(20):
-        stream.write_some(bytes([n]))
-    got = b""
-    while len(got) < 20:
-        got += stream.read(100)
-    counts = net.take()
-    assert got == bytes(range(20))
-    assert (counts.rounds, counts.application_rounds, counts.flights_up, counts.flights_down) == (1, 1.0, 1, 1)
-
-
-def test_two_connections_one_after_the_other_and_side_by_side() -> None:
-    net = network()
-    ask(net.connect(Echo))
-    ask(net.connect(Echo))
-    assert (net.take().rounds, net.clock.now) == (4, 4.0)
-    one, two = net.connect(Echo, handshake=False), net.connect(Echo, handshake=False)
-    one.send(b"a")
-    two.send(b"b")
-    assert one.read(9) + two.read(9) == b"ab"
-    counts = net.take()
-    assert (counts.rounds, counts.application_rounds, counts.connections) == (1, 1.0, 2)
-
-
-def test_full_duplex_streaming_is_not_counted_as_many() -> None:
-    def stream_down(sink: Sink) -> None:
-        sink.transport.write(b"progress" * 100)
-
-    net = network(1.0, rate=1e6)
-    stream = net.connect(Kept(stream_down), handshake=False)
-    for _ in range(100):
-        stream.send(bytes(4000))
-    while stream.poll(True, False, timeout=2.0)[0]:
-        stream.read(1 << 20)
-    counts = net.take()
-    # 0.4 s of streaming both ways: a direction count would say about 100.
-    assert (counts.bytes_up, counts.bytes_down // 800 >= 100) == (400_000, True)
-    assert counts.rounds == 1
+from netem.simulated import Deadlock, SimulatedNetwork, SimulatedStream
 
 
 def test_an_early_answer_during_an_upload() -> None:
@@ -109,18 +38,6 @@ def test_an_early_answer_during_an_upload() -> None:
     assert len(server.last.received) < sent
 
 
-def test_the_greeting_of_a_server_takes_two_round_trips() -> None:
-    class Greeter(Echo):
-        def __init__(self, transport: ServerTransport) -> None:
-            super().__init__(transport)
-            transport.write(b"hello")
-
-    net = network()
-    assert net.connect(Greeter).read(9) == b"hello"
-    counts = net.take()
-    assert (counts.rounds, counts.application_rounds, net.clock.now) == (2, 2.0, 2.0)
-
-
 def test_timers_are_in_the_waiting_but_not_in_the_depth() -> None:
     class Slow(Echo):
         def data_received(self, data: bytes) -> None:
@@ -130,28 +47,6 @@ def test_timers_are_in_the_waiting_but_not_in_the_depth() -> None:
     ask(net.connect(Slow, handshake=False))
     counts = net.take()
     assert (counts.rounds, counts.application_rounds) == (1, 6.0)
-
-
-def test_extra_delay_makes_a_longer_round_trip() -> None:
-    net = network(1.0, down=[Delay(0.5)])
-    ask(net.connect(Echo))
-    counts = net.take()
-    assert (net.clock.now, counts.application_rounds, counts.rounds) == (3.0, 2.0, 2)
-
-
-def test_delay_is_on_the_way_wherever_it_was_written() -> None:
-    """It fills no sender's buffer: bulk takes as long as over a link with that RTT."""
-
-    def seconds(link: Link) -> float:
-        net = SimulatedNetwork(link)
-        stream = net.connect(Kept(on_eof=lambda sink: sink.transport.write(b"taken")))
-        stream.send(bytes(1_000_000))
-        stream.half_close()
-        assert stream.read(100)
-        return net.clock.now
-
-    way = [Delay(0.3)]
-    assert seconds(Link(0, 1e6, way, way)) == seconds(Link(0.6, 1e6))
 
 
 def test_chance_is_each_connections_own() -> None:
@@ -166,13 +61,6 @@ def test_a_link_without_delay_counts_depth_alone() -> None:
     ask(net.connect(Echo))
     counts = net.take()
     assert (counts.rounds, counts.application_rounds, net.clock.now) == (2, None, 0.0)
-
-
-def test_take_begins_anew_and_counts_does_not() -> None:
-    net = network()
-    ask(net.connect(Echo))
-    assert net.counts() == net.counts() == net.take()
-    assert not net.take().used
 
 
 def test_what_is_under_way_at_take_belongs_to_the_old_operation() -> None:
@@ -274,27 +162,6 @@ def test_the_example_of_the_reference_runs() -> None:
     assert made.clock.now == 2.0
 
 
-def test_links_for_the_next_connections() -> None:
-    net = network(1.0)
-    net.links.extend([Link(0.5), Link(2.0)])
-    for seconds in (1.0, 4.0, 2.0):
-        begun = net.clock.now
-        ask(net.connect(Echo))
-        assert net.clock.now - begun == seconds
-
-
-def test_a_wait_is_divided_by_the_round_trip_of_then() -> None:
-    net = network(1.0)
-    stream = net.connect(Echo, handshake=False)
-    ask(stream)
-    net.change(Link(0.1))
-    assert net.counts().application_rounds == 1.0
-    ask(stream)
-    ask(net.connect(Echo))
-    counts = net.take()
-    assert (counts.application_rounds, counts.application_rounds_without_handshake, counts.rounds) == (4.0, 3.0, 4)
-
-
 def test_a_wait_in_which_the_link_changes_is_divided_by_both() -> None:
     class Late(Echo):
         def data_received(self, data: bytes) -> None:
@@ -319,24 +186,6 @@ def test_a_connection_with_a_link_of_its_own_is_counted_by_it() -> None:
     assert (counts.application_rounds, counts.application_rounds_without_handshake) == (None, None)
     assert counts.rounds == 4
     assert net.counts().application_rounds == 0.0
-
-
-def test_a_link_without_delay_beside_others_has_no_number() -> None:
-    net = network(1.0)
-    ask(net.connect(Echo))
-    net.change(Link(0))
-    ask(net.connect(Echo))
-    assert net.take().application_rounds is None
-
-
-def test_a_tap_is_told_of_all_bytes_that_enter() -> None:
-    net = network(1.0, window=4)
-    told: list[tuple[int, bool, bytes]] = []
-    net.tap = lambda number, up, content: told.append((number, up, content))
-    ask(net.connect(Echo), b"abcdef")
-    # The window is four bytes: the server has them when the next two enter.
-    assert told == [(1, True, b"abcd"), (1, False, b"abcd"), (1, True, b"ef"), (1, False, b"ef")]
-    assert net.opened == 1
 
 
 def test_a_change_of_the_link_heals_open_connections() -> None:
@@ -383,14 +232,6 @@ def test_a_take_in_the_middle_of_a_wait_divides_it() -> None:
     net.clock.call_later(0.25, lambda: taken.append(net.take()))
     ask(stream)
     assert [counts.application_rounds for counts in (*taken, net.take())] == [0.25, 0.75]
-
-
-def test_counts_in_the_middle_of_a_wait_have_what_was_waited() -> None:
-    net = network(1.0)
-    told: list[float | None] = []
-    net.clock.call_later(0.25, lambda: told.append(net.counts().application_rounds))
-    ask(net.connect(Echo, handshake=False))
-    assert (told, net.take().application_rounds) == ([0.25], 1.0)
 
 
 def test_a_server_that_is_a_client_on_the_same_network() -> None:

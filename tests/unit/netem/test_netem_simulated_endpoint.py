@@ -1,11 +1,10 @@
-"""netem.simulated_endpoint: how connections end, politely, reset, cut and stalled, and who learns of it."""
+"""netem.simulated_endpoint: how connections end, politely and reset, and who learns of it."""
 
 from __future__ import annotations
 
 import pytest
-from simulated_servers import Echo, Kept, Sink, network
+from simulated_servers import Kept, Sink, network
 
-from netem.effects import Cut, Stall
 from netem.simulated import Deadlock
 from netem.simulated_endpoint import Endpoint
 from netem.simulated_server import ServerTransport
@@ -100,36 +99,3 @@ def test_abort_loses_the_connection_for_both() -> None:
     server.last.transport.write(b"goes nowhere")
     with pytest.raises(Deadlock):
         network().connect(server).read(1)
-
-
-@pytest.mark.parametrize("after", [0, 1, 5, 9])
-def test_cut_upward(after: int) -> None:
-    net = network(1.0, up=[Cut(after)])
-    server = Kept()
-    stream = net.connect(server)
-    stream.send(b"0123456789")
-    with pytest.raises(ConnectionResetError, match="cut"):
-        stream.read(1)
-    assert bytes(server.last.received) == b"0123456789"[:after]
-    assert [type(error) for error in server.last.lost] == [ConnectionResetError]
-
-
-@pytest.mark.parametrize("after", [0, 1, 5, 9])
-def test_cut_downward(after: int) -> None:
-    net = network(1.0, down=[Cut(after)])
-    stream = net.connect(Echo)
-    stream.send(b"0123456789")
-    got = b""
-    while len(got) < after:
-        got += stream.read(3)
-    with pytest.raises(ConnectionResetError, match="cut"):
-        stream.read(3)
-    assert got == b"0123456789"[:after]
-
-
-def test_stall_for_a_time() -> None:
-    net = network(1.0, down=[Stall(2, 10.0)])
-    stream = net.connect(Echo, handshake=False)
-    stream.send(b"abcd")
-    assert (stream.read(9), net.clock.now) == (b"ab", 1.0)
-    assert (stream.read(9), net.clock.now) == (b"cd", 11.0)

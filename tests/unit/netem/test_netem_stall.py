@@ -23,10 +23,6 @@ def test_the_end_of_a_shorter_stream_passes() -> None:
     assert through(Stall(4), (0, b"abc"), (1, b"", EOF)) == [(0, b"abc", MORE), (1, b"", EOF)]
 
 
-def test_from_the_start() -> None:
-    assert through(Stall(0), (0, b"a")) == [(-1, b"a", MORE)]
-
-
 def test_held_bytes_stay_with_the_sender() -> None:
     (parcel,) = Stall(0, 0.1).begin()(Parcel(b"a", 0, 0))
     assert parcel.left == 100 * MS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,9 +30,6 @@ it cold, at once again (warm), and again 5 s after that answer."""
 
 KERNEL_IDLE_AT_100_MS = {1_000_000: 7.05, 10_000_000: 10.10}
 """The same, idle for 5 s, at 100 ms: sixteen timeouts and not four, so the window is the initial one again."""
-
-KERNEL_COLD_REPEATED = {1_000_000: (7.01, 8.04), 10_000_000: (10.04, 11.06, 11.13)}
-"""What further series of the same gave for cold uploads and downloads: one more, from 1 MB on."""
 
 
 class Asked(Sink):
@@ -70,17 +65,6 @@ def ask(network: SimulatedNetwork, stream: SimulatedStream, up: int, down: int) 
 # Against a kernel
 
 
-@pytest.mark.parametrize("size", KERNEL_AT_1000_MS)
-@pytest.mark.parametrize("idle_restart", [True, False])
-def test_the_kernels_rounds_within_one(size: int, idle_restart: bool) -> None:
-    cold, warm, idle, kept = KERNEL_AT_1000_MS[size]
-    network, stream = connected(Link(1.0, tcp=TcpModel(idle_restart=idle_restart)), size, 1)
-    assert ask(network, stream, size, 1) == round(cold)
-    assert ask(network, stream, size, 1) == pytest.approx(warm, abs=1.1)
-    network.clock.sleep(5.0)
-    assert ask(network, stream, size, 1) == pytest.approx(idle if idle_restart else kept, abs=1.1)
-
-
 def test_all_cells_but_two_are_the_kernels() -> None:
     """The two err downward: the kernel's window had not grown with the last flight of the request before."""
     other: list[tuple[int, str, int, int]] = []
@@ -105,27 +89,7 @@ def test_idleness_counts_in_timeouts_not_in_seconds(size: int) -> None:
     assert ask(network, stream, size, 1) == round(KERNEL_IDLE_AT_100_MS[size])
 
 
-def test_the_closed_form_is_the_kernels() -> None:
-    for size, (cold, *_) in KERNEL_AT_1000_MS.items():
-        assert TcpModel().rounds(size) == round(cold)
-    for size, series in KERNEL_COLD_REPEATED.items():
-        assert all(TcpModel().rounds(size) in (round(each), round(each) - 1) for each in series)
-
-
 # The windows
-
-
-@given(st.integers(0, 10**9), st.integers(1, 40), st.integers(1, 9000))
-def test_the_closed_form(size: int, initial_window: int, segment: int) -> None:
-    model = TcpModel(initial_window, segment)
-    rounds = model.rounds(size)
-    assert model.initial * (2**rounds - 1) >= size
-    assert rounds == 0 or model.initial * (2 ** (rounds - 1) - 1) < size
-
-
-def test_the_closed_form_as_it_is_written() -> None:
-    for size in (1, 14_480, 14_481, 43_440, 43_441, 101_360, 101_361, 10**6):
-        assert TcpModel().rounds(size) == math.ceil(math.log2(size / 14_480 + 1))
 
 
 @given(
@@ -226,11 +190,6 @@ def test_a_rate_and_a_window_go_together() -> None:
     stream.read(1)
     idle = sum(1 - flight * 14_480 / 100_000 for flight in (1, 2, 4))
     assert network.clock.now == pytest.approx(10 + 1 + idle, abs=0.05)
-
-
-def test_without_the_model_a_flight_has_no_end() -> None:
-    network, stream = connected(Link(1.0), 1_000_000, 1)
-    assert ask(network, stream, 1_000_000, 1) == 1
 
 
 @pytest.mark.parametrize(("initial_window", "segment"), [(0, 1448), (10, 0)])

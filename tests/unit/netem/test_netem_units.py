@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from netem.units import nanoseconds, parse_rate, parse_size, parse_time, plural, show_address, show_size
+from netem.units import nanoseconds, parse_rate, parse_size, parse_time, show_size
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,6 @@ def test_bad_time_is_named(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_time_without_unit_gets_advice() -> None:
-    with pytest.raises(ValueError, match="write for example 1000ms"):
-        parse_time("1000")
-
-
 def test_what_a_rate_lacks_is_said() -> None:
     for text, why in (
         ("5", "'5' has no unit of rate; write for example 5kbit"),
@@ -119,12 +114,3 @@ def test_impossible_times_are_refused(seconds: float) -> None:
 )
 def test_show_size(size: int, shown: str) -> None:
     assert show_size(size) == shown
-
-
-def test_plural() -> None:
-    assert [plural(n, "round trip") for n in (0, 1, 2)] == ["0 round trips", "1 round trip", "2 round trips"]
-
-
-def test_addresses_as_they_are_written() -> None:
-    assert show_address(("example.org", 9418)) == "example.org:9418"
-    assert show_address(("::1", 9418)) == "[::1]:9418"
