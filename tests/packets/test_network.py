@@ -50,30 +50,6 @@ def test_slow_start_of_a_fresh_connection(start: Start, backend: str) -> None:
             assert counts.packets_down >= size / 1448
 
 
-def test_rounds_of_held_connections_and_what_a_take_begins(start: Start) -> None:
-    network = start(Link(SOON))
-    with Source(network) as source, source.connect() as client:
-        for _ in range(3):
-            ask(client, 100)
-        assert network.counts().rounds == 4
-        cold = network.take()
-        assert (cold.rounds, cold.handshake_rounds, cold.flights_up, cold.flights_down) == (4, 1, 3, 3)
-        ask(client, 100)
-        warm = network.take()
-        assert (warm.rounds, warm.connections, warm.bytes_up, warm.bytes_down) == (1, 0, 4, 100)
-        assert (cold.not_tcp, warm.not_tcp) == (0, 0)
-
-
-def test_who_is_refused_has_waited_for_a_round_trip(start: Start) -> None:
-    network = start(Link(SOON))
-    for _ in range(2):
-        with pytest.raises(ConnectionRefusedError):
-            network.connect(1)
-    counts = network.take()
-    assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 2, 2)
-    assert counts.seconds >= 2 * SOON
-
-
 FAST_OPEN = "1027"
 """Clients may, servers may, and those who listen need not ask for it (ip-sysctl, tcp_fastopen: 1, 2, 0x400)."""
 

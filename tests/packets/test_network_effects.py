@@ -13,7 +13,7 @@ from packet_networks import SOON, WORKING, Start
 from packet_servers import PATIENCE, Source, ask, content
 
 from netem.counter import Counts
-from netem.effects import Blackhole, Corrupt, Cut, Delay, Duplicate, Effect, Jitter, Loss, Rate, Stall
+from netem.effects import Blackhole, Corrupt, Duplicate, Effect, Jitter, Loss, Rate, Stall
 from netem.link import Link
 from netem.packets.network import CLIENT, SERVER
 
@@ -61,39 +61,8 @@ def out_of_order(_: Counts, received: Received) -> bool:
     return received.out_of_order > 0
 
 
-def later(counts: Counts, _: Received) -> bool:
-    return counts.seconds >= HOLD
-
-
-HOLD = 0.1
-"""Seconds that are long beside all other round trips of a test."""
-
-
 def name(it: object) -> str:
     return getattr(it, "__name__", repr(it))
-
-
-@pytest.mark.parametrize(
-    ("effect", "trace"),
-    [
-        (Loss(0.2, seed=1), lost),
-        (Duplicate(0.3), twice),
-        (Corrupt(0.2), repeated),
-        (Jitter(0.004, ordered=False), out_of_order),
-        (Jitter(HOLD), later),  # half of the packets by that much or more
-        (Rate(1_000_000, 20_000), lost),
-        (Delay(HOLD), later),
-        (Stall(20_000, HOLD), later),
-    ],
-    ids=name,
-)
-def test_whatever_the_link_does_tcp_mends_it(start: Start, effect: Effect, trace: Trace) -> None:
-    network = start(Link(SOON, down=[effect]))
-    with Source(network) as source, source.connect() as client:
-        assert ask(client, 60_000) == content(60_000)
-        received, counts = Received.by(client), network.take()
-    assert counts.bytes_down == 60_000
-    assert trace(counts, received)
 
 
 def test_a_rate_is_kept(start: Start) -> None:
@@ -102,14 +71,6 @@ def test_a_rate_is_kept(start: Start) -> None:
         begun = time.monotonic()
         ask(client, 50_000)
         assert time.monotonic() - begun >= 0.5
-
-
-def test_no_packet_is_a_train_where_packets_are_lost_one_by_one(start: Start) -> None:
-    network = start(Link(SOON, down=[Loss(0)]))
-    with Source(network) as source, source.connect() as client:
-        ask(client, 200_000)
-    counts = network.take()
-    assert counts.packets_down >= 200_000 / 1448
 
 
 @pytest.mark.parametrize("effect", [Blackhole(), Stall(0), Loss(1)], ids=repr)
@@ -169,9 +130,3 @@ def test_datagrams_that_were_sent_as_one_train(start: Start, backend: str, link:
         counts = network.take()
         assert (counts.packets_up, counts.not_tcp, counts.rounds) == (3, 3, 0)
         assert network.take().not_tcp == 0
-
-
-def test_what_cannot_be_changed(start: Start) -> None:
-    network = start(Link(SOON))
-    with pytest.raises(ValueError, match="cut is of streams"):
-        network.change(Link(SOON, up=[Cut(5)]))

@@ -15,7 +15,6 @@ from packet_networks import SOON, Start, below, children, gone, run
 from packet_servers import PATIENCE
 
 from netem.link import Link
-from netem.packets.channel import Channel
 from netem.packets.errors import PacketsError
 from netem.packets.namespaces import Namespace
 from netem.packets.network import CLIENT, SERVER, Packets
@@ -85,19 +84,6 @@ def test_nothing_outlives_the_process_that_uses_it(start: Start, number: int) ->
         pids = below(int(user.stdout.readline()))
         user.send_signal(number)
     assert [pid for pid in pids if not gone(pid)] == []
-
-
-def test_a_start_whose_answer_cannot_be_read_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    start(Link(SOON)).close()  # or skip
-    before = len(os.listdir("/proc/self/fd"))
-
-    def receive(channel: Channel) -> None:
-        raise OSError("0 of 1 descriptors came: too many are open")
-
-    monkeypatch.setattr(Channel, "receive", receive)
-    with pytest.raises(PacketsError, match="the process of the network ended, status"):
-        Packets(Link(SOON), backend="veth").start()
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_what_cannot_be_is_named(start: Start) -> None:

@@ -34,26 +34,6 @@ def test_messages_of_any_size_in_order(ends: tuple[Channel, Channel]) -> None:
     thread.join()
 
 
-def test_descriptors_go_along(ends: tuple[Channel, Channel]) -> None:
-    here, there = ends
-    reading, writing = os.pipe()
-    here.send("a pipe", [writing])
-    os.close(writing)
-    message, (given,) = there.receive()
-    os.write(given, b"abc")
-    os.close(given)
-    assert (message, os.read(reading, 10), os.read(reading, 10)) == ("a pipe", b"abc", b"")
-    os.close(reading)
-
-
-def test_an_error_for_an_answer_is_raised(ends: tuple[Channel, Channel]) -> None:
-    here, there = ends
-    there.send(PermissionError(1, "not you"))
-    with pytest.raises(PermissionError, match="not you"):
-        here.ask("question", 1, 2)
-    assert there.receive()[0] == ("question", 1, 2)
-
-
 def test_who_is_gone_before_he_read_his_answer_is_gone(ends: tuple[Channel, Channel]) -> None:
     here, there = ends
     here.send("an answer")

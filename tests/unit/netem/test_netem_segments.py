@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from frames import ACK, FIN, RST, SYN, frame, train
+from frames import ACK, FIN, RST, SYN, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,15 +47,6 @@ def rounds(wire: Wire) -> tuple[int, int]:
     return wire.counts.rounds, wire.counts.handshake_rounds
 
 
-def test_a_handshake_is_told_apart() -> None:
-    wire = Wire()
-    wire.open()
-    assert (wire.counts.connections, wire.counts.bytes_up, rounds(wire)) == (1, 0, (1, 1))
-    wire.up(0, 5)
-    wire.down(0, 7)
-    assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (5, 7, (2, 1))
-
-
 def test_a_handshake_nobody_answers_is_no_round_trip() -> None:
     wire = Wire()
     for _ in range(3):
@@ -65,50 +56,12 @@ def test_a_handshake_nobody_answers_is_no_round_trip() -> None:
     assert rounds(wire) == (0, 0)
 
 
-def test_a_refusal_is_an_answer() -> None:
-    wire = Wire()
-    wire.pass_(frame(wire.client, flags=SYN), up=True)
-    wire.pass_(frame(0, flags=RST | ACK, up=False), up=False)
-    assert (wire.counts.connections, rounds(wire)) == (1, (1, 1))
-    assert wire.counts.seconds > 0
-
-
 def test_a_reset_of_an_open_connection_is_none() -> None:
     wire = Wire()
     wire.open()
     before = wire.counts.seconds
     wire.down(0, 0, RST)
     assert (wire.counts.seconds, rounds(wire)) == (before, (1, 1))
-
-
-def test_acknowledgements_are_no_messages() -> None:
-    wire = Wire()
-    wire.open()
-    wire.up(0, 5)
-    wire.down(0, 0)
-    wire.down(0, 7)
-    wire.up(5, 0)
-    wire.down(7, 7)
-    wire.up(5, 0)
-    assert ([message.size for message in wire.counts.messages], rounds(wire)) == ([5, 14], (2, 1))
-
-
-@pytest.mark.parametrize("client", [1000, MOST, MOST - 7])
-def test_bytes_sent_again_are_counted_once(client: int) -> None:
-    wire = Wire(client)
-    wire.open()
-    wire.up(0, 10, lost=True)
-    wire.up(10, 10)
-    wire.up(0, 10)
-    wire.up(5, 20)  # 5 of them are new
-    assert (wire.counts.bytes_up, wire.counts.repeated, wire.counts.flights_up) == (25, 1, 1)
-
-
-def test_a_syn_sent_again_opens_nothing_more() -> None:
-    wire = Wire()
-    wire.pass_(frame(wire.client, flags=SYN), up=True, lost=True)
-    wire.open()
-    assert (wire.counts.connections, rounds(wire)) == (1, (1, 1))
 
 
 def test_other_ports_or_another_syn_are_another_connection() -> None:
@@ -165,47 +118,11 @@ def test_a_connection_is_forgotten_when_it_was_broken(up: bool) -> None:
     assert known(wire) == 0
 
 
-def test_fast_open_waits_for_no_handshake() -> None:
-    wire = Wire()
-    wire.pass_(frame(wire.client, 9, SYN), up=True)
-    wire.pass_(frame(wire.server, 6, SYN | ACK, up=False, acknowledged=wire.client + 10), up=False)
-    wire.down(6, 2)
-    wire.pass_(frame(wire.client, 9, SYN), up=True)  # a late copy, and its answer, decide nothing
-    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1), up=False)
-    assert (wire.counts.bytes_up, wire.counts.bytes_down, rounds(wire)) == (9, 8, (1, 0))
-    assert wire.counts.messages[0].delivered is not None
-
-
-@pytest.mark.parametrize("trips", [1, 3])
-def test_fast_open_of_more_than_fits_waits_with_the_rest(trips: int) -> None:
-    wire = Wire()
-    for number in range(trips):
-        wire.client, wire.server = 1000 * number, 5000 * number
-        wire.pass_(frame(wire.client, 1400, SYN), up=True)
-        answer = frame(wire.server, flags=SYN | ACK, up=False, acknowledged=wire.client + 1401)
-        wire.pass_(answer, up=False)
-        wire.up(1400, 1448)
-        wire.up(2848, 152)
-        wire.down(0, 7)
-    counts = wire.counts
-    assert (counts.bytes_up, counts.repeated, rounds(wire)) == (3000 * trips, 0, (2 * trips, trips))
-    assert [message.size for message in counts.messages] == [1400, 1600, 7] * trips
-
-
 def test_fast_open_refused_by_a_reset_has_waited() -> None:
     wire = Wire()
     wire.pass_(frame(wire.client, 9, SYN), up=True)
     wire.pass_(frame(0, flags=RST | ACK, up=False, acknowledged=wire.client + 10), up=False)
     assert (wire.counts.bytes_up, wire.counts.connections, rounds(wire)) == (0, 1, (1, 1))
-
-
-def test_what_is_no_tcp_is_told_apart() -> None:
-    wire = Wire()
-    wire.open()
-    wire.segments.sent(train(0, 2500, 1000, udp=True), 10, 9, up=True, packets=3)
-    assert (wire.segments.not_tcp, rounds(wire)) == (3, (1, 1))
-    wire.segments.begin(Counter())
-    assert wire.segments.not_tcp == 0
 
 
 @pytest.mark.parametrize("client", [1000, MOST, MOST - 5])
@@ -240,18 +157,6 @@ def test_what_began_before_the_counter_is_left_out() -> None:
     wire = Wire()
     wire.up(0, 5)
     assert not wire.counts.used
-
-
-def test_another_operation_on_an_open_connection() -> None:
-    wire = Wire()
-    wire.open()
-    wire.up(0, 5)
-    wire.down(0, 7)
-    wire.segments.begin(Counter())
-    wire.up(0, 5)  # a copy that belongs to nothing
-    wire.up(5, 6)
-    wire.down(7, 8)
-    assert (wire.counts.bytes_up, wire.counts.bytes_down, wire.counts.connections, rounds(wire)) == (6, 8, 0, (1, 0))
 
 
 def test_what_is_on_the_way_belongs_to_the_operation_it_was_sent_in() -> None:
