@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import json
 import re
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 
 import pytest
 
 from netem import accuracy_sockets
 from netem.accuracy import Accuracy, MeasuredNetwork, measure
-from netem.accuracy_networks import Loopback, OverProxy
 from netem.accuracy_sockets import CHUNK, CONNECTIONS, dial, server
 from netem.cli import accuracy
 from netem.cli.main import main
 from netem.packets.errors import PacketsError, Unavailable
-from netem.proxy import Proxy, ProxyError
+from netem.proxy import ProxyError
 
 pytestmark = pytest.mark.sockets
 
-PATIENCE = 30.0
 SMALL = functools.partial(measure, echoes={0.01: 5}, bulk=3 * CHUNK + 1, exchanges=3 * CONNECTIONS)
 
 
@@ -33,33 +28,6 @@ SMALL = functools.partial(measure, echoes={0.01: 5}, bulk=3 * CHUNK + 1, exchang
 def address() -> Iterator[tuple[str, int]]:
     with server() as made:
         yield made
-
-
-def test_what_passes(address: tuple[str, int]) -> None:
-    """Counted by a proxy in between: so many bytes and connections are what was asked for."""
-    with Proxy(0.0, address) as proxy:
-        connect = dial(proxy.host, proxy.port)
-        assert len(accuracy_sockets.echo(connect, 7)) == 7
-        counts = proxy.take()
-        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 9, 8)
-        assert accuracy_sockets.bulk(connect, 3 * CHUNK + 1) > 0
-        counts = proxy.take()
-        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (1, 3 * CHUNK + 2, 1)
-        assert accuracy_sockets.exchanges(connect, 50) > 0
-        counts = proxy.take()
-        assert (counts.connections, counts.bytes_up, counts.bytes_down) == (CONNECTIONS, CONNECTIONS + 50, 50)
-        assert accuracy_sockets.exchanges(connect, 3) > 0
-        assert proxy.take().connections == 3
-
-
-@pytest.mark.parametrize("network", [Loopback, OverProxy])
-def test_networks(network: type[Loopback | OverProxy], address: tuple[str, int]) -> None:
-    found = measure(network(address), echoes={0.01: 5, 0.02: 3}, bulk=CHUNK, exchanges=20)
-    assert list(found.late) == [0.01, 0.02]
-    for late in found.late.values():
-        assert 0 <= late.answers.median <= late.answers.p99 <= late.answers.greatest
-    assert found.bytes_per_second > 0
-    assert found.messages_per_second > 0
 
 
 def test_a_connection_that_says_nothing_or_is_reset_harms_no_other(address: tuple[str, int]) -> None:
@@ -90,23 +58,6 @@ def test_an_end_is_no_answer(exchange: Callable[[accuracy_sockets.Connect, int],
         exchange(connect, 3)
     for end in ends:
         end.close()
-
-
-@pytest.mark.parametrize("ended_by", [KeyError, KeyboardInterrupt])
-def test_the_server_ends_with_its_owner(ended_by: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-
-    def noted(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
-        started.append(popen(*arguments, **options))  # type: ignore[call-overload]
-        # As if it took longer to end than `with Popen` waits for it after a Ctrl-C.
-        started[-1].__dict__["_sigint_wait_secs"] = 0
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", noted)
-    with contextlib.suppress(ended_by), server():
-        raise ended_by
-    assert started[0].returncode == 0
 
 
 def none_here(link: object) -> None:
@@ -150,33 +101,6 @@ def test_what_was_found_is_printed_where_one_network_fails(
     out, err = capsys.readouterr()
     assert [row.split(" | ")[0] for row in out.splitlines()[2:]] == ["| simulated", "| proxy"]
     assert re.search(r"^netem: none \(loopback\): (x|Connection reset by peer)$", err, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("fails", "rows"), [(1, ["| simulated"]), (2, ["| simulated", "| none (loopback)", "| proxy"])]
-)
-def test_what_was_found_is_printed_where_there_can_be_no_further_network(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: int, rows: list[str]
-) -> None:
-    """The first server is loopback's and the proxy's, the second one that of packets."""
-    servers = 0
-
-    @contextlib.contextmanager
-    def server(_: object = None) -> Iterator[tuple[str, int]]:
-        nonlocal servers
-        servers += 1
-        if servers == fails:
-            raise OSError(errno.EMFILE, "x")
-        yield "127.0.0.1", 1
-
-    packets = contextlib.nullcontext(SimpleNamespace(listen=lambda: None))
-    monkeypatch.setattr(accuracy, "server", server)
-    monkeypatch.setattr(accuracy, "Packets", lambda _: packets)
-    monkeypatch.setattr(accuracy, "measure", lambda network: Accuracy(network.name, {}, 1.0, None, 1.0))
-    assert main(["accuracy"]) == 1
-    out, err = capsys.readouterr()
-    assert [row.split(" | ")[0] for row in out.splitlines()[2:]] == rows
-    assert "netem: no further network: Too many open files\n" in err
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

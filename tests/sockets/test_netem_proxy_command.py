@@ -80,15 +80,6 @@ def test_the_command_in_json_says_so_when_nobody_listens() -> None:
     assert process.returncode == 0
 
 
-def test_the_command_says_when_it_cannot_listen() -> None:
-    with serving(echo) as server:
-        where = f"{server.address[0]}:{server.address[1]}"
-        words = [*PROXY, "--rtt", "1ms", "--listen", where, "--to", where]
-        run = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
-    assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr == f"netem: cannot listen on {where}: Address already in use\n"
-
-
 def test_an_address_of_ipv6_is_in_brackets() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         where = f"[::1]:{taken.getsockname()[1]}"

@@ -42,19 +42,6 @@ def test_the_handshake_may_be_left_out() -> None:
         assert proxy.take().rounds == 1
 
 
-def test_half_close_is_passed_on_and_the_answer_comes_back() -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.sendall(b"%d bytes" % len(read_all(connection)))
-
-    with serving(serve) as server, Proxy(RTT, server.address) as proxy, connect(proxy) as client:
-        client.sendall(b"12345")
-        client.shutdown(socket.SHUT_WR)
-        assert read_all(client) == b"5 bytes"
-        counts = proxy.take()
-    assert counts.rounds == 2
-    assert counts.messages[-1].end
-
-
 def test_the_end_of_a_stream_is_delayed_like_its_bytes() -> None:
     def serve(connection: socket.socket) -> None:
         connection.sendall(connection.recv(9))

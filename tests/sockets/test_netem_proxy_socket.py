@@ -11,7 +11,7 @@ import time
 import pytest
 from proxied import PATIENCE, connect, echo, read, read_all, serving
 
-from netem.effects import Cut, Delay, Stall
+from netem.effects import Cut
 from netem.proxy import Proxy
 from netem.proxy_connection import unsent
 
@@ -104,16 +104,6 @@ def test_what_the_kernel_still_holds_is_sent_before_the_reset() -> None:
         assert len(read(client, size)) == size
         with pytest.raises(ConnectionResetError):
             client.recv(9)
-
-
-def test_stall_and_extra_delay() -> None:
-    with serving(echo) as server, Proxy(0, server.address, down=[Stall(2, 0.1), Delay(0.05)]) as proxy:
-        begun = time.monotonic()
-        with connect(proxy) as client:
-            client.sendall(b"abcd")
-            assert read(client, 2) == b"ab"
-            assert read(client, 2) == b"cd"
-        assert time.monotonic() - begun >= 0.15 - 0.001
 
 
 def test_what_a_socket_took_and_has_not_sent() -> None:

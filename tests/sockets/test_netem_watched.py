@@ -13,10 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from answering import answering
-from watching import PATIENCE, RTT, ask, asked, read_line
+from watching import PATIENCE, RTT, asked, read_line
 
-from netem.budget import TooManyRoundTrips, explain, round_trips
+from netem.budget import explain
 from netem.callsites import CallSite
 from netem.watched import Watched
 
@@ -174,34 +173,3 @@ def test_what_a_transport_buffers_belongs_to_who_wrote_it(port: int) -> None:
         lines = [site.line for site, _ in asked(network.take())]
     assert lines[0] == line_of("  # large")
     assert lines[-1] == line_of("  # last")
-
-
-def test_all_connections_are_one_network() -> None:
-    """A question to one server because of another's answer is deeper."""
-    with (
-        answering() as one,
-        answering() as other,
-        Watched(RTT) as network,
-        socket.create_connection(("127.0.0.1", one)) as first,
-        socket.create_connection(("127.0.0.1", other)) as second,
-    ):
-        for sock in (first, second, first):
-            ask(sock, b"and\n")
-        counts = network.take()
-    assert (counts.connections, counts.rounds_without_handshake) == (2, 3)
-    assert [message.connection for message in counts.messages if message.up] == [1, 2, 1]
-
-
-def test_an_operation_begins_with_take(port: int) -> None:
-    def twice() -> None:
-        for _ in range(2):
-            ask(sock, b"then\n")
-
-    with Watched(RTT) as network, socket.create_connection(("127.0.0.1", port)) as sock:
-        ask(sock, b"before\n")
-        with round_trips(network, at_most=1) as taken:
-            ask(sock, b"now\n")
-        again = r"the same 5 bytes were sent 2 times from .*watching\.py:"
-        with pytest.raises(TooManyRoundTrips, match=again), round_trips(network, at_most=1):
-            twice()
-    assert asked(taken.counts)[0][1] == b"now\n"

@@ -107,13 +107,6 @@ def test_connections_opened_one_after_the_other_cost_one_round_trip_each(
     assert (counts.rounds, counts.handshake_rounds, counts.connections) == (handshakes + 1, handshakes, 5)
 
 
-def test_a_connection_counts_before_anything_is_sent_on_it(port: int) -> None:
-    with Watched(RTT) as network, socket.create_connection(("127.0.0.1", port)):
-        counts = network.take()
-    assert (counts.rounds, counts.connections) == (1, 1)
-    assert counts.seconds >= RTT - 0.001
-
-
 def test_without_handshakes_nobody_waits(port: int) -> None:
     """Who did would still wait when our patience is at its end."""
     with Watched(1000.0, handshake=False) as network, socket.socket() as sock:
@@ -169,13 +162,6 @@ def await_forgotten(network: Watched) -> None:
     while (network._clients or network._numbered) and time.monotonic() < deadline:
         network.counts()  # a turn of the proxy's loop
     assert (network._clients, network._numbered) == ({}, {})
-
-
-def test_what_is_over_is_forgotten(port: int) -> None:
-    with Watched(0) as network:
-        for _ in range(20):
-            by_socket_once(port)
-        await_forgotten(network)
 
 
 def bound(port: int = 0) -> socket.socket:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from netem.cli import commands, main, options, proxy, run
+from netem.cli import main, proxy, run
 from netem.counter import Counts
-from netem.effects import EFFECTS, Cut, Stall
+from netem.effects import EFFECTS
 from netem.lateness import Lateness
 from netem.proxy import Proxy, ProxyError
 from netem.run import RunResult
@@ -38,13 +38,6 @@ COUNTS = Counts(
 
 PROXY = "proxy --rtt 1s --listen :1 --to :2"
 RUN = "run --rtt 1s --server x"
-
-
-def test_arguments() -> None:
-    link = ["--rtt", "1000ms", "--rate", "1mbit", "--up", "cut:10", "--up", "stall:1kB"]
-    found = commands.parser().parse_args(["proxy", *link, "--listen", ":4001", "--to", "example.org:4155", "--json"])
-    assert (found.rtt, found.listen, found.to, found.rate) == (1.0, ("127.0.0.1", 4001), ("example.org", 4155), 125_000)
-    assert (found.up, found.down, found.json) == ([Cut(10), Stall(1000)], [], True)
 
 
 @pytest.mark.parametrize(
@@ -87,24 +80,6 @@ def help_of(command: str) -> str:
         main.main([command, "--help"])
     assert caught.value.code == 0
     return out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("command", "example"),
-    [("proxy", "netem proxy --rtt 1000ms --listen :4001 --to :4155"), ("run", "-- git clone git://{server}/project")],
-)
-def test_help_has_examples(command: str, example: str) -> None:
-    out = help_of(command)
-    assert example in out.replace(" \\\n     ", "")
-    for name, effect in EFFECTS.items():
-        assert f"{name}:{effect.arguments}" in out.replace("\n", "").replace(" ", "")
-
-
-@pytest.mark.parametrize("command", ["proxy", "meter"])
-def test_help_says_what_the_proxy_cannot_count(command: str) -> None:
-    out = " ".join(help_of(command).split())
-    assert "one after the other within a round trip count as one handshake" in out
-    assert "opens connections in a loop use `netem run`" in out
 
 
 @pytest.fixture
@@ -165,27 +140,6 @@ def test_the_proxy_is_told_the_seed(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(proxy, "Proxy", told)
     assert main.main([*PROXY.split(), "--seed", "5"]) == 2
     assert capsys.readouterr().err == "netem: proxy: the seed is 5\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [(":0", ("127.0.0.1", 0)), ("h:1", ("h", 1)), ("[::1]:4001", ("::1", 4001)), ("0.0.0.0:80", ("0.0.0.0", 80))],
-)  # fmt: skip
-def test_address(text: str, address: tuple[str, int]) -> None:
-    assert options.parse_address(text) == address
-
-
-def test_lines() -> None:
-    out = io.StringIO()
-    report = proxy.Report(out, as_json=False, gone=lambda: None)
-    report.operation(COUNTS)
-    report.operation(COUNTS)
-    report.total()
-    assert out.getvalue().splitlines() == [
-        "2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s",
-        "2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s",
-        "total of 2 operations: 4 round trips (2 handshakes), 2 connections, 2.2 KB up, 480 B down, 4.023 s",
-    ]
 
 
 def test_json_lines() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from netem.cli.main import main
 
 ROOT = Path(__file__).parents[3]
 INTERRUPTED = """
@@ -36,11 +33,3 @@ def test_while_modules_are_loaded(module: str) -> None:
 def test_while_nobody_reads() -> None:
     command = [sys.executable, "-c", f"import os; os.close(2)\n{INTERRUPTED}", "argparse", "proxy"]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 130
-
-
-def test_afterwards_it_is_as_before(capsys: pytest.CaptureFixture[str]) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert signal.getsignal(signal.SIGINT) == before
-    assert "netem" in capsys.readouterr().out

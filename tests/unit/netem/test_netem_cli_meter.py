@@ -18,7 +18,6 @@ from netem.cli.commands import parser
 from netem.cli.main import main
 from netem.counter import Counts
 from netem.proxy import Proxy, ProxyError
-from netem.timed_command import CommandResult
 
 COUNTS = Counts(connections=1, bytes_up=1100, bytes_down=240, flights_up=1, flights_down=1, depth=4,
                 depth_without_handshake=2, seconds=2.0114)  # fmt: skip
@@ -156,22 +155,6 @@ def test_a_proxy_that_cannot_listen(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(meter, "Proxy", Taken)
     assert main(METER) == 1
     assert capsys.readouterr() == ("", "netem: cannot listen on 127.0.0.1:0: Address already in use\n")
-
-
-class Idle(Proxy):
-    """Begins at once, and nobody comes."""
-
-    def start(self) -> None: ...
-
-
-def test_no_room_for_what_a_command_says(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def full(_: Sequence[str]) -> CommandResult:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(meter, "Proxy", Idle)
-    monkeypatch.setattr(meter, "timed", full)
-    assert main(METER) == 1
-    assert capsys.readouterr() == ("", "netem: No space left on device\n")
 
 
 def test_signals_are_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:

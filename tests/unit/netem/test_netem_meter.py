@@ -10,30 +10,11 @@ from netem.meter import Slope, apart, doubt, fit, slope, tilt
 from netem.simulated import SimulatedNetwork
 
 
-def test_a_line_is_found_exactly() -> None:
-    found = slope(lambda rtt: 2 * rtt + 0.3)
-    assert found.rounds == pytest.approx(2)
-    assert found.intercept == pytest.approx(0.3)
-    assert found.residual == pytest.approx(0, abs=1e-12)
-
-
 def test_the_residual_shows_what_is_no_line() -> None:
     assert slope(lambda rtt: rtt**2).residual > 0.05
     noisy = fit([(0, 1.0), (1, 2.1), (2, 2.9), (3, 4.0)])
     assert noisy.rounds == pytest.approx(0.98)
     assert noisy.residual == pytest.approx(0.09)
-
-
-def test_the_rtts_take_turns() -> None:
-    seen: list[float] = []
-
-    def run(rtt: float) -> float:
-        seen.append(rtt)
-        return rtt
-
-    found = slope(run, rtts=(0.1, 0.2, 0.3), repeat=2)
-    assert seen == [0.1, 0.2, 0.3, 0.1, 0.2, 0.3]
-    assert [x for x, _ in found.points] == seen
 
 
 def test_it_agrees_with_the_simulator_and_timers_go_to_the_intercept() -> None:

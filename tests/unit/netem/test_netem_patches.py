@@ -5,7 +5,6 @@ import asyncio.selector_events
 import io
 import socket
 import ssl
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -79,36 +78,6 @@ def test_a_file_is_sent_once_however_it_is_done(notes: Notes, pair: tuple[socket
     assert other.recv(99) == b"1234561234567"
 
 
-def test_a_connection_is_asked_for_in_both_ways(notes: Notes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        with socket.create_connection(address):
-            pass
-        with socket.socket() as sock:
-            assert sock.connect_ex(address) == 0
-    assert notes.said == [("connect", address)] * 2
-
-
-def test_what_asyncio_is_handed_is_told_before_it_is_sent(
-    notes: Notes, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    one, other = pair
-
-    async def talk() -> None:
-        _, writer = await asyncio.open_connection(sock=one)
-        writer.write(b"123")
-        writer.writelines([b"12", b"34"])
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-
-    asyncio.run(talk())
-    told = [each for each in notes.said if each[0] == "write"]
-    assert told == [("write", 3), ("write", 4)]
-    assert notes.said.index(("write", 3)) == 0
-    assert other.recv(99) == b"1231234"
-
-
 def test_what_is_sent_may_be_named(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
     one, other = pair
 
@@ -137,18 +106,6 @@ def test_what_is_sent_over_tls_may_have_flags_by_name(notes: Notes) -> None:
     assert [size for what, size in notes.said if what == "send"][-1] == 4
 
 
-def test_a_loop_that_has_connected_says_so_before_its_program_goes_on(notes: Notes) -> None:
-    async def connect() -> None:
-        _, writer = await asyncio.open_connection(*address)
-        notes.said.append(("goes on", None))
-        writer.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        asyncio.run(connect())
-    assert notes.said == [("connect", address), ("connected", address), ("goes on", None)]
-
-
 def test_twisted_is_reached_when_it_is_there(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
     class Descriptor(FileDescriptor):
         socket = pair[0]
@@ -159,20 +116,6 @@ def test_twisted_is_reached_when_it_is_there(notes: Notes, pair: tuple[socket.so
     descriptor.write(b"123")
     descriptor.writeSequence([b"12", b"34"])
     assert notes.said == [("write", 3), ("write", 4)]
-
-
-def test_twisted_is_reached_when_it_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = FileDescriptor.write
-    patches = Patches(Notes())
-    with monkeypatch.context() as without:
-        without.delitem(sys.modules, "twisted.internet.abstract")
-        patches.apply()
-        assert FileDescriptor.write is before
-    patches.look_for_twisted()
-    patches.look_for_twisted()
-    assert FileDescriptor.write is not before
-    patches.undo()
-    assert FileDescriptor.write is before
 
 
 def test_wrong_arguments_are_refused_by_who_always_did(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:

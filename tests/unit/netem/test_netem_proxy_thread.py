@@ -26,24 +26,6 @@ def test_a_thread_that_is_late_is_said_to_be(monkeypatch: pytest.MonkeyPatch) ->
         go.set()
 
 
-def test_one_that_does_not_listen_in_time_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    go = threading.Event()
-
-    class Late(ProxyThread):
-        def run(self) -> None:
-            go.wait()
-            super().run()
-
-    monkeypatch.setattr(proxies, "ProxyThread", Late)
-    monkeypatch.setattr(module, "STARTING", 0.0)
-    proxy = Proxy(0, None)
-    with pytest.raises(ProxyError, match="the proxy does not listen after 0 s"):
-        proxy.start()
-    go.set()
-    proxy._thread.listening.wait()
-    proxy.close()
-
-
 def test_one_whose_start_is_interrupted_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     closing = threading.Event()
 

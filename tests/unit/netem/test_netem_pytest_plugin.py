@@ -68,29 +68,6 @@ def test_without_mark(network):
     ).assert_outcomes(passed=5)
 
 
-def test_beyond_the_limit_the_messages_are_shown(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-@pytest.mark.max_round_trips(2)
-def test_two(network):
-    ping(network.connect(Echo), 2)
-""",
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "3 round trips, at most 2 allowed",
-            "3 round trips (1 of them opening connections), 1 connection, 8 bytes up, 8 bytes down, waited 3 RTT",
-            "  connection 1  -> server  depth 3  sent 0.000 s, delivered 0.500 s: 4 bytes",
-            "  connection 1  client <-  depth 4  sent 0.500 s, delivered 1.000 s: 4 bytes",
-            "  connection 1  -> server  depth 5  sent 1.000 s, delivered 1.500 s: 4 bytes",
-            "  connection 1  client <-  depth 6  sent 1.500 s, delivered 2.000 s: 4 bytes",
-        ]
-    )
-    result.stdout.no_fnmatch_line("*During handling*")
-
-
 def test_a_marked_test_that_used_no_network_fails(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

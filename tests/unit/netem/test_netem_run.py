@@ -51,14 +51,6 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "WAITING", -1.0)
 
 
-def test_what_is_waited_for_is_said_once() -> None:
-    said: list[str] = []
-    with crossing(5, said):
-        assert said == [SAID]
-    with crossing(1, said):  # it listened at the first look after its start
-        assert said == [SAID]
-
-
 def test_a_server_that_never_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "LISTENING", -1.0)
     said: list[str] = []

@@ -15,7 +15,6 @@ import pytest
 from netem.cli import run
 from netem.cli.commands import parser
 from netem.cli.main import main
-from netem.cli.words import Totals, line, numbers
 from netem.counter import Counts, Message
 from netem.effects import Delay, Jitter, Loss
 from netem.lateness import Lateness
@@ -107,23 +106,6 @@ def test_one_that_may_have_been_is_not_said_to_be(capsys: pytest.CaptureFixture[
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
         run.report(late, link, "veth", as_json=False)
         assert "late" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("number", "were"), [(1, "1 packet passed that is not TCP"), (7, "7 packets passed that are")])
-def test_what_is_not_counted_is_said(number: int, were: str, capsys: pytest.CaptureFixture[str]) -> None:
-    crossed = RunResult(0, 1.0, Counts(packets_up=number, not_tcp=number), Lateness())
-    for as_json in (False, True):
-        run.report(crossed, Link(0.6), "veth", as_json=as_json, out=io.StringIO())
-        assert f"netem: {were}" in capsys.readouterr().err
-
-
-def test_totals_are_sums_and_printed_alike() -> None:
-    totals = Totals()
-    for _ in range(2):
-        totals.add(COUNTS)
-    assert totals.operations == 2
-    assert numbers(totals) == {name: 2 * number for name, number in numbers(COUNTS).items()}
-    assert line(totals) == "4 round trips (2 handshakes), 2 connections, 2.2 KB up, 480 B down, 6.000 s"
 
 
 def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
