@@ -127,21 +127,6 @@ def test_only_the_commands_read_the_environment_or_print() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def test_the_second_decoder_owes_us_nothing() -> None:
-    """It is evidence for the texts of doc/spec only as long as it is made of nothing else."""
-    readers = [source for source in sources("tests/conformance") if ".second_" in source.module]
-    own = {source.module.rpartition(".")[2] for source in readers}
-    assert own == {"second_bulk", "second_decoder", "second_frames", "second_rules", "second_store"}
-    imported = {name.partition(".")[0] for source in readers for _, name in source.imports}
-    assert imported <= own | {"msgspec", "zstandard"} | sys.stdlib_module_names
-
-
-def test_the_second_decoder_is_short() -> None:
-    """What reads packs and dialogs in 150 lines is simple; the rules and the rest are beside it."""
-    (reader,) = (source for source in sources("tests/conformance") if source.module.endswith(".second_decoder"))
-    assert sum(bool(line.strip()) for line in (ROOT / reader.path).read_text(encoding="utf-8").splitlines()) <= 150
-
-
 def test_every_package_is_in_the_table() -> None:
     """An entry for what is gone would excuse whoever takes the name next."""
     modules = {source.module for source in sources(*PACKAGES)}
