@@ -9,7 +9,7 @@ import pytest
 from transports.base import Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportFailed
+from transports.errors import PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 from transports.steps import Get, GetStat, ListDirectory
 
@@ -61,35 +61,6 @@ def test_what_was_read_ahead_takes_no_trip_and_is_not_kept(store: Trips) -> None
     assert again.result == b"2"
     assert both.result is not None
     assert child.list_directory("") == ["one", "two"]
-
-
-def test_what_is_there_is_asked_for_where_a_look_wants_more(store: Trips) -> None:
-    ahead = AheadTransport(store)
-    ahead.read_ahead([Get("a/one")])
-    looked = GetStat("a/one")
-    ahead.perform([looked])
-    assert looked.result is not None
-    with pytest.raises(NoSuchFile):
-        ahead.list_directory("absent")
-
-
-def test_what_was_listed_and_is_no_folder_is_a_file(store: Trips, monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead = AheadTransport(store)
-    ahead.read_ahead([ListDirectory("a"), ListDirectory("a/one")])
-    with monkeypatch.context() as patch:
-        patch.setattr(Trips, "list_directory", lambda *_: pytest.fail("it was read ahead"))
-        with pytest.raises(NotADirectory, match="'a/one'"):
-            ahead.child("a").list_directory("one")
-    with pytest.raises(NotADirectory):
-        ahead.list_directory("a/one")  # It is asked for: once read, once known.
-
-
-def test_of_the_root_alone_nobody_knows_that_it_was_there(store: Trips) -> None:
-    root = store.child("absent")
-    ahead = AheadTransport(root)
-    ahead.read_ahead([ListDirectory("")])
-    with pytest.raises(NoSuchFile):
-        ahead.list_directory("")
 
 
 def test_one_that_fails_ends_nothing_and_fails_when_it_is_asked_for(store: Trips) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 
 import pytest
 
-from transports.base import BytesFile, Capability, ReadFile, Transport, WriteFile
+from transports.base import BytesFile, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
 from transports.memory import Aftermath, MemoryTransport
@@ -81,20 +80,6 @@ def test_exists_does_not_hide_failures() -> None:
     transport.crash()
     with pytest.raises(TransportFailed):
         transport.exists("x")
-
-
-def test_capabilities_are_asked_one_by_one() -> None:
-    both = Capability.APPEND | Capability.LOCK
-    assert Capability.APPEND in both
-    assert Capability.COMPARE_AND_SWAP not in both
-    assert Capability.LOCK not in Capability.NONE
-
-
-@pytest.mark.parametrize("interface", [ReadFile, WriteFile, Transport])
-def test_each_method_says_what_it_promises(interface: type) -> None:
-    """What implements it says nothing of that."""
-    methods = {name: each for name, each in vars(interface).items() if inspect.isfunction(each)}
-    assert not [name for name, each in methods.items() if not name.startswith("_") and not each.__doc__]
 
 
 def test_a_file_of_bytes() -> None:

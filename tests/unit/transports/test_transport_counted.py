@@ -45,40 +45,6 @@ def test_each_call_counts() -> None:
     }
 
 
-def test_a_read_elsewhere_than_where_the_last_one_ended_is_a_seek() -> None:
-    transport = CountedTransport(MemoryTransport())
-    transport.put("x", [b"0123456789"])
-    counting = Counting()
-    file = transport.open_read("x")
-    for offset in (0, 3, 7, 0):
-        file.read_at(offset, 3)
-    file.size()
-    file.close()
-    assert counting.named == OPENED | {"file_reads": 4, "file_read_bytes": 12, "file_seeks": 2}
-
-
-def test_items_wider_than_a_byte_count_as_bytes() -> None:
-    file, counting = CountedTransport(MemoryTransport()).create("x"), Counting()
-    file.write(memoryview(bytes(16)).cast("I"))
-    assert counting.named == {"file_writes": 1, "file_written_bytes": 16}
-
-
-def test_failed_calls_do_not_count() -> None:
-    transport, counting = CountedTransport(MemoryTransport()), Counting()
-    for ask in (transport.get, transport.open_read, transport.sync_directory, transport.stat, transport.delete):
-        with pytest.raises(NoSuchFile):
-            ask("absent")
-    assert not counting.named
-
-
-def test_children_count_too() -> None:
-    transport = CountedTransport(MemoryTransport())
-    transport.make_directory("a")
-    counting = Counting()
-    transport.child("a").put("x", [b"1"])
-    assert counting.named == PUT | {"file_written_bytes": 1}
-
-
 class Together(MemoryTransport):
     """Notes how many steps come at once."""
 
@@ -132,11 +98,3 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
     with pytest.raises(NoSuchFile):
         transport.perform([steps.Get("a/x"), steps.Delete("absent")])
     assert not counting.named
-
-
-def test_ranges_are_handed_on_together() -> None:
-    transport = CountedTransport(MemoryTransport())
-    transport.put("x", [b"0123456789"])
-    counting = Counting()
-    assert transport.open_read("x").read_ranges([(0, 2), (5, 3), (9, 9)]) == [b"01", b"567", b"9"]
-    assert counting.named == OPENED | {"file_reads": 3, "file_read_bytes": 6, "file_seeks": 2}

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from transports import errors
-from transports.errors import CodedError, NoSuchFile, NotSupported, PermissionDenied, TransportError, TransportFailed
+from transports.errors import CodedError, NoSuchFile, PermissionDenied, TransportError
 
 
 def concrete() -> list[type[CodedError]]:
@@ -34,17 +34,6 @@ def test_second_owner_of_a_code_is_refused() -> None:
 
 def test_error_without_fields_travels_as_its_message() -> None:
     assert TransportError("why").wire_arguments() == {"message": "why"}
-
-
-def test_two_errors_are_not_equal() -> None:
-    """An error is an event, not a value: a set or a traceback must keep both."""
-    assert NoSuchFile("a") != NoSuchFile("a")
-    assert len({NoSuchFile("a"), NoSuchFile("a")}) == 2
-
-
-def test_messages() -> None:
-    assert str(TransportFailed("packs/a", "Input/output error")) == "'packs/a': Input/output error"
-    assert str(NotSupported("lock")) == "this transport has no lock"
 
 
 @pytest.mark.parametrize("cls", [cls for cls in concrete() if cls is not errors.Locked])

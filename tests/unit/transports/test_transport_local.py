@@ -71,19 +71,6 @@ def test_system_errors_by_number(
         assert os.strerror(number) in str(caught.value)
 
 
-def test_a_read_only_file_system_is_not_taken_for_a_lack_of_permission(
-    monkeypatch: pytest.MonkeyPatch, transport: LocalTransport
-) -> None:
-    monkeypatch.setattr(os, "mkdir", failing(errno.EROFS))
-    with pytest.raises(PermissionDenied) as caught:
-        transport.child("a").make_directory("b")
-    assert str(caught.value) == "read-only file system: 'a/b'"
-    monkeypatch.setattr(os, "mkdir", failing(errno.EACCES))
-    with pytest.raises(PermissionDenied) as caught:
-        transport.child("a").make_directory("b")
-    assert str(caught.value) == "permission denied: 'a/b'"
-
-
 def test_full_disk_while_writing(monkeypatch: pytest.MonkeyPatch, transport: LocalTransport) -> None:
     file = transport.create("new")
     monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
@@ -157,11 +144,6 @@ def test_no_read_gets_the_bytes_of_another_file(
         file.size()
 
 
-def test_items_wider_than_a_byte_are_written_whole(transport: LocalTransport) -> None:
-    transport.put("new", [memoryview(bytes(range(8))).cast("I")])  # type: ignore[list-item]
-    assert transport.get("new") == bytes(range(8))
-
-
 def test_descriptors_are_given_back(transport: LocalTransport) -> None:
     transport.make_directory("folder")
     transport.put("file", [b"x"])
@@ -203,12 +185,6 @@ def test_real_path_shows_where_links_lead(transport: LocalTransport, tmp_path: P
     root = transport.real_path()
     assert transport.real_path("stays/new") == f"{root}/inside/new"
     assert not transport.real_path("leaves/etc").startswith(root + "/")
-
-
-def test_link_to_itself_fails(transport: LocalTransport, tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(TransportFailed, match="loop"):
-        transport.get("loop")
 
 
 def test_describe_is_the_path_on_this_machine(transport: LocalTransport, tmp_path: Path) -> None:
@@ -318,14 +294,6 @@ def test_a_file_system_that_locks_no_folder(
     monkeypatch.setattr(fcntl, "flock", files_only)
     with transport.lock("lock", PATIENCE):
         assert held_elsewhere(tmp_path / "lock")
-
-
-@pytest.mark.parametrize(
-    ("url", "root"),
-    [("file:///srv/x", "/srv/x"), ("file://localhost/srv/a%20b", "/srv/a b"), ("file:/srv/x", "/srv/x")],
-)
-def test_from_url(url: str, root: str) -> None:
-    assert local.from_url(url).describe() == root
 
 
 @pytest.mark.parametrize("url", ["file://elsewhere/srv", "file:relative", "file:", "http:///srv"])

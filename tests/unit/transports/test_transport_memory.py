@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transports import memory
-from transports.errors import FileExists, NoSuchFile, TransportFailed
+from transports.errors import FileExists, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
 
 SEEDS = range(60)
@@ -39,12 +39,6 @@ def started() -> MemoryTransport:
 START = {"incoming": None, "packs": None, "root": b"old"}
 
 
-def test_unsynced_name_is_gone() -> None:
-    transport = started()
-    transport.put("new", [b"x"])
-    assert tree(transport.crash()) == START
-
-
 def test_synced_name_of_unsynced_content_is_empty() -> None:
     transport = started()
     file = transport.create("new")
@@ -61,32 +55,6 @@ def test_content_is_durable_up_to_its_last_sync() -> None:
     file.write(b" and not")
     transport.sync_directory("")
     assert transport.crash().get("new") == b"synced"
-
-
-def test_replaced_file_is_back() -> None:
-    transport = started()
-    transport.put("next", [b"new"])
-    transport.rename("next", "root")
-    assert transport.get("root") == b"new"
-    assert tree(transport.crash()) == START
-
-
-def test_synced_replacement_stays_and_the_old_name_is_gone() -> None:
-    transport = started()
-    transport.put("next", [b"new"])
-    transport.rename("next", "root")
-    transport.sync_directory("")
-    assert tree(transport.crash()) == START | {"root": b"new"}
-
-
-def test_deleted_file_is_back_until_its_folder_is_synced() -> None:
-    transport = started()
-    transport.delete("root")
-    assert tree(transport.crash()) == START
-    transport = started()
-    transport.delete("root")
-    transport.sync_directory("")
-    assert "root" not in tree(transport.crash())
 
 
 def test_names_in_a_folder_that_is_gone_are_gone() -> None:
@@ -146,23 +114,6 @@ def test_move_between_folders_never_loses_the_file_by_any_order() -> None:
         assert b"x" in (found.get("incoming/x"), found.get("packs/x"))
 
 
-def test_everything() -> None:
-    transport = started()
-    file = transport.create("packs/new")
-    file.write(b"never synced")
-    transport.delete("root")
-    live = tree(transport)
-    assert (
-        tree(transport.crash(Aftermath.EVERYTHING))
-        == live
-        == {
-            "incoming": None,
-            "packs": None,
-            "packs/new": b"never synced",
-        }
-    )
-
-
 def test_torn_content_keeps_what_was_synced() -> None:
     """Every way to tear turns up: cut, zeros, the beginning or the end alone."""
     found: set[bytes] = set()
@@ -176,59 +127,6 @@ def test_torn_content_keeps_what_was_synced() -> None:
         assert content.startswith(b"SAFE")
         found.add(content[4:])
     assert {b"", b"l", b"\0\0\0\0", b"lo\0\0", b"\0\0st"} <= found
-
-
-def test_torn_leaves_synced_files_alone() -> None:
-    for seed in SEEDS:
-        transport = started()
-        transport.put("new", [b"synced"])
-        assert tree(transport.crash(Aftermath.TORN, seed)) == START | {"new": b"synced"}
-
-
-def test_some_names_reach_the_disk_in_any_order() -> None:
-    found: set[frozenset[str]] = set()
-    for seed in SEEDS:
-        transport = started()
-        transport.put("a", [b"a"])
-        transport.put("b", [b"b"])
-        found.add(frozenset(tree(transport.crash(Aftermath.SOME, seed)).keys() - START.keys()))
-    assert found == {frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")}
-
-
-def test_some_keeps_the_order_of_one_name() -> None:
-    """Made, replaced, removed: the disk is at one of these points."""
-    found: set[bytes | None] = set()
-    for seed in SEEDS:
-        transport = started()
-        transport.put("next", [b"new"])
-        transport.rename("next", "root")
-        transport.delete("root")
-        after = tree(transport.crash(Aftermath.SOME, seed))
-        assert "root" not in after or after["root"] in (b"old", b"new")
-        assert not ("next" in after and after.get("root") == b"new"), "a rename is atomic"
-        found.add(after.get("root"))
-    assert found == {b"old", b"new", None}
-
-
-def test_equal_seeds_give_equal_results() -> None:
-    def aftermath(seed: int) -> dict[str, bytes | None]:
-        transport = started()
-        for number in range(20):
-            transport.create(f"packs/{number}").write(b"0123456789" * number)
-        return tree(transport.crash(Aftermath.SOME, seed))
-
-    assert aftermath(7) == aftermath(7)
-    assert aftermath(7) != aftermath(8)
-
-
-def test_what_survived_is_durable() -> None:
-    """A second crash, with nothing done in between, changes nothing."""
-    for aftermath in Aftermath:
-        transport = started()
-        transport.create("packs/x").write(b"x" * 100)
-        first = transport.crash(aftermath, 5)
-        found = tree(first)
-        assert tree(first.crash(Aftermath.DURABLE_ONLY)) == found
 
 
 def test_after_a_crash_the_old_objects_are_dead() -> None:
@@ -314,17 +212,6 @@ def test_the_root_stays() -> None:
     transport.make_directory("a")
     with pytest.raises(TransportFailed):
         transport.rename("", "a/b")
-
-
-def test_two_transports_share_nothing() -> None:
-    MemoryTransport().put("x", [])
-    with pytest.raises(NoSuchFile):
-        MemoryTransport().get("x")
-
-
-def test_describe() -> None:
-    assert MemoryTransport().describe() == "memory:"
-    assert MemoryTransport().child("a").describe("b") == "memory:/a/b"
 
 
 def test_from_url() -> None:

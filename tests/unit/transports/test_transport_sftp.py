@@ -127,30 +127,6 @@ def served() -> Iterator[Served]:
         peer.join()
 
 
-@pytest.mark.parametrize(
-    ("authority", "user", "host"),
-    [
-        ("me@corp.example@h", "me@corp.example", "h"),
-        ("me%40corp.example@h", "me@corp.example", "h"),
-        ("CORP%5Cme@h", "CORP\\me", "h"),
-        ("CORP\\me@h", "CORP\\me", "h"),
-        ("[fe80::1%25eth0]", "", "fe80::1%eth0"),
-        ("[fe80::1%eth0]", "", "fe80::1%eth0"),
-    ],
-)
-def test_who_logs_in_and_where(authority: str, user: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Account] = []
-
-    def log_in(account: Account) -> Session:
-        asked.append(account)
-        raise TransportFailed("", "nobody is there")
-
-    monkeypatch.setattr("transports.sftp.log_in", log_in)
-    with pytest.raises(TransportFailed, match="nobody is there"):
-        open_url(f"sftp://{authority}/x").perform([Get("y")])
-    assert asked == [Account(host, user)]
-
-
 def test_nobody_is_reached_for_no_steps(served: Served) -> None:
     SftpTransport(Line(served.connect), "/srv", "there").perform([])
     assert served.peers == []

@@ -9,34 +9,9 @@ import pytest
 from sftp_peers import attributes, content, handle, packet, status, string, version
 
 from transports import sftp_packets as sftp
-from transports.base import EntryKind
-from transports.sftp_packets import Attributes, BadPacket, Code, Content, Handle, Names, Open, Packets, Status, Version
+from transports.sftp_packets import Attributes, BadPacket, Code, Content, Handle, Names, Packets, Status, Version
 
 PATH, OTHER, HANDLE = b"/srv/x", b"/srv/y", b"\x00\x01"
-
-REQUESTS = [
-    (sftp.open_file(PATH, Open.READ), 3, string(PATH) + struct.pack(">II", 1, 0)),
-    (
-        sftp.open_file(PATH, Open.WRITE | Open.CREATE | Open.EXCLUSIVE),
-        3,
-        string(PATH) + struct.pack(">II", 0x2A, 0),
-    ),
-    (sftp.close(HANDLE), 4, string(HANDLE)),
-    (sftp.read(HANDLE, 1 << 40, 100), 5, string(HANDLE) + struct.pack(">QI", 1 << 40, 100)),
-    (sftp.write(HANDLE, 7, memoryview(b"bytes")), 6, string(HANDLE) + struct.pack(">Q", 7) + string(b"bytes")),
-    (sftp.lstat(PATH), 7, string(PATH)),
-    (sftp.fstat(HANDLE), 8, string(HANDLE)),
-    (sftp.open_directory(PATH), 11, string(PATH)),
-    (sftp.read_directory(HANDLE), 12, string(HANDLE)),
-    (sftp.remove(PATH), 13, string(PATH)),
-    (sftp.make_directory(PATH), 14, string(PATH) + struct.pack(">I", 0)),
-    (sftp.remove_directory(PATH), 15, string(PATH)),
-    (sftp.real_path(PATH), 16, string(PATH)),
-    (sftp.stat(PATH), 17, string(PATH)),
-    (sftp.rename(PATH, OTHER), 18, string(PATH) + string(OTHER)),
-    (sftp.posix_rename(PATH, OTHER), 200, string(b"posix-rename@openssh.com") + string(PATH) + string(OTHER)),
-    (sftp.fsync(HANDLE), 200, string(b"fsync@openssh.com") + string(HANDLE)),
-]
 
 ANSWERS: list[tuple[bytes, tuple[int, sftp.Answer] | Version]] = [
     (version(3, b"fsync@openssh.com", b"x"), Version(3, frozenset({b"fsync@openssh.com", b"x"}))),
@@ -55,24 +30,6 @@ ANSWERS: list[tuple[bytes, tuple[int, sftp.Answer] | Version]] = [
         (13, Names((b"a", b"\xff"))),
     ),
 ]
-
-
-@pytest.mark.parametrize(("request_", "kind", "body"), REQUESTS)
-def test_requests(request_: sftp.Request, kind: int, body: bytes) -> None:
-    assert request_.packet(77) == struct.pack(">IBI", 5 + len(body), kind, 77) + body
-
-
-def test_the_first_packet() -> None:
-    assert sftp.init() == bytes.fromhex("00000005 01 00000003")
-
-
-def test_what_is_asked_for_weighs_what_comes_back() -> None:
-    assert sftp.read(HANDLE, 0, 30_000).weight - sftp.read(HANDLE, 0, 0).weight == 30_000
-    assert sftp.write(HANDLE, 0, bytes(30_000)).weight > 30_000
-
-
-def test_answers_all_at_once() -> None:
-    assert list(Packets().receive(b"".join(said for said, _ in ANSWERS))) == [meant for _, meant in ANSWERS]
 
 
 def test_answers_byte_by_byte() -> None:
@@ -103,29 +60,3 @@ def test_what_came_before_garbage_is_given() -> None:
     assert [next(answers), next(answers)] == [(1, Status(0)), (2, Status(0))]
     with pytest.raises(BadPacket):
         next(answers)
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        (Status(Code.FAILURE, "Failure"), "Failure"),
-        (Status(Code.NO_SUCH_FILE), "no such file"),
-        (Status(99), "status 99"),
-    ],
-)
-def test_a_status_is_shown_in_its_own_words(said: Status, shown: str) -> None:
-    assert str(said) == shown
-
-
-@pytest.mark.parametrize(
-    ("mode", "kind"),
-    [
-        (0o100644, EntryKind.FILE),
-        (0o40755, EntryKind.DIRECTORY),
-        (0o120777, EntryKind.OTHER),
-        (0, EntryKind.OTHER),
-    ],
-)
-def test_kinds(mode: int, kind: EntryKind) -> None:
-    found = Attributes(3, mode, 7)
-    assert (found.kind, found.stat.kind, found.stat.size, found.stat.modified) == (kind, kind, 3, 7.0)

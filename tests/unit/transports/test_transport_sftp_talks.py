@@ -15,7 +15,6 @@ from transports.errors import (
     NoSpace,
     NoSuchFile,
     NotADirectory,
-    NotSupported,
     PermissionDenied,
     TransportError,
     TransportFailed,
@@ -26,7 +25,6 @@ from transports.sftp_talks import Place, Talk
 Result = TypeVar("Result")
 
 PLACE = Place("/srv", "folder/x")
-OTHER = Place("/srv", "folder/y")
 OK = Status(Code.OK)
 EOF = Status(Code.EOF)
 ABSENT = Status(Code.NO_SUCH_FILE, "No such file")
@@ -60,26 +58,6 @@ def refused(talk: Talk[object], *flights: Sequence[Any]) -> TransportError:
 
 
 # -- places
-
-
-@pytest.mark.parametrize(
-    ("root", "name", "path"),
-    [
-        ("/srv", "", b"/srv"),
-        ("/srv", "a/b", b"/srv/a/b"),
-        ("/", "a", b"/a"),
-        ("/", "", b"/"),
-        (".", "a", b"./a"),
-        ("x/y", "naïve", "x/y/naïve".encode()),
-    ],
-)
-def test_paths(root: str, name: str, path: bytes) -> None:
-    assert Place(root, name).path == path
-
-
-def test_what_lies_above() -> None:
-    assert [each.name for each in Place("/srv", "a/b/c").above] == ["a", "a/b"]
-    assert Place("/srv", "a").above == Place("/srv", "").above == []
 
 
 # -- errors
@@ -116,23 +94,6 @@ def test_an_answer_of_another_kind_is_a_failure() -> None:
 # -- reading
 
 
-def test_a_file_is_opened_and_looked_at_in_one_flight_and_read_in_the_next() -> None:
-    undo: list[Request] = []
-    talk = talks.content(PLACE, undo)
-    assert next(talk) == [sftp.open_file(PLACE.path, sftp.Open.READ), sftp.stat(PLACE.path)]
-    size = sftp.PIECE + 5
-    assert talk.send([OPEN, file(size)]) == [
-        sftp.read(b"h", 0, sftp.PIECE),
-        sftp.read(b"h", sftp.PIECE, 6),
-        sftp.close(b"h"),
-    ]
-    assert undo == [sftp.close(b"h")]
-    with pytest.raises(StopIteration) as ended:
-        talk.send([Content(b"a" * sftp.PIECE), Content(b"b" * 5), OK])
-    assert ended.value.value == b"a" * sftp.PIECE + b"b" * 5
-    assert undo == []
-
-
 @pytest.mark.parametrize("first", [Content(b"longer"), Content(b"s"), EOF])
 def test_a_file_that_was_replaced_between_is_read_again(first: Answer) -> None:
     found = have(talks.content(PLACE, []), [OPEN, file(5)], [first, OK], [OPEN, file(4)], [Content(b"last"), OK])
@@ -167,11 +128,6 @@ def test_ranges_of_an_open_file_are_read_to_their_end() -> None:
     with pytest.raises(StopIteration) as ended:
         talk.send([Content(b"defgh, and more"), EOF])
     assert ended.value.value == [b"abcdefgh", b"", b"xy"]
-
-
-def test_ranges_short_at_the_end_of_the_file() -> None:
-    found = have(talks.read_ranges(PLACE, [(3, 9), (9, 9)], []), [OPEN, file(5)], [Content(b"de"), EOF, OK])
-    assert found == [b"de", b""]
 
 
 def test_ranges_short_before_it_are_read_again() -> None:
@@ -219,19 +175,6 @@ def test_a_read_that_fails_before_the_last_flight_closes_the_file(monkeypatch: p
 
 
 # -- names
-
-
-def test_names_are_asked_for_many_times_at_once() -> None:
-    undo: list[Request] = []
-    talk = talks.names(PLACE, undo)
-    assert next(talk) == [sftp.open_directory(PLACE.path), sftp.stat(PLACE.path)]
-    asked = talk.send([OPEN, FOLDER])
-    assert asked == [*[sftp.read_directory(b"h")] * talks.LISTED[0], sftp.close(b"h")]
-    assert undo == [sftp.close(b"h")]
-    answers: list[Answer] = [Names((b"b", b".", b"..")), Names((b"a", b"\xff")), *[EOF] * (len(asked) - 3), OK]
-    with pytest.raises(StopIteration) as ended:
-        talk.send(answers)
-    assert ended.value.value == ["a", "b"]
 
 
 def test_more_names_than_were_asked_for_are_asked_for_anew() -> None:
@@ -283,35 +226,7 @@ def test_a_large_folder_is_closed_when_it_cannot_be_read_on() -> None:
     assert undo == []
 
 
-def test_a_folder_that_cannot_be_read() -> None:
-    assert isinstance(refused(talks.names(PLACE, []), [ABSENT, file(0)]), NotADirectory)
-    denied = Status(Code.PERMISSION_DENIED)
-    assert isinstance(refused(talks.names(PLACE, []), [denied, FOLDER]), PermissionDenied)
-    answers = [FAILURE, *[EOF] * (talks.LISTED[0] - 1), OK]
-    assert "Failure" in str(refused(talks.names(PLACE, []), [OPEN, FOLDER], answers))
-    assert have(talks.names(PLACE, []), [ABSENT, ABSENT]) is None
-    assert have(talks.names_of_folder(PLACE, []), [ABSENT, file(0)]) is None
-    assert isinstance(refused(talks.names_of_folder(PLACE, []), [denied, FOLDER]), PermissionDenied)
-
-
 # -- writing
-
-
-def test_a_file_is_made_in_one_flight_and_written_in_the_next() -> None:
-    undo: list[Request] = []
-    talk = talks.put(PLACE, b"x" * (sftp.PIECE + 1), fsync=True, undo=undo)
-    next(talk)
-    assert undo == []
-    assert talk.send([OPEN, file(0)]) == [
-        sftp.write(b"h", 0, b"x" * sftp.PIECE),
-        sftp.write(b"h", sftp.PIECE, b"x"),
-        sftp.fsync(b"h"),
-        sftp.close(b"h"),
-    ]
-    assert undo == [sftp.close(b"h"), sftp.remove(PLACE.path)]
-    with pytest.raises(StopIteration):
-        talk.send([OK] * 4)
-    assert undo == [sftp.remove(PLACE.path)]
 
 
 @pytest.mark.parametrize(
@@ -346,49 +261,6 @@ def test_what_is_not_written_is_told(answers: list[Answer], error: type[Transpor
     assert (type(found), str(found)) == (error, why)
 
 
-def test_a_name_that_is_taken() -> None:
-    assert isinstance(refused(talks.create(PLACE), [FAILURE, file(3)]), FileExists)
-    assert isinstance(refused(talks.make_directory(PLACE, []), [FAILURE, FOLDER]), FileExists)
-    for making in (talks.create(PLACE), talks.make_directory(PLACE, [])):
-        wrong = refused(making, [FAILURE, ABSENT], [FOLDER])
-        assert str(wrong) == "'folder/x': the server says: Failure (its disk may be full)"
-
-
-def test_a_folder_that_cannot_be_removed() -> None:
-    assert isinstance(refused(talks.remove_directory(PLACE, []), [ABSENT, file(3)]), NotADirectory)
-    full = [OPEN, FOLDER], [Names((b"a",)), *[EOF] * (talks.LISTED[0] - 1), OK]
-    assert isinstance(refused(talks.remove_directory(PLACE, []), [FAILURE, FOLDER], [FOLDER], *full), DirectoryNotEmpty)
-    empty = [OPEN, FOLDER], [*[EOF] * talks.LISTED[0], OK]
-    assert "Failure" in str(refused(talks.remove_directory(PLACE, []), [FAILURE, FOLDER], [FOLDER], *empty))
-
-
-@pytest.mark.parametrize(
-    ("before", "left", "after", "posix", "error"),
-    [
-        (FOLDER, FOLDER, FOLDER, True, DirectoryNotEmpty),
-        (FOLDER, FOLDER, ABSENT, True, DirectoryNotEmpty),  # Let go of in between.
-        (ABSENT, FOLDER, FOLDER, True, DirectoryNotEmpty),
-        (file(1), FOLDER, file(1), True, NotADirectory),
-        (FOLDER, file(1), FOLDER, True, TransportFailed),
-        (file(1), file(1), file(1), True, TransportFailed),
-        (file(1), file(1), file(1), False, NotSupported),
-    ],
-)
-def test_a_rename_that_something_is_in_the_way_of(
-    before: Answer, left: Answer, after: Answer, posix: bool, error: type[TransportError]
-) -> None:
-    assert type(refused(talks.rename(PLACE, OTHER, posix=posix), [before, FAILURE, left, after])) is error
-
-
-def test_a_rename_of_what_is_not_there() -> None:
-    wrong = refused(talks.rename(PLACE, OTHER, posix=True), [ABSENT, ABSENT, ABSENT, ABSENT], [FOLDER])
-    assert wrong.wire_arguments() == {"path": "folder/x"}
-    wrong = refused(talks.rename(PLACE, OTHER, posix=True), [ABSENT, ABSENT, file(1), ABSENT], [ABSENT])
-    assert wrong.wire_arguments() == {"path": "folder/y"}
-    denied = Status(Code.PERMISSION_DENIED)
-    assert isinstance(refused(talks.rename(PLACE, OTHER, posix=True), [denied] * 4), PermissionDenied)
-
-
 # -- what is durable
 
 
@@ -404,11 +276,3 @@ def test_a_folder_is_synced_where_the_server_can() -> None:
 
 
 # -- where it leads
-
-
-def test_where_a_path_leads_that_is_not_there_yet() -> None:
-    place = Place("/srv", "a/b/c")
-    answers = [Names((b"/data/srv",)), Names((b"/data/a",)), ABSENT, ABSENT]
-    assert have(talks.real_path(place), answers) == b"/data/a/b/c"
-    assert have(talks.real_path(Place("/", "")), [Names((b"/",))] * 2) == b"/"
-    assert isinstance(refused(talks.real_path(place), [ABSENT] * 4), NoSuchFile)
