@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import spec_examples as examples
-from wire_vectors import C, Pair, S
+from wire_pair import C, Pair, S
 
 import smartserver.verbs.all  # noqa: F401 - declares the verbs
 from smartserver.verbs.declare import VERBS

@@ -6,7 +6,7 @@ import re
 import tracemalloc
 
 import pytest
-from wire_vectors import ASKED, FULL, OPENED, PUSHING, VECTORS, C, Pair, S, Vector
+from wire_pair import ASKED, FULL, OPENED, PUSHING, C, Pair, S
 
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import Interrupted, LocalProtocolError, RemoteProtocolError
@@ -39,17 +39,6 @@ def fed(role: Role, *pieces: bytes) -> Connection:
 
 
 # Opening
-
-
-def test_opening_line_comes_once() -> None:
-    client = Connection(C)
-    assert client.send(Ping()) == b"hpss/1\n" + H("00000000 08 00000000")
-    assert client.send(Ping()) == H("00000000 08 00000000")
-
-
-def test_nothing_fed_is_nothing() -> None:
-    connection = fed(S, b"", b"hpss/1\n", b"")
-    assert connection.next_event() is None
 
 
 @pytest.mark.parametrize("line", [b"hpss/2\n", b"hpss/10\n", b"hpss/99999\n"])
@@ -88,25 +77,6 @@ def test_refusal_of_a_version_needs_another_version() -> None:
         fed(S).send(VersionMismatch((1,)))
     with pytest.raises(LocalProtocolError, match="expected the client to open with another version"):
         fed(C).send(VersionMismatch((1,)))
-
-
-def test_refusal_after_the_opening_line_is_a_bug() -> None:
-    server = Connection(S)
-    server.send(GoAway(b"restart"))
-    server.receive_data(b"hpss/2\n")
-    assert server.next_event() == VersionMismatch((2,))
-    with pytest.raises(LocalProtocolError, match="the server has sent its opening line"):
-        server.send(VersionMismatch((1,)))
-
-
-@pytest.mark.parametrize("versions", [(), (0,), (100_000,), tuple(range(10_000, 10_011))])
-def test_refusal_that_cannot_be_read(versions: tuple[int, ...]) -> None:
-    server = fed(S, b"hpss/2\n")
-    server.next_event()
-    with pytest.raises(LocalProtocolError, match=r"expected versions of 1 to 99999 in 64 bytes"):
-        server.send(VersionMismatch(versions))
-    most = tuple(range(10_000, 10_009))
-    assert fed(C, server.send(VersionMismatch(most))).next_event() == VersionMismatch(most)
 
 
 @pytest.mark.parametrize(
@@ -358,22 +328,11 @@ def test_end_too_early(said: tuple[tuple[Role, Event], ...], wire: bytes, closin
     assert str(caught.value) == f"the {closing.value} closed the connection too early: {owed}"
 
 
-def test_end_with_much_open() -> None:
-    pair = Pair(*OPENED, *((C, Request(number, b"")) for number in range(1, 7)))
-    with pytest.raises(Interrupted, match=r"request 3: [^;]*; and 3 more$"):
-        closed(pair.ends[C]).next_event()
-
-
 def test_end_without_a_word() -> None:
     client = Connection(C)
     client.send(Request(1, b""))
     with pytest.raises(Interrupted, match="the server closed the connection before it said anything: request 1"):
         closed(client).next_event()
-
-
-def test_end_in_the_opening_line() -> None:
-    with pytest.raises(Interrupted, match=r"too early: in the middle of the opening line \(got b'hps'\)"):
-        closed(fed(S, b"hps")).next_event()
 
 
 def test_a_frame_that_is_part_way_in() -> None:
@@ -393,11 +352,6 @@ def test_a_frame_that_is_part_way_in() -> None:
         server.receive_data(frame[-1:])
         assert server.next_event() == event
         assert not server.part_way
-
-
-def test_end_when_all_is_answered() -> None:
-    pair = Pair(*PUSHING, (S, Error(1, b"refused")))
-    assert closed(pair.ends[C]).next_event() == PeerClosed()
 
 
 # What may not be sent
@@ -452,31 +406,6 @@ def test_refused_sending_changes_nothing() -> None:
 # Refusal and cancel
 
 
-def test_refused_upload_goes_on_until_the_client_knows() -> None:
-    pair = Pair(*PUSHING)
-    refusal = pair.ends[S].send(Error(1, b"diverged"))
-    assert pair.say(C, Body(1, b"on its way")) == [Body(1, b"on its way")]
-    assert pair.deliver(S, refusal) == [Error(1, b"diverged")]
-    assert pair.say(C, Cancel(1)) == [Cancel(1)]
-    assert pair.say(C, Request(2, b"", body=True)) == [Request(2, b"", body=True)]
-
-
-def test_cancelled_request_gets_its_answer() -> None:
-    pair = Pair(*PUSHING, (C, Cancel(1)))
-    with pytest.raises(LocalProtocolError, match="request 1: expected nothing more from the client, got CANCEL"):
-        pair.ends[C].send(Cancel(1))
-    assert pair.say(S, Reply(1, b"done all the same")) == [Reply(1, b"done all the same")]
-
-
-def test_cancel_crosses_the_answer() -> None:
-    """The server knows nothing of the request any more, and says nothing of the CANCEL."""
-    pair = Pair(*ASKED)
-    answer = pair.ends[S].send(Reply(1, b"done"))
-    assert pair.say(C, Cancel(1)) == []
-    assert pair.deliver(S, answer) == [Reply(1, b"done")]
-    assert pair.say(C, Request(2, b"next")) == [Request(2, b"next")]
-
-
 # Observers
 
 
@@ -513,31 +442,3 @@ def test_observers_see_every_byte() -> None:
         ("received", PeerClosed(), 11),
     ]
     assert other.seen == one.seen
-
-
-def test_observers_see_a_refused_version() -> None:
-    watcher = Watcher()
-    server = Connection(S, [watcher])
-    server.receive_data(b"hpss/2\nmore")
-    server.next_event()
-    server.next_event()
-    server.send(VersionMismatch((1,)))
-    server.receive_eof()
-    server.next_event()
-    assert watcher.seen == [
-        ("received", VersionMismatch((2,)), 7),
-        ("sent", VersionMismatch((1,)), 8),
-        ("received", PeerClosed(), 4),
-    ]
-
-
-@pytest.mark.parametrize("vector", [pytest.param(vector, id=vector.name) for vector in VECTORS])
-def test_observers_count_each_vector(vector: Vector) -> None:
-    watcher = Watcher()
-    pair = Pair(*vector.before)
-    for end in pair.ends.values():
-        end._observers = (watcher,)
-    pair.say(vector.sender, vector.event)
-    assert watcher.seen[0] == ("sent", vector.event, len(vector.wire))
-    assert [event for _, event, _ in watcher.seen[1:]] == list(vector.received)
-    assert sum(size for _, _, size in watcher.seen[1:]) == len(vector.wire)

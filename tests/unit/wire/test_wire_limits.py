@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import itertools
-
 from smartserver.wire import frames, limits
-
-
-def test_each_says_where_it_comes_from() -> None:
-    body = ast.parse(inspect.getsource(limits)).body
-    after = dict(itertools.pairwise(body))
-    for node in body:
-        if isinstance(node, ast.Assign) and node.targets[0].id not in ("KIB", "MIB"):  # type: ignore[attr-defined]
-            reason = after.get(node)
-            assert isinstance(reason, ast.Expr), ast.unparse(node)
-            assert isinstance(reason.value, ast.Constant), ast.unparse(node)
-            assert len(str(reason.value.value)) > 40, ast.unparse(node)
 
 
 def test_frames_fit_their_fields() -> None:
