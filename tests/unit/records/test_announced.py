@@ -7,7 +7,7 @@ import pytest
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits, varint
-from smartserver.records.announced import CHARGED, AnnouncedGraph, AnnouncedRevisions
+from smartserver.records.announced import CHARGED, AnnouncedGraph
 from smartserver.records.model import GraphNode, Parent
 from smartserver.records.segment import encode_graph
 
@@ -40,14 +40,6 @@ def test_every_revision_is_found_by_place_and_by_id() -> None:
     for place in (len(ids), -len(ids) - 1):
         with pytest.raises(IndexError):
             graph[place]
-
-
-def test_an_absent_parent_may_be_listed_later() -> None:
-    revisions = [
-        GraphNode(b"a", (Parent(b"b", True),)),
-        GraphNode(b"b", (Parent(b"b2", True), Parent(b"a"))),
-    ]
-    assert list(AnnouncedGraph(encode_graph(revisions))) == revisions
 
 
 def test_the_count_is_refused_before_anything_is_read() -> None:
@@ -91,12 +83,3 @@ def test_memory_is_a_few_times_the_bytes(git: bool) -> None:
     assert len(graph) == count
     assert most < 48 * count
     assert most < (3 if git else 8) * len(raw)
-
-
-def test_revisions_that_were_not_read_from_a_block() -> None:
-    revisions = [*line(3), *line(2)]
-    listed = AnnouncedRevisions(revisions)
-    assert list(listed) == revisions
-    assert [listed.find(each.revision) for each in revisions] == [0, 1, 2, 0, 1]
-    assert listed.find(b"nowhere") is None
-    assert listed.revision(1) == revisions[1].revision

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from smartserver.records import bases, delta, limits
+from smartserver.records import delta, limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
 from smartserver.records.hunks import Hunk
-from smartserver.records.model import BaseTag, Entry, GraphNode, Kind, Parent, Segment
-from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, decode_segment, frames
+from smartserver.records.model import BaseTag, Entry, Kind, Parent, Segment
+from smartserver.records.segment import HUNKS, ZSTD, ZSTD_HUNKS, decode_segment, frames
 
 TEXT = Kind("text", "sha1-key", True)
 LOOSE = Kind("signature", "sha1-key", False)
@@ -88,50 +88,7 @@ def base_key(entry: Entry) -> bytes:
     return entry.base_key
 
 
-@pytest.mark.parametrize(
-    ("number", "distance"), [(1, 1), (31, 1), (32, 32), (33, 1), (64, 32), (1024, 1024), (2048, 1024), (32768, 32768)]
-)
-def test_skip_distance(number: int, distance: int) -> None:
-    assert skip_distance(number) == distance
-
-
 # ---- candidates
-
-
-@pytest.mark.parametrize(("bulk", "level"), [(False, delta.LEVEL), (True, delta.BULK_LEVEL)])
-def test_bulk_takes_less_time_for_a_frame(bulk: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    levels: list[int] = []
-
-    def compress(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
-        levels.append(level)
-        return STORED, text
-
-    monkeypatch.setattr(delta, "compress", compress)
-    old = prose(1)
-    Push(bulk=bulk, outside=[old]).writer.segment(b"r", [], [record(edited(old, 3), old)])
-    assert set(levels) == {level}
-
-
-@pytest.mark.parametrize(
-    ("alike", "looks", "length"),
-    [(True, bases._ALIKE, 6000), (False, bases._LARGE_FIRST, bases._LARGE_FIRST.least)],
-)
-@pytest.mark.parametrize("longer", [0, 1])
-def test_what_a_low_level_mostly_serves_is_looked_at_twice_where_that_is_worth_it(
-    alike: bool, looks: bases._Looks, length: int, longer: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In bulk, what is known to be much like its base, and what is large: again only what is long at the first look."""
-    levels: list[int] = []
-
-    def compress(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
-        levels.append(level)
-        return ZSTD, bytes(looks.enough + longer)
-
-    monkeypatch.setattr(delta, "compress", compress)
-    old = prose(1, length)
-    writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: old, alike=alike)
-    writer.segment(b"r", [], [record(old + b"more", old)])
-    assert levels == [looks.first, looks.second][: 1 + longer]
 
 
 @pytest.mark.parametrize("bulk", [False, True])
@@ -145,83 +102,11 @@ def test_the_smaller_frame_of_two_parents_wins(bulk: bool) -> None:
         assert base_key(entry) == key_of(near)
 
 
-def test_a_third_candidate_is_left_out() -> None:
-    old = prose(1)
-    push = Push(bulk=False, outside=[prose(2), prose(3), old])
-    (entry,) = push.send(b"r", [], record(edited(old, 1), prose(2), prose(3), old))
-    assert base_key(entry) != key_of(old)
-    assert key_of(old) not in push.asked
-
-
-def test_texts_that_come_along_are_not_asked_for() -> None:
-    old = prose(1)
-    push = Push(bulk=False, outside=[old])
-    item = record(edited(old, 1))._replace(candidates=[Candidate(key_of(old), old)])
-    assert base_key(push.send(b"r", [], item)[0]) == key_of(old)
-    assert push.asked == []
-
-
 @pytest.mark.parametrize("bulk", [False, True])
 def test_a_useless_candidate_is_no_base(bulk: bool) -> None:
     push = Push(bulk=bulk, outside=[prose(2)])
     (entry,) = push.send(b"r", [], record(prose(1), prose(2)))
     assert (entry.encoding, entry.base) == (ZSTD, BaseTag.NONE)
-
-
-def test_a_base_must_save_more_than_its_key() -> None:
-    old = b"some forty bytes of text, and no more ab"
-    push = Push(bulk=False, outside=[old])
-    (entry,) = push.send(b"r", [], record(old[:-2] + b"xy", old))
-    assert entry.base == BaseTag.NONE
-    assert push.size < 47 + len(old) + 12
-
-
-@pytest.mark.parametrize("bulk", [False, True])
-def test_a_poor_candidate_is_better_than_none(bulk: bool) -> None:
-    old = prose(1)
-    push = Push(bulk=bulk, outside=[old])
-    (entry,) = push.send(b"r", [], record(random.Random(1).randbytes(6000) + old, old))
-    assert entry.frame_length > 6000
-    assert base_key(entry) == key_of(old)
-
-
-def test_a_base_of_a_few_bytes_counts_as_none() -> None:
-    push = Push(bulk=True, outside=[b"tiny"])
-    push.send(b"r0", [], record(b"small", path=b"lib/a.py"))
-    (entry,) = push.send(b"r1", [b"r0"], record(prose(1), b"tiny", path=b"lib/b.py"))
-    assert entry.base == BaseTag.NONE
-
-
-@pytest.mark.parametrize("bulk", [False, True])
-def test_incompressible_text_is_stored_after_one_try(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = random.Random(1)
-    old, other, new = (chance.randbytes(5000) for _ in range(3))
-    tried: list[bytes] = []
-    compress = delta.compress
-
-    def spy(text: bytes, base: bytes = b"", level: int = 0) -> tuple[int, bytes]:
-        tried.append(base)
-        return compress(text, base, level)
-
-    monkeypatch.setattr(delta, "compress", spy)
-    push = Push(bulk=bulk, outside=[old, other])
-    (entry,) = push.send(b"r", [], record(new, old, other, path=b"a/b.jpg"))
-    assert (entry.encoding, entry.base, entry.frame_length) == (STORED, BaseTag.NONE, 5000)
-    assert tried == [old]
-
-
-def test_incompressible_text_with_a_good_base_uses_it() -> None:
-    old = random.Random(1).randbytes(5000)
-    push = Push(bulk=False, outside=[old])
-    (entry,) = push.send(b"r", [], record(old[:2000] + b"!" + old[2000:], old))
-    assert entry.frame_length < 100
-
-
-def test_a_record_is_never_its_own_base() -> None:
-    text = prose(1)
-    push = Push(bulk=False, outside=[text])
-    (entry,) = push.send(b"r", [], record(text, text))
-    assert entry.base == BaseTag.NONE
 
 
 def test_kinds_without_bases() -> None:
@@ -231,17 +116,6 @@ def test_kinds_without_bases() -> None:
         b"r", [], record(edited(text, 1), text, kind=1), record(edited(text, 2), text, kind=1, path=b"a/b")
     )
     assert [entry.base for entry in entries] == [BaseTag.NONE, BaseTag.NONE]
-
-
-def test_kinds_do_not_share_keys_or_siblings() -> None:
-    text = prose(1)
-    push = Push(bulk=True)
-    first, second = push.send(
-        b"r", [], record(text, path=b"a/b.c", key=key_of(text)), record(text, path=b"a/d.c", kind=2, key=key_of(text))
-    )
-    assert (first.base, second.base) == (BaseTag.NONE, BaseTag.NONE)
-    assert len(second.check) == 16
-    assert first.check == b""
 
 
 # ---- how a base is named
@@ -266,18 +140,6 @@ def test_names_of_bases() -> None:
     ]
 
 
-def test_a_kinds_entries_are_not_anothers_bases() -> None:
-    text = prose(1)
-    same = b"same key"
-    push = Push(bulk=False, outside=[])
-    push.texts[same] = text
-    push.outside.add(same)
-    item = NewRecord(0, b"n", b"", edited(text, 1), [Candidate(same)])
-    writer = SegmentWriter((CHECKED, CHECKED), bulk=False, texts=lambda kind, key: text)
-    whole = writer.segment(b"r", [], [NewRecord(1, same, b"", prose(9)), item])
-    assert decode_segment(whole, 0, (CHECKED, CHECKED)).entries[1].base == BaseTag.FULL_KEY
-
-
 # ---- chains
 
 
@@ -292,54 +154,6 @@ def test_chains_of_a_bulk_push_are_cut_short() -> None:
         assert base_key(entry) == keys[n - skip_distance(n)]
         keys.append(entry.key)
     assert max(push.depth.values()) <= 2 * 31 + 1
-
-
-def test_a_push_of_few_rests_on_the_predecessor() -> None:
-    push = Push(bulk=False)
-    text = prose(1)
-    push.send(b"r0", [], record(text))
-    for n in range(1, 40):
-        (entry,) = push.send(
-            b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text)
-        )
-    assert push.depth[entry.key] == 39
-
-
-def test_a_text_that_alternates_ends() -> None:
-    # A, B, A, B...: a lineage kept by key would run in a circle.
-    push = Push(bulk=True)
-    one, two = prose(1), edited(prose(1), 1)
-    push.send(b"r0", [], record(one))
-    for n in range(1, 200):
-        new, old = (two, one) if n % 2 else (one, two)
-        push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(new, old))
-    assert max(push.depth.values()) == 1
-
-
-def test_skipping_back_to_a_record_of_the_same_key_is_avoided() -> None:
-    push = Push(bulk=True)
-    text = prose(1)
-    texts = [text] + [edited(text, n) for n in range(1, 32)] + [text]  # The 32nd version is the first again.
-    push.send(b"r0", [], record(text))
-    for n in range(1, 33):
-        (entry,) = push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(texts[n], texts[n - 1]))
-    assert base_key(entry) == key_of(texts[31])
-
-
-def test_a_skip_to_what_no_ancestor_introduced_falls_back() -> None:
-    push = Push(bulk=True)
-    text = prose(1)
-    texts = [text] + [edited(text, n) for n in range(1, 33)]
-    # One branch has all versions; another begins with a copy of the 31st and goes on from there.
-    push.send(b"a0", [], record(text))
-    for n in range(1, 32):
-        push.send(b"a%d" % n, [b"a%d" % (n - 1)], record(texts[n], texts[n - 1]))
-    (copy,) = push.send(b"b0", [], record(texts[31]))
-    assert copy.base == BaseTag.NONE
-    (entry,) = push.send(b"b1", [b"b0"], record(texts[32], texts[31]))
-    assert base_key(entry) == key_of(texts[31])
-    (entry,) = push.send(b"a32", [b"a31"], record(texts[32], texts[31]))
-    assert base_key(entry) in (key_of(text), key_of(texts[31]))
 
 
 def test_chains_stay_under_the_limit_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,34 +191,6 @@ def test_a_further_copy_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) ->
     assert base_key(second[0]) == key_of(old)
 
 
-def test_a_further_copy_whose_base_is_no_ancestors_is_encoded_anew() -> None:
-    old, new = prose(1), edited(prose(1), 1)
-    push = Push(bulk=True)
-    push.send(b"a0", [], record(old))
-    push.send(b"a1", [b"a0"], record(new, old))
-    (entry,) = push.send(b"b0", [], record(new))
-    assert entry.base == BaseTag.NONE
-
-
-def test_a_further_copy_takes_the_base_it_has_here() -> None:
-    old, new = prose(1), edited(prose(1), 1)
-    push = Push(bulk=True)
-    push.send(b"a0", [], record(new))
-    push.send(b"b0", [], record(old))
-    (entry,) = push.send(b"b1", [b"b0"], record(new, old))
-    assert base_key(entry) == key_of(old)
-
-
-def test_a_copy_of_what_was_there_before_is_encoded() -> None:
-    # What a parent had may come again on a branch that never had it: then it is a record like any other.
-    old = prose(1)
-    push = Push(bulk=True, outside=[old])
-    push.send(b"a0", [], record(edited(old, 1), old))
-    for revision in (b"b0", b"c0"):
-        (entry,) = push.send(revision, [], record(old))
-        assert entry.base == BaseTag.NONE
-
-
 @pytest.mark.parametrize("kind", [0, 2])
 def test_a_repeated_record_makes_the_same_segments(kind: int) -> None:
     old, new = prose(1), edited(prose(1), 1)
@@ -432,16 +218,6 @@ def test_a_repeated_record_makes_the_same_segments(kind: int) -> None:
     assert (len(asked) == before) == (kind == 0)
 
 
-def test_a_repeated_record_whose_base_is_not_here_is_encoded_anew() -> None:
-    old, new = prose(1), edited(prose(1), 1)
-    push = Push(bulk=True)
-    push.send(b"a0", [], record(old))
-    push.send(b"a1", [b"a0"], record(new, old))
-    whole = push.writer.segment(b"b0", [], [HeldRecord(0, key_of(new), b"")])
-    (entry,) = decode_segment(whole, 0, KINDS).entries
-    assert (entry.base, entry.length) == (BaseTag.NONE, len(new))
-
-
 # ---- siblings
 
 
@@ -462,70 +238,7 @@ def test_siblings_of_one_revision_name_each_other_by_place() -> None:
     assert (first.base, second.base) == (BaseTag.NONE, BaseTag.entry(0))
 
 
-@pytest.mark.parametrize("path", [b"", b"lib/b.txt", b"other/b.py", b"b.py"])
-def test_no_siblings_elsewhere(path: bytes) -> None:
-    push = Push(bulk=True)
-    push.send(b"r0", [], record(prose(1), path=b"lib/a.py"))
-    (entry,) = push.send(b"r1", [b"r0"], record(edited(prose(1), 1), path=path))
-    assert entry.base == BaseTag.NONE
-
-
-def test_no_siblings_on_another_branch() -> None:
-    push = Push(bulk=True)
-    push.send(b"r0", [], record(prose(1), path=b"lib/a.py"))
-    (entry,) = push.send(b"s0", [], record(edited(prose(1), 1), path=b"lib/b.py"))
-    assert entry.base == BaseTag.NONE
-
-
-def test_siblings_that_gain_too_little_are_dropped() -> None:
-    push = Push(bulk=True)
-    push.send(b"r0", [], record(prose(1), path=b"lib/a.py"))
-    (entry,) = push.send(b"r1", [b"r0"], record(prose(2) + prose(1)[:100], path=b"lib/b.py"))
-    assert entry.base == BaseTag.NONE
-
-
-def test_five_newest_siblings_are_probed(monkeypatch: pytest.MonkeyPatch) -> None:
-    probed: list[bytes] = []
-    probe = delta.probe
-
-    def spy(text: bytes, base: bytes = b"") -> int:
-        probed.append(base)
-        return probe(text, base)
-
-    monkeypatch.setattr(delta, "probe", spy)
-    push = Push(bulk=True)
-    push.send(b"r0", [], *[record(prose(n), path=b"lib/%d.py" % n) for n in range(30)])
-    push.send(b"r1", [b"r0"], record(edited(prose(3), 1), prose(3), path=b"lib/3.py"))
-    probed.clear()
-    push.send(b"r2", [b"r1"], record(prose(99), path=b"lib/new.py"))
-    expected = [prose(29), prose(28), prose(27), prose(26)]
-    assert probed == [b"", edited(prose(3), 1), *expected]
-
-
 # ---- memory
-
-
-def test_a_push_that_was_announced_makes_the_same_segments() -> None:
-    texts = [edited(prose(1), n) for n in range(40)]
-    graph = [GraphNode(b"r%d" % n, (Parent(b"r%d" % (n - 1)),) if n else ()) for n in range(40)]
-    whole = []
-    for announced in (False, True):
-        writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: b"")
-        if announced:
-            writer.begin(graph)
-        items = [record(text, *before) for text, before in zip(texts, [(), *[(old,) for old in texts]], strict=False)]
-        pairs = zip(graph, items, strict=True)
-        whole.append([writer.segment(revision, parents, [item]) for (revision, parents), item in pairs])
-    assert whole[0] == whole[1]
-
-
-def test_texts_are_asked_for_again_when_dropped() -> None:
-    texts = [prose(n) for n in range(10)]
-    push = Push(bulk=True, cache=2 * len(texts[0]) + 100)
-    push.send(b"r0", [], *[record(text) for text in texts])
-    entries = push.send(b"r1", [b"r0"], *[record(edited(text, 1), text) for text in texts])
-    assert [base_key(entry) for entry in entries] == [key_of(text) for text in texts]
-    assert push.asked == [key_of(text) for text in texts]
 
 
 class Held:

@@ -74,15 +74,6 @@ def test_a_tree_is_read_however_it_is_cut(body: bytes, size: int) -> None:
     assert read(cut(body, size)) == (ENTRIES, TEXTS)
 
 
-def test_a_text_that_is_not_read_is_passed_over() -> None:
-    assert list(ContentStream(cut(plain(ITEMS), 5)).entries(texts=True)) == ENTRIES
-
-
-def test_sizes_without_texts() -> None:
-    body = plain(b"".join(map(encode_item, ENTRIES)))
-    assert list(ContentStream(cut(body, 4)).entries(texts=False)) == ENTRIES
-
-
 @given(st.lists(st.integers(1, 60), min_size=1))
 def test_a_log_is_read_however_it_is_cut(sizes: Sequence[int]) -> None:
     body = plain(encode_item(list(map(raw, LOG))) + encode_item([raw(LOG[0])]))
@@ -124,10 +115,6 @@ def test_a_damaged_body_that_was_compressed_is_refused_or_says_the_same() -> Non
         except Malformed:
             refused += 1
     assert refused > len(body) - 10
-
-
-def test_no_body_has_no_items() -> None:
-    assert list(ContentStream([]).log()) == []
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ import random
 
 import pytest
 import zstandard
-from counting import Counting
 
-from smartserver.meters import COMPRESSED_IN, COMPRESSED_OUT, COMPRESSION_TIME, DECOMPRESSED_IN, DECOMPRESSED_OUT
 from smartserver.records.bulk import SEGMENT_LEVEL, WINDOW_LOG, BulkDecoder, BulkWriter, read_bulk
 from smartserver.records.varint import Malformed
 
@@ -27,15 +25,6 @@ def test_what_was_written_is_read_however_it_comes(size: int) -> None:
     chunks = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
     assert b"".join(read_bulk(chunks)) == JOINED
     assert b"".join(read_bulk([b"", *chunks, b""])) == JOINED
-
-
-def test_bytes_and_time_are_counted() -> None:
-    counting = Counting()
-    assert written(*TEXTS) == STREAM
-    assert (counting[COMPRESSED_IN], counting[COMPRESSED_OUT]) == (len(JOINED), len(STREAM))
-    assert counting[COMPRESSION_TIME] > 0
-    assert b"".join(read_bulk([STREAM])) == JOINED
-    assert (counting[DECOMPRESSED_IN], counting[DECOMPRESSED_OUT]) == (len(STREAM), len(JOINED))
 
 
 def test_what_is_alike_is_sent_once() -> None:

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zstandard
-from counting import Counting
 from needs import needs
 
 from smartserver.records import delta, limits
@@ -19,7 +18,6 @@ from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed
 
 MAGIC = b"\x28\xb5\x2f\xfd"
-DICTIONARY_MAGIC = b"\x37\xa4\x30\xec"
 BASE_OF_PARTS = b"".join(b"line %d of some\n" % (number * number) for number in range(20_000))
 
 
@@ -61,32 +59,6 @@ def header(frame: bytes) -> zstandard.FrameParameters:
 # ---- what is written
 
 
-@pytest.mark.parametrize("text", [b"", b"a", b"short", prose(1000), prose(300_000), noise(5000)])
-@pytest.mark.parametrize("base", [b"", b"1234567", b"12345678", prose(1100, 7), DICTIONARY_MAGIC + prose(5000)])
-@pytest.mark.usefixtures("zstd")
-def test_round_trip(text: bytes, base: bytes) -> None:
-    encoding, frame = delta.compress(text, base)
-    assert len(frame) <= len(text)
-    assert delta.decompress(encoding, frame, len(text), base) == text
-    assert delta.decompress(encoding, memoryview(frame), len(text), base) == text
-
-
-def test_bytes_and_time_are_counted() -> None:
-    text, counting = prose(5000), Counting()
-    encoding, frame = delta.compress(text)
-    assert delta.decompress(encoding, frame, len(text)) == text
-    counts = counting.named
-    assert counts.pop("compression_seconds") > 0
-    assert counts == {
-        "compressions": 1,
-        "compression_in_bytes": len(text),
-        "compression_out_bytes": len(frame),
-        "decompressions": 1,
-        "decompression_in_bytes": len(frame),
-        "decompression_out_bytes": len(text),
-    }
-
-
 @pytest.mark.usefixtures("zstd")
 def test_frame_has_no_more_than_it_needs() -> None:
     base = prose(20_000)
@@ -109,27 +81,6 @@ def test_fifty_changed_lines_cost_under_a_hundredth(size: int, lines: int) -> No
     assert encoding == ZSTD
     assert len(frame) * 100 < len(text)
     assert delta.decompress(encoding, frame, len(text), base) == text
-
-
-def test_both_ways_read_each_others_frames() -> None:
-    shared, public = delta._SharedZstd(), delta._PublicZstd()
-    for size in (30, 900, 12_000, 90_000, 700_000, 4_500_000):
-        base = prose(size)
-        text = edited(base, 1 + size // 20_000) if size > 100 else base + b"more"
-        for prefix in (b"", base):
-            ours, theirs = (zstd.compress(text, prefix, delta.LEVEL) for zstd in (shared, public))
-            assert abs(len(ours) - len(theirs)) <= 8 + len(theirs) // 50
-            for frame in (ours, theirs):
-                assert shared.decompress(frame, len(text), prefix) == text
-                assert public.decompress(frame, len(text), prefix) == text
-
-
-@pytest.mark.parametrize(
-    ("size", "log"),
-    [(0, 10), (1023, 10), (1024, 11), (1 << 22, 23), ((1 << 22) - 1, 22), (64 << 20, 27), (1 << 40, 27)],
-)
-def test_window_covers_base_and_text(size: int, log: int) -> None:
-    assert delta.window_log(size) == log
 
 
 @pytest.mark.usefixtures("zstd")
@@ -160,32 +111,6 @@ def test_incompressible_text_is_stored() -> None:
         text = noise(size)
         assert delta.compress(text) == (STORED, text)
         assert delta.compress(text, prose(2000)) == (STORED, text)
-
-
-def test_large_incompressible_text_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compressed: list[int] = []
-
-    class Spy(delta._PublicZstd):
-        def compress(self, text: bytes, base: bytes, level: int) -> bytes:
-            compressed.append(len(text))
-            return super().compress(text, base, level)
-
-    monkeypatch.setattr(delta, "_makers", [Spy])
-    monkeypatch.setattr(delta, "_threads", type(delta._threads)())
-    assert delta.compress(noise(3 << 20))[0] == STORED
-    assert compressed == [64 << 10]
-    assert delta.compress(prose(1 << 21))[0] == ZSTD
-    assert len(compressed) == 3
-    assert delta.compress(noise(1 << 20), noise(1 << 20))[0] == ZSTD  # A base may hold it all.
-
-
-@pytest.mark.usefixtures("zstd")
-def test_probe_tells_a_good_base() -> None:
-    base = prose(30_000)
-    text = edited(base, 3)
-    assert delta.probe(text, base) * 10 < delta.probe(text) < len(text)
-    assert delta.incompressible(noise(100_000))
-    assert not delta.incompressible(text)
 
 
 # ---- what is refused
@@ -293,25 +218,6 @@ def test_a_frame_does_not_depend_on_those_before() -> None:
         assert delta.compress(text[:size], text[1 : 1 + base], level)[1] == alone[level, size, base]
 
 
-@pytest.mark.parametrize(
-    ("size", "base", "rows"),
-    [(40_000, 0, True), (120_000, 142_144, False), (600_000, 448_576, False), (600_000, 448_577, True)],
-)
-def test_rows_are_left_out_where_there_is_a_base_that_is_not_large(size: int, base: int, rows: bool) -> None:
-    zstd = delta._SharedZstd()
-    lib, ffi = zstd._lib, zstd._ffi
-    told = ffi.new("int *")
-    text = prose(1_100_000)
-    writers = [zstd._writer]  # And those that were not kept.
-    make = zstd._make_writer
-    zstd._make_writer = lambda: writers.append(make()) or writers[-1]  # type: ignore[method-assign, func-returns-value]
-    for _ in range(2):
-        zstd.compress(text[:size], text[:base], 8)
-        assert lib.ZSTD_CCtx_getParameter(writers[-1], lib.ZSTD_c_useRowMatchFinder, told) == 0
-        assert told[0] == (lib.ZSTD_ps_auto if rows else lib.ZSTD_ps_disable)
-        zstd.compress(text[:1000], text[:1000] if rows else b"", 8)  # What the next one must not keep.
-
-
 def _alone(text: bytes) -> Callable[[int, int, int], bytes]:
     """What a thread makes of a text that has made nothing yet."""
 
@@ -347,15 +253,6 @@ def test_a_base_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     refused(FRAME, len(TEXT), BASE, f"a base of {len(BASE)} bytes")
 
 
-def test_a_decoder_that_gives_another_length_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Short(delta._PublicZstd):
-        def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
-            return b"short"
-
-    monkeypatch.setattr(delta, "_zstd", Short)
-    refused(FRAME, len(TEXT), BASE, "damaged frame: 5 bytes of text")
-
-
 # ---- threads, and the ways to zstd
 
 
@@ -373,34 +270,6 @@ def test_threads_do_not_disturb_one_another() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(800)))
-
-
-def test_falls_back_when_the_private_part_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Missing(delta._SharedZstd):
-        def __init__(self) -> None:
-            raise ImportError("no cffi")
-
-    class Wrong(delta._SharedZstd):
-        def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
-            return b"something else"
-
-    for broken in (Missing, Wrong):
-        monkeypatch.setattr(delta, "_makers", [broken, delta._PublicZstd])
-        monkeypatch.setattr(delta, "_threads", type(delta._threads)())
-        assert delta.decompress(ZSTD, FRAME, len(TEXT), BASE) == TEXT
-        assert isinstance(delta._threads.zstd, delta._PublicZstd)
-
-
-def test_importing_delta_and_bases_imports_no_zstd() -> None:
-    program = (
-        "import sys, smartserver.records.bases, smartserver.records.delta\n"
-        "assert not [name for name in sys.modules if 'zstd' in name.lower()], 'zstd'\n"
-        "smartserver.records.delta.decompress(0, b'', 0)\n"
-        "assert 'zstandard' not in sys.modules\n"
-        "smartserver.records.delta.compress(b'text' * 9)\n"
-        "assert 'zstandard' in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_fixed_frame_is_still_read() -> None:

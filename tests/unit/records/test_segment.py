@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 
-import msgspec
 import pytest
 
 from smartserver.errors import LimitExceeded
@@ -248,12 +247,6 @@ def test_graph_layout() -> None:
     assert list(AnnouncedGraph(b"\x01\x00")) == []
 
 
-def test_graph_of_a_line_costs_23_bytes_a_revision() -> None:
-    ids = [b"%020d" % n for n in range(1000)]
-    line = [GraphNode(key, (Parent(before),) if before else ()) for before, key in zip([b"", *ids], ids, strict=False)]
-    assert len(encode_graph(line)) < 23 * 1000 + 8
-
-
 @pytest.mark.parametrize(
     ("graph", "why"),
     [
@@ -328,23 +321,6 @@ def test_stream_keeps_nothing_of_a_chunk(wrap: type) -> None:
     assert all(type(segment) is bytes for segment in [SMALL, WHOLE])
 
 
-def test_stream_decoded() -> None:
-    stream = SegmentStream(KINDS, graph_first=False)
-    stream.feed(WHOLE + SMALL)
-    assert [(segment.revision, whole) for segment, whole in stream.decoded()] == [(R, WHOLE), (b"r", SMALL)]
-    assert list(stream.decoded()) == []
-
-
-def test_graph_is_there_before_the_segments() -> None:
-    stream = SegmentStream(KINDS, graph_first=True)
-    stream.feed(GRAPH_BYTES[:-1])
-    assert stream.graph() is None
-    stream.feed(GRAPH_BYTES[-1:])
-    assert list(stream.graph() or ()) == GRAPH
-    assert list(stream.segments()) == []
-    stream.finish()
-
-
 @pytest.mark.parametrize(
     ("graph_first", "data", "why"),
     [
@@ -359,11 +335,6 @@ def test_stream_that_ends_early(graph_first: bool, data: bytes, why: str) -> Non
     stream.feed(data)
     with pytest.raises(Malformed, match=why):
         stream.finish()
-
-
-def test_empty_streams() -> None:
-    assert read(SegmentStream(KINDS, graph_first=False), []) == []
-    assert read(SegmentStream(KINDS, graph_first=False), [b"", b""]) == []
 
 
 @pytest.mark.parametrize("size", [1, 100])
@@ -398,9 +369,3 @@ def test_a_large_segment_is_held_once() -> None:
         tracemalloc.stop()
     assert list(stream.segments()) == [whole]
     assert peak < size * 1.5
-
-
-def test_kinds_decide_what_a_header_means() -> None:
-    checked = tuple(msgspec.structs.replace(kind, check="blake2b-128") for kind in KINDS)
-    with pytest.raises(Malformed):
-        decode_segment(one(PLAIN), 0, checked)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from smartserver.errors import Unsupported
 from smartserver.records.check import KEYS
-from smartserver.records.content import ReadScope
-from smartserver.records.faults import FaultChecker, Role
-from smartserver.records.model import Record
 from smartserver.records.system import SYSTEMS, System, register, system_of
 
 
@@ -49,37 +45,6 @@ def test_each_fits_its_kinds(vcs: str) -> None:
     assert system.own_kind == 0
     assert system.content_keys == {"bzr 2a": {3}, "hg sha1": {0, 1, 2}}.get(vcs, {0})
     assert all(number < len(system.kinds) for number in system.of_revision)
-
-
-def test_what_one_does_not_say() -> None:
-    system = System()
-    assert system.own_kind is None
-    assert system.label is None
-    assert not system.content_keys | system.of_revision
-    assert not system.may_refer(0, b"meta")
-    assert system.own_parents(b"key", b"meta", b"text") == ()
-    assert system.references(0, b"key", b"meta", b"text") == ()
-    system.name = "chisel 1"
-    stored: Any = None
-    with pytest.raises(Unsupported, match="reading parts of a repository of chisel 1"):
-        system.read(stored, b"", ReadScope())
-    checker = system.faults
-    assert type(checker) is FaultChecker
-    assert checker.look(0, b"meta", b"text", None) == ((), ())
-    assert not checker.role_faults(Role(0, b"key", "name"), Record(0, b"key", b"meta", b"text"))
-
-
-@pytest.mark.parametrize(
-    ("module", "vcs", "absent"),
-    [("smartserver.vcs.git.system", "git sha1", "bzr"), ("smartserver.vcs.bzr.system", "bzr 2a", "git")],
-)
-def test_looking_for_one_that_is_registered_loads_no_other(module: str, vcs: str, absent: str) -> None:
-    look = f"from smartserver.records.system import system_of; system_of({vcs!r})"
-    script = f"import sys, {module}; {look}; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = run.stdout.split()
-    assert module in loaded
-    assert not [name for name in loaded if name.startswith(f"smartserver.vcs.{absent}")]
 
 
 def test_all_are_found_without_being_imported() -> None:
