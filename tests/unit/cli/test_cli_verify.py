@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from stored import pack_of, stored
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.user import user
-from smartserver.cli.verify import _progress
 from smartserver.client.call import Client
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.repository_verify import VerifyResult
@@ -69,15 +66,6 @@ def test_a_flipped_bit_is_named_and_fails(tmp_path: Path) -> None:
     assert verdict.endswith(f"{len(problems)} problem{'s' * (len(problems) != 1)}")
 
 
-def test_a_damaged_root_is_named_and_fails(tmp_path: Path) -> None:
-    stored(tmp_path / "project")
-    (root,) = [path for path in (tmp_path / "project").rglob("root*") if path.is_file()]
-    flip(root, root.stat().st_size // 2)
-    result = run("verify", str(tmp_path / "project"))
-    assert result.exit_code == 1
-    assert any(line.startswith(root.name) for line in result.output.splitlines())
-
-
 @pytest.mark.parametrize(
     ("names", "known"),
     [
@@ -113,29 +101,11 @@ def test_a_store_that_cannot_be_reached(scheme: str) -> None:
     assert result.output == ""
 
 
-def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert why(run("verify", str(tmp_path))) == f"{tmp_path} cannot be read by user {user()}"
-
-
 def test_what_is_left_of_a_repository_is_said(tmp_path: Path) -> None:
     stored(tmp_path / "project")
     (tmp_path / "project" / "format").unlink()
     said = why(run("verify", str(tmp_path / "project")))
     assert said.endswith(" is not a repository of smartserver but what is left of one: a root and no 'format'")
-
-
-def test_a_folder_of_a_later_release_is_not_judged(tmp_path: Path) -> None:
-    stored(tmp_path / "project")
-    (tmp_path / "project" / "format").write_text("smartserver repository 2 swap=file\n")
-    said = why(run("verify", str(tmp_path / "project")))
-    assert said.startswith(f"{tmp_path / 'project'}: not supported: version 2 of the repository format")
-
-
-def test_progress_is_for_a_terminal_and_ends_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for done, total in ((0, 0), (1, 2), (2, 2)):
-        _progress(done, total)
-    assert capsys.readouterr() == ("", "\rverify: 0 %\n\rverify: 50 %\rverify: 100 %\n")
 
 
 @pytest.mark.sockets
@@ -158,20 +128,7 @@ def test_a_url_of_a_damaged_one(server: Server) -> None:
     assert "problem" in result.stdout
 
 
-@pytest.mark.sockets
-def test_a_url_of_nothing(server: Server) -> None:
-    url = server.url("absent")
-    assert why(run("verify", url)) == f"{url}: no repository at 'absent'"
-
-
 def test_problems_of_a_server_command_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     result = VerifyResult(1, 1, 1, 1, ["packs/\x1b[2J at byte 0"])
     monkeypatch.setattr(Client, "call", lambda *_: result)
     assert run("verify", "hpss://h/a").stderr == "packs/ [2J at byte 0\n"
-
-
-@pytest.mark.parametrize("scheme", ["hpss", "HPSS"])
-def test_a_url_of_nobody(scheme: str) -> None:
-    port = free_port()
-    said = why(run("verify", f"{scheme}://127.0.0.1:{port}/a"))
-    assert said.endswith(f"cannot connect to 127.0.0.1:{port}: Connection refused")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,27 +14,23 @@ from click.testing import CliRunner
 from stored import grow, stored
 from test_copying import add_markers, marker, markers_of, opened, refs, run, why
 
-from smartserver.cli.copying import between, repository_at
+from smartserver.cli.copying import between
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.client import dump_file, dump_source
 from smartserver.client.call import Client
 from smartserver.client.copy import CopyEndpoint
-from smartserver.client.dump import dump, load
+from smartserver.client.dump import load
 from smartserver.client.dump_file import DumpReader
-from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import RemoteRepository
 from smartserver.records.model import Tip
-from smartserver.records.varint import Malformed
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.verbs.repository_pull import PullResult
-from smartserver.wire.errors import RemoteProtocolError
 from transports.local import LocalTransport
 
 OTHER = b"refs/heads/other"
@@ -138,19 +133,6 @@ def test_what_is_there_is_not_sent(source: tuple[Path, History], place: tuple[st
     assert run("dump", str(folder), str(tmp_path / "tuesday")).stdout.startswith("7 revisions, ")
     assert run("load", str(tmp_path / "monday"), there).stdout.startswith("5 revisions, 1 ref ")
     assert run("load", str(tmp_path / "tuesday"), there).stdout == "2 revisions, 1 ref\n    refs/heads/main\n"
-
-
-def test_an_increment_of_many_refs_rests_on_branches_first(source: tuple[Path, History], tmp_path: Path) -> None:
-    folder, history = source
-    tip = list(history.parents)[-1]
-    line = history.line(300, tip, "tagged")
-    tags = {b"refs/tags/%03d" % at: each for at, each in enumerate(line)}
-    push(PackRepository(LocalTransport(folder)), history, line, {**tags, b"refs/z/last": line[-1]})
-    assert run("dump", str(folder), str(tmp_path / "one")).exit_code == 0
-    assert run("dump", "--since", str(tmp_path / "one"), str(folder), str(tmp_path / "other")).exit_code == 0
-    found = header(tmp_path / "other")
-    assert (len(found.rests_on), found.segments) == (256, 0)
-    assert found.rests_on[:2] == [tip, line[-1]]
 
 
 def test_a_recreated_repository_is_dumped_whole(source: tuple[Path, History], tmp_path: Path) -> None:
@@ -409,19 +391,3 @@ def test_a_file_is_sent_again_and_a_pipe_is_not(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(CommandError, match=r"standard input cannot be read a second time: load from a file$"):
         load_from(Pipe(content), "pipe")
     assert not (tmp_path / "pipe" / "root").exists()
-
-
-def test_an_answer_that_is_damaged(source: tuple[Path, History], monkeypatch: pytest.MonkeyPatch) -> None:
-    def damaged(*_: object, **options: bool) -> PullAnswer:
-        def body() -> Iterator[bytes]:
-            yield b"x"
-            raise Malformed(7, "a damaged bulk stream")
-
-        return PullAnswer(PullResult(1, 10), body())
-
-    with repository_at(str(source[0]), set()) as remote:
-        remote.learn_refs()
-        monkeypatch.setattr(remote, "pull", damaged)
-        made = dump(CopyEndpoint("there", remote), None, silent, bulk=True)
-        with pytest.raises(RemoteProtocolError, match=r"^malformed at byte 7: a damaged bulk stream$"):
-            b"".join(made.pieces)

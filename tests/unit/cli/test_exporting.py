@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.cli import progress
 from smartserver.cli.errors import CommandError
 from smartserver.cli.exporting import write_tree
 from smartserver.records.browse import PLAIN, ContentStream, Entry, NodeType, checked_items, encode_item
@@ -67,16 +66,6 @@ def test_a_tree(tmp_path: Path) -> None:
         b"\xe4 b": (bytes(300_000), False),
     }
     assert os.listdir(tmp_path) == ["out"]
-
-
-def test_modes_are_what_the_user_creates(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_tree(stream(TREE), str(tmp_path / "out"), b"")
-    finally:
-        os.umask(before)
-    modes = {name: os.stat(tmp_path / "out" / name).st_mode & 0o777 for name in (".", "a", "run", "a/b/file")}
-    assert modes == {".": 0o750, "a": 0o750, "run": 0o750, "a/b/file": 0o640}
 
 
 def test_an_empty_folder_is_filled_and_a_single_file_keeps_its_name(tmp_path: Path) -> None:
@@ -164,13 +153,3 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     with pytest.raises(CommandError):
         write_tree(stream([*TREE, (b"a/b/..", FILE, b"x")]), str(tmp_path / "out2"), b"")
     assert os.listdir("/proc/self/fd") == before
-
-
-def test_progress_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(progress, "QUIET", -1.0)
-    monkeypatch.setattr(progress, "OFTEN", -1.0)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    write_tree(stream(TREE), str(tmp_path / "out"), b"")
-    assert capsys.readouterr().err.endswith("\rexport: 4 files, 0.3 MB written\n")

@@ -52,18 +52,6 @@ def test_the_thin_start_loads_no_enum() -> None:
     assert not {"enum", "re", "signal", "socket", "typing"} & set(done.stdout.split())
 
 
-@pytest.mark.unbanned("it looks at what is loaded where nothing is traced or banned")
-@pytest.mark.parametrize("flags", ["", "hpss", "hpss,hpss-ban=silly"])
-def test_tracer_and_bans_are_loaded_where_they_are_asked_for(flags: str, tmp_path: Path) -> None:
-    done = run(
-        "origin", "hpss://127.0.0.1:1/x", PYTHONPROFILEIMPORTTIME="1", SMARTSERVER_DEBUG=flags, HOME=str(tmp_path)
-    )
-    assert done.returncode == 0
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert ("smartserver.trace.text" in loaded) == bool(flags)
-    assert ("smartserver.trace.bans" in loaded) == ("ban" in flags)
-
-
 DATACLASSES = """
 import dataclasses, sys
 import smartserver.cli.git_remote_run
@@ -79,15 +67,6 @@ def test_loading_it_compiles_no_dataclass_but_errors() -> None:
     """Each takes as long as a small module, and git starts it for every command."""
     done = subprocess.run([sys.executable, "-c", DATACLASSES], capture_output=True, text=True, check=True)
     assert done.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status"), [(("--help",), 0), (("-h",), 0), ((), 2), (("origin",), 2), (("a", "b", "c"), 2)]
-)
-def test_usage(arguments: tuple[str, ...], status: int) -> None:
-    done = run(*arguments)
-    assert done.returncode == status
-    assert done.stdout.startswith("usage: git-remote-hpss REMOTE URL\n")
 
 
 def test_a_url_is_utf_8_in_every_locale() -> None:
@@ -144,11 +123,6 @@ def test_ssh_learns_nothing_of_the_repository(tmp_path: Path) -> None:
     assert not said.keys() & of_git.keys()
 
 
-def test_git_that_says_nothing_ends_it() -> None:
-    done = run("origin", "hpss://127.0.0.1:1/x")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_a_wrong_url_is_one_line() -> None:
     done = run("origin", "hpss://")
     assert (done.returncode, done.stdout) == (128, "")
@@ -167,13 +141,6 @@ def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) ->
     assert "log in there once with ssh" in done.stderr
     assert run("origin", url, GIT_PROTOCOL_FROM_USER="1").returncode == 0  # Nothing was asked.
     assert run("origin", url.partition("?")[0], GIT_PROTOCOL_FROM_USER=value).returncode == 0
-
-
-def test_the_tracer_sums_up_a_run_without_calls(tmp_path: Path) -> None:
-    done = run("origin", "hpss://127.0.0.1:1/x", SMARTSERVER_DEBUG="hpssdetail,hpss", HOME=str(tmp_path))
-    assert done.returncode == 0
-    assert done.stderr.startswith("hpss: 0 round trips, 0 calls (0 vfs), 0 B up, 0 B down, ")
-    assert not list(tmp_path.iterdir())
 
 
 def started(command: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -12,13 +11,12 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from stored import pack_of, stored
+from stored import stored
 
-import smartserver
 from smartserver.cli import main as program
 from smartserver.cli.errors import CommandError
 from smartserver.cli.interrupts import ENDING, Interrupts
-from smartserver.cli.main import COMMANDS, OF_ITSELF, group
+from smartserver.cli.main import OF_ITSELF, group
 from smartserver.meters import HASHED, METERS, here
 
 
@@ -38,33 +36,6 @@ def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException | int | None) -
     return caught.value.code
 
 
-def test_help_lists_the_commands_and_shows_how_to_begin() -> None:
-    said = CliRunner().invoke(group, ["--help"]).output
-    for name in COMMANDS:
-        assert bool(re.search(rf"^  {name} ", said, re.MULTILINE)) == (name != "docs"), name
-    assert "smartserver serve ~/repositories" in said
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-@pytest.mark.parametrize("option", ["-h", "--help"])
-def test_each_command_has_help(name: str, option: str) -> None:
-    result = CliRunner().invoke(group, [name, option])
-    assert result.exit_code == 0
-    assert re.match(rf"Usage: \S+ {name}\b", result.output)
-
-
-def test_version() -> None:
-    result = CliRunner().invoke(group, ["--version"])
-    assert result.exit_code == 0
-    assert smartserver.__version__ in result.output
-
-
-def test_an_unknown_command_is_named() -> None:
-    result = CliRunner().invoke(group, ["srve"])
-    assert result.exit_code == 2
-    assert "No such command 'srve'" in result.output
-
-
 def test_an_unknown_debug_flag_is_refused() -> None:
     result = CliRunner().invoke(group, ["-Dfoo", "ping", "hpss://h/"])
     assert result.exit_code == 2
@@ -82,15 +53,6 @@ def test_stats_are_the_counters_of_the_command(tmp_path: Path) -> None:
     assert int(counted["file_reads"]) > 1
     assert counted.keys() <= {meter.name for meter in METERS}
     assert "0" not in counted.values()
-
-
-def test_stats_are_printed_where_the_command_fails(tmp_path: Path) -> None:
-    stored(tmp_path / "project")
-    pack = pack_of(tmp_path)
-    pack.write_bytes(pack.read_bytes()[:-1] + b"x")
-    result = CliRunner().invoke(group, ["--stats", "verify", str(tmp_path / "project")])
-    assert result.exit_code == 1
-    assert "file_reads " in result.stderr
 
 
 @pytest.mark.parametrize("command", [["list", "."], ["verify", "."], ["serve", "--stdio", "."]])
@@ -114,36 +76,6 @@ def test_a_debug_flag_is_refused_where_no_call_is_made(command: str) -> None:
     assert f"-Dhpss has no effect with {command}, which makes no call to show" in result.output
 
 
-def test_an_unknown_debug_flag_of_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss,foo")
-    result = CliRunner().invoke(group, ["verify", "."])
-    assert result.exit_code == 2
-    assert "no such debug flag in SMARTSERVER_DEBUG: 'foo' (there are hpss, " in result.output
-
-
-def test_a_known_debug_flag_reaches_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[frozenset[str]] = []
-
-    @click.command()
-    @click.pass_obj
-    def probe(flags: frozenset[str]) -> None:
-        seen.append(flags)
-
-    monkeypatch.setattr(program.Commands, "get_command", lambda self, ctx, name: probe)
-    assert CliRunner().invoke(group, ["-Dhpss", "ping"]).exit_code == 0
-    assert CliRunner().invoke(group, ["ping"]).exit_code == 0
-    assert seen == [frozenset({"hpss"}), frozenset()]
-
-
-def test_good_ends_with_nought(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ending(monkeypatch, None) == 0
-    assert ending(monkeypatch, 0) == 0
-
-
-def test_a_status_of_a_command_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ending(monkeypatch, 3) == 3
-
-
 def test_what_could_not_be_done_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,11 +83,6 @@ def test_what_could_not_be_done_is_one_line(
     assert capsys.readouterr() == ("", "smartserver: no repository at 'a'\n")
     ending(monkeypatch, CommandError("the server is stopping: \x1b[2J\nsmartserver: all well"))
     assert capsys.readouterr().err == "smartserver: the server is stopping:  [2J smartserver: all well\n"
-
-
-def test_wrong_use_is_two(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ending(monkeypatch, click.UsageError("no such debug flag: -Dfoo")) == 2
-    assert "no such debug flag: -Dfoo" in capsys.readouterr().err
 
 
 def test_an_interrupt_is_said_and_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,17 +124,6 @@ def test_what_the_system_refuses_is_one_line_and_only_a_write_is_of_output(numbe
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"smartserver: {line}\n"
-
-
-def test_a_file_is_named() -> None:
-    script = (
-        "from smartserver.cli import main as program\n"
-        "def command(**_):\n    open('/nowhere/to/be/found')\n"
-        "program.group.main = command\n"
-        "program.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr == "smartserver: /nowhere/to/be/found: No such file or directory\n"
 
 
 def told(

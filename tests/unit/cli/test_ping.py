@@ -11,11 +11,7 @@ from click.testing import CliRunner, Result
 import smartserver
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.session import client_for
-from smartserver.client.url import Location
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.server_info import InfoRequest, server_info
-from smartserver.verbs.server_ping import PingRequest, server_ping
 
 pytestmark = pytest.mark.sockets
 
@@ -49,26 +45,12 @@ def test_the_tracer_shows_each_call_and_their_sum(server: Server, flag: str) -> 
     assert result.stdout.splitlines()[0] == FIRST
 
 
-@pytest.mark.parametrize("count", ["0", "-1", "many"])
-def test_a_count_that_is_none(server: Server, count: str) -> None:
-    assert run("ping", server.url(""), "-c", count).exit_code == 2
-
-
 def test_nobody_there() -> None:
     url = f"hpss://127.0.0.1:{free_port()}/"
     result = run("-Dhpss", "ping", url)
     assert isinstance(result.exception, CommandError)
     assert str(result.exception).startswith(f"{url}: cannot connect to 127.0.0.1:")
     assert result.stderr.startswith("hpss: 0 round trips on a fresh connection, 0 calls")
-
-
-def test_a_session_is_one_connection_and_its_location(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    with client_for(server.url("a/b"), frozenset()) as (client, location):
-        assert isinstance(location, Location)
-        assert (location.host, location.port, location.path) == ("127.0.0.1", server.port, "a/b")
-        client.call(server_ping, PingRequest())
-        assert client.call(server_info, InfoRequest()).version == smartserver.__version__
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.unbanned("it bans by itself")

@@ -12,11 +12,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 from click.testing import CliRunner
-from twisted.internet import task
 
 from smartserver.cli import serve, serve_options
 from smartserver.cli.errors import CommandError, UsageConflict
@@ -28,12 +26,9 @@ from smartserver.client.call import Client
 from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
-from smartserver.errors import AccessDenied, Banned, InvalidPath, NoSuchRepository
-from smartserver.server.connections import Connections
-from smartserver.server.executor import InlineExecutor
+from smartserver.errors import AccessDenied, Banned, InvalidPath
 from smartserver.server.rules import PublicKey
 from smartserver.server.site import Site
-from smartserver.server.startup import Reactor
 from smartserver.store import blocks, caches
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
@@ -121,28 +116,6 @@ def test_memory_is_divided_between_the_caches() -> None:
         blocks.CACHED.resize(before[1])
 
 
-@pytest.mark.parametrize(
-    ("text", "public", "where"),
-    [
-        (":9155", False, ("127.0.0.1", 9155)),
-        ("localhost:9155", False, ("localhost", 9155)),
-        ("[::1]:9155", False, ("::1", 9155)),
-        ("0.0.0.0:9155", True, ("0.0.0.0", 9155)),
-        (None, False, None),
-    ],
-)
-def test_where_metrics_are_served(text: str | None, public: bool, where: tuple[str, int] | None) -> None:
-    assert serve_options.metrics_place_of(text, public=public) == where
-
-
-def test_metrics_without_their_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client.exposition", None)
-    monkeypatch.delitem(sys.modules, "smartserver.server.metrics", raising=False)
-    site, clock = Site(open_store(str(tmp_path))), cast("Reactor", task.Clock())
-    with pytest.raises(CommandError, match=r"^--metrics needs prometheus_client: pip install"):
-        serve._metrics(site, Connections(site, InlineExecutor(), clock))
-
-
 @pytest.mark.parametrize("made", [False, True], ids=["nothing there", "a file"])
 def test_a_root_that_is_no_folder(tmp_path: Path, made: bool) -> None:
     root = tmp_path / "root"
@@ -153,25 +126,6 @@ def test_a_root_that_is_no_folder(tmp_path: Path, made: bool) -> None:
     assert str(result.exception) == f"{root} is not a folder: make it first, or name another"
 
 
-def test_a_root_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    result = CliRunner().invoke(group, ["serve", str(tmp_path)])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == f"{tmp_path} cannot be read by user {user()}"
-
-
-def test_a_wrong_address_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--listen", "h:http"])
-    assert isinstance(result.exception, CommandError)
-    assert "'h:http'" in str(result.exception)
-
-
-def test_a_permission_there_is_not(tmp_path: Path) -> None:
-    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--anonymous", "admin"])
-    assert result.exit_code == 2
-    assert "'admin' is not one of 'none', 'read', 'write'" in result.output
-
-
 @pytest.mark.sockets
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -180,25 +134,6 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (1, "")
     assert err == f"smartserver: cannot listen on 127.0.0.1:{port}: Address already in use\n"
-
-
-@pytest.mark.sockets
-@pytest.mark.parametrize(
-    ("folders", "what"),
-    [
-        ([".git"], "a git repository"),
-        (["HEAD", "objects"], "a git repository"),
-        ([".hg"], "a Mercurial repository"),
-        ([".bzr"], "a Bazaar repository"),
-    ],
-)
-def test_another_tools_repository_as_the_root_is_worth_a_line(tmp_path: Path, folders: list[str], what: str) -> None:
-    for name in folders:
-        (tmp_path / name).mkdir()
-    process = start(str(tmp_path), "--stdio")
-    _, err = process.communicate(timeout=PATIENCE)
-    wanted = "ROOT is the folder that holds the repositories to serve"
-    assert (process.returncode, err) == (0, f"{tmp_path} is {what}, which is not served: {wanted}\n")
 
 
 @pytest.mark.sockets
@@ -240,26 +175,6 @@ def test_on_standard_input_it_ends_with_its_client(tmp_path: Path) -> None:
     assert out in ("", "hpss/1\n")
 
 
-@pytest.mark.sockets
-def test_every_address_is_said_in_words(tmp_path: Path) -> None:
-    process = start(str(tmp_path), "--listen", "0.0.0.0:0")
-    assert process.stderr is not None
-    first = process.stderr.readline()
-    assert re.search(r"hpss://0\.0\.0\.0:\d+/, every address of this machine \(anonymous users: read\)$", first), first
-    process.terminate()
-    process.communicate(timeout=PATIENCE)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [["--max-connections", "0"], ["--max-per-address", "x"], ["--idle-timeout", "0.5"], ["--idle-timeout", "nan"]],
-)
-def test_limits_that_are_none(tmp_path: Path, options: list[str]) -> None:
-    result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
-    assert result.exit_code == 2
-    assert options[0] in result.output
-
-
 def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
 
@@ -279,13 +194,6 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
         assert CliRunner().invoke(group, ["serve", str(tmp_path), *options]).output == expected
 
 
-@pytest.mark.sockets
-def test_a_store_by_its_url(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "smartserver.cli.main", "serve", "--stdio", "--", tmp_path.as_uri()]
-    with Client(lambda: PipeMedium(command)) as client, pytest.raises(NoSuchRepository):
-        client.call(repository_stats, StatsRequest(), "project")
-
-
 @pytest.mark.unbanned("it bans by itself")
 @pytest.mark.parametrize("by_flag", [True, False])
 def test_flags_hold_for_the_files_of_a_server(monkeypatch: pytest.MonkeyPatch, by_flag: bool) -> None:
@@ -296,11 +204,6 @@ def test_flags_hold_for_the_files_of_a_server(monkeypatch: pytest.MonkeyPatch, b
         store = open_store(f"vfs://127.0.0.1:{listening.getsockname()[1]}/", {ban} if by_flag else frozenset())
         with pytest.raises(Banned, match=r"has is banned by the rule vfs:\*"):
             store.exists("a")
-
-
-def test_a_flag_that_is_none_is_told() -> None:
-    with pytest.raises(CommandError, match="matches no verb"):
-        open_store("vfs://127.0.0.1:1/", {"hpss-ban=vfs:nothing"})
 
 
 @pytest.mark.sockets
@@ -455,14 +358,6 @@ def test_an_access_log_on_standard_input_is_of_all_servers_of_its_file(tmp_path:
         assert line.endswith(" outcome=done")
 
 
-@pytest.mark.sockets
-def test_such_an_option_ends_it_with_one_line(tmp_path: Path) -> None:
-    process = start(str(tmp_path), "--stdio", "--fast-open")
-    out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (2, "")
-    assert err == "smartserver: --fast-open is for TCP and has no effect with --stdio: leave it out\n"
-
-
 def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
     obeyed = {"root", "stdio", "anonymous", "no_create", "folder_locks", "allow_vfs", "idle_timeout", "rules"}
@@ -549,10 +444,3 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     assert isinstance(result.exception, CommandError)
     place = tmp_path / "no" / "log"
     assert str(result.exception) == f"--log {place}: {place}: No such file or directory"
-
-
-def test_a_syslog_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.cli.logs.SYSLOG", str(tmp_path / "log"))
-    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--log", "syslog"])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == f"--log syslog: {tmp_path}/log: No such file or directory"

@@ -109,30 +109,6 @@ def recorded(path: Path) -> Path:
     return path
 
 
-def test_it_is_explained(tmp_path: Path) -> None:
-    path = str(recorded(tmp_path / "trace"))
-    done = CliRunner().invoke(group, ["trace", "explain", path])
-    assert done.exit_code == 0
-    assert "No request was needless" in done.stdout
-    assert "At RTT" not in done.stdout
-    done = CliRunner().invoke(group, ["trace", "explain", "--rtt", "200ms", "--rate", "10mbit", path])
-    assert done.stdout.splitlines()[-1].startswith("At RTT 200 ms and 10 Mbit/s this takes ")
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--rate", "10mbit"], "a prediction needs --rtt TIME"),
-        (["--rtt", "200"], "'200' has no unit of time"),
-        (["--rtt", "200ms", "--rate", "much"], "'much' is not a rate"),
-    ],
-)
-def test_a_link_that_is_none_is_refused(tmp_path: Path, options: list[str], why: str) -> None:
-    done = CliRunner().invoke(group, ["trace", "explain", *options, str(recorded(tmp_path / "trace"))])
-    assert done.exit_code == 1
-    assert str(done.exception).startswith(why)
-
-
 def test_two_are_compared_by_their_last_commands(tmp_path: Path) -> None:
     first, second = recorded(tmp_path / "a"), recorded(tmp_path / "b")
     recorded(first)

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 from traces import push, read
 
-from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.trace.events import encode
 from smartserver.trace.html import html
@@ -46,31 +45,6 @@ def test_each_view_on_stdout_and_in_a_file_for_the_user_alone(trace: Path, tmp_p
     assert show(option, "-o", output, trace).stdout_bytes == b""
     assert output.read_bytes() == VIEWS[option]
     assert stat.S_IMODE(output.stat().st_mode) == 0o600
-
-
-def test_without_an_option_it_is_text(trace: Path) -> None:
-    assert show(trace).stdout_bytes == TEXT
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["missing"], "missing cannot be read: No such file or directory"),
-        (
-            ["no.trace"],
-            "no.trace: there is no trace in it: line 1 is not an event: Object missing required field `event`",
-        ),
-        (["slow.trace", "-o", "missing/out"], "missing/out cannot be written: No such file or directory"),
-    ],
-)
-def test_what_it_cannot_do_is_said_in_one_line(
-    trace: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
-) -> None:
-    monkeypatch.chdir(trace.parent)
-    Path("no.trace").write_text("{}")
-    wrong = show(*words).exception
-    assert isinstance(wrong, CommandError)
-    assert str(wrong) == said
 
 
 def test_a_trace_with_an_id_that_is_none_is_refused(trace: Path) -> None:
