@@ -1,10 +1,8 @@
-"""Traces for tests: one with an event of each kind, and any (`any_events`)."""
+"""Traces for tests: one with an event of each kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from hypothesis import strategies as st
 
 from smartserver.spans import Part
 from smartserver.trace.events import (
@@ -58,56 +56,3 @@ def push(name: str = "project", *, trace: str = ID, process: int = 7) -> list[Ev
 def read(events: Sequence[Event]) -> list[Trace]:
     """The traces of a file with these events."""
     return traces(encode(each) for each in events)
-
-
-_names = st.one_of(st.sampled_from(["", "read", *HOSTILE]), st.text(max_size=8))
-_counts = st.dictionaries(_names, st.integers(0, 9), max_size=2)
-_parts = st.sampled_from([*Part, "one of a later release"])
-_lengths = st.integers(0, 3000)
-
-
-@st.composite
-def _server_spans(draw: st.DrawFn) -> list[ServerSpan]:
-    spans = []
-    for _ in range(draw(st.integers(0, 4))):
-        start = draw(_lengths)
-        spans.append(ServerSpan(draw(_parts), draw(_names), start, start + draw(_lengths)))
-    return spans
-
-
-@st.composite
-def _events_of(draw: st.DrawFn, process: int, trace: str) -> list[Event]:
-    """What a process did: any spans and requests after it began, whether they nest or not."""
-    started = draw(st.one_of(st.none(), st.integers(0, 100)))
-    began = (started or 0) + draw(_lengths)
-    events: list[Event] = [ProcessBegan(process, 1, draw(_names), trace, began, draw(st.booleans()), started, EPOCH)]
-    for _ in range(draw(st.integers(0, 6))):
-        start = began + draw(_lengths)
-        end = start + draw(_lengths)
-        if draw(st.booleans()):
-            events.append(SpanEnded(process, draw(_parts), start, end, draw(_names), draw(st.integers(1, 3)), 5))
-            continue
-        verbs = draw(st.lists(_names, min_size=1, max_size=6))
-        answered = draw(st.sampled_from([0, start, end]))
-        events.append(
-            RequestEnded(
-                process, verbs, draw(_names), start, end, draw(_names), draw(st.lists(_names, max_size=6)), answered,
-                1, 2, draw(_lengths), draw(_server_spans()), draw(_counts), draw(_names),
-            )
-        )  # fmt: skip
-    if draw(st.booleans()):
-        events.append(ProcessEnded(process, began + draw(_lengths), 1, 1, 1, 2))
-    return events
-
-
-@st.composite
-def any_events(draw: st.DrawFn) -> list[Event]:
-    """The events of one to two commands, each of one to two processes."""
-    events: list[Event] = []
-    for number, trace in enumerate([ID, OTHER_ID][: draw(st.integers(1, 2))]):
-        for process in range(draw(st.integers(1, 2))):
-            events += draw(_events_of(10 * number + process + 1, trace))
-        if draw(st.booleans()):
-            end = 100 + draw(_lengths)
-            events.append(CommandEnded(10 * number + 9, draw(_names), trace, 0, end, draw(st.integers(-9, 2))))
-    return events

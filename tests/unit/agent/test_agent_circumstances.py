@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,17 +82,6 @@ def test_what_python_makes_of_words_is_one_of_them(name: str) -> None:
 def test_what_says_nothing_of_the_process_is_none(name: str) -> None:
     here = os.getpid()
     assert circumstances(here, {name.encode(): b"C"}) == circumstances(here, {})
-
-
-def test_a_limit_is_one() -> None:
-    here = os.getpid()
-    before = circumstances(here, {})
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
-    try:
-        assert circumstances(here, {}) != before
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize(

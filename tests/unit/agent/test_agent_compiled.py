@@ -16,7 +16,7 @@ from agents import RUN_HERE
 
 import smartserver
 from smartserver.agent.address import ZYGOTE, path_of
-from smartserver.agent.compiled import CODE, KNOWN, OPTIONS, OURS, PROGRAMS, NotCompiled, compile_to, installed
+from smartserver.agent.compiled import CODE, OPTIONS, OURS, PROGRAMS, compile_to, installed
 from smartserver.agent.reading import NAME, is_for_agent
 from smartserver.agent.thin import ACCEPTED, ENDED
 
@@ -28,7 +28,6 @@ PYTHON = [sys.executable, "-P", "-c", CODE, "git-remote-hpss"]
 
 HANDED_OVER = 7
 
-BROKEN = r'while [ "$1" != -o ]; do shift; done; printf "#!/bin/sh\nexit 3" >"$2"; chmod +x "$2"'
 """A compiler whose programs fail."""
 
 
@@ -265,52 +264,6 @@ def test_it_knows_where_it_lies(compiled: Path, tmp_path: Path) -> None:
         check=True,
     )  # fmt: skip
     assert f'command="{compiled / OURS} serve {tmp_path} --stdio' in done.stdout
-
-
-def test_python_that_is_gone_is_named(compiled_alone: str, tmp_path: Path) -> None:
-    path = str(tmp_path / "program")
-    gone = tmp_path / "python"
-    gone.symlink_to(sys.executable)
-    compile_to(
-        [path], {**os.environ, "CC": "cc"}, (*OPTIONS, "-UPYTHON", f'-DPYTHON="{gone}"', "-UCODE", '-DCODE="pass"')
-    )
-    gone.unlink()
-    done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (128, f"fatal: hpss: {gone}: No such file or directory\n")
-
-
-@pytest.mark.parametrize(
-    ("compiler", "expected"),
-    [
-        ("/nowhere/cc -m", "/nowhere/cc: No such file or directory"),
-        ("sh -c 'echo no >&2; exit 1'", "sh: no"),
-        (f"sh -c '{BROKEN}' cc", "program.*: status 3"),
-    ],
-)
-def test_what_cannot_be_compiled_changes_nothing(tmp_path: Path, compiler: str, expected: str) -> None:
-    path = tmp_path / "program"
-    path.write_text("as it was")
-    with pytest.raises(NotCompiled, match=expected):
-        compile_to([str(path)], {**os.environ, "CC": compiler})
-    assert path.read_text() == "as it was"
-    assert os.listdir(tmp_path) == ["program"]
-
-
-def test_on_another_system_no_compiler_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(NotCompiled, match="needs Linux"):
-        compile_to([str(tmp_path / "program")], {"CC": "/nowhere/cc"})
-
-
-def test_another_smartserver_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smartserver, "__file__", str(tmp_path / "__init__.py"))
-    with pytest.raises(NotCompiled, match=f"loads another smartserver than {tmp_path}"):
-        compile_to([str(tmp_path / "program")], os.environ)
-
-
-def test_every_file_it_must_agree_with_is_there() -> None:
-    folder = Path(str(smartserver.__file__)).parent
-    assert [name for name in KNOWN if not (folder / name).is_file()] == []
 
 
 def test_what_pip_made_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

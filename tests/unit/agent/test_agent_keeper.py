@@ -12,7 +12,7 @@ import pytest
 from agents import Times, keeping, stop
 
 from smartserver.agent.address import KEEPER, NoAgent, path_of
-from smartserver.agent.keeper import ASLEEP, IDLE, MOST, MOST_OF_SERVER, Keeper, seconds_slept
+from smartserver.agent.keeper import IDLE, MOST, MOST_OF_SERVER, Keeper
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count, decode_held
 from smartserver.agent.peer import connect
@@ -108,18 +108,6 @@ def test_after_a_sleep_none_is_lent(keeper: dict[str, str], times: Times) -> Non
         assert server.recv(1) == b""
 
 
-def test_a_blink_is_no_sleep(keeper: dict[str, str], times: Times) -> None:
-    with hold(keeper):
-        times.slept = ASLEEP / 2
-        lent = borrow("k", keeper)
-        assert lent is not None
-        os.close(lent.descriptors[0])
-
-
-def test_this_machine_says_how_long_it_slept() -> None:
-    assert seconds_slept() >= -ASLEEP
-
-
 def test_one_is_held_for_some_time_and_the_keeper_ends_with_the_last(environment: dict[str, str]) -> None:
     times = Times()
     with keeping(environment, times):
@@ -191,15 +179,6 @@ def test_one_that_says_nothing_delays_and_stops_nobody(keeper: dict[str, str], m
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
         silent.connect(path_of(KEEPER, keeper))
         assert held(keeper) == 0
-
-
-def test_a_gift_of_nothing_is_not_held(keeper: dict[str, str]) -> None:
-    assert give(Give("k", PLACE, 1, 1.0), [], keeper)
-    assert held(keeper) == 0
-
-
-def test_without_an_agent_nothing_is_lent(environment: dict[str, str]) -> None:
-    assert borrow("k", environment) is None
 
 
 def test_an_agent_that_does_not_answer_is_none(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

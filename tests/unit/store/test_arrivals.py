@@ -66,22 +66,6 @@ def test_a_repeat_is_the_same_bytes_on_the_same_base() -> None:
         assert not repeats(0, b"a", b"meta", b"base", changed, frame)
 
 
-def test_a_chain_is_decoded_from_the_pack_and_the_repository() -> None:
-    stream = Stream(base=TEXT)
-    first = stream.add(b"a", TEXT + b"a", STORED_BASE, TEXT, stored=b"base")
-    second = stream.add(b"b", TEXT + b"b", first, TEXT + b"a")
-    stream.add(b"c", TEXT + b"c", second, TEXT + b"b")
-    assert stream.arrivals.record(0, b"c") == Record(0, b"c", b"meta", TEXT + b"c")
-    assert stream.reads == 3
-    assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
-    assert stream.reads == 3
-    assert stream.arrivals.record(0, b"base") == stream.stored[b"base"]
-    assert stream.arrivals.record(0, b"unknown") is None
-    assert stream.arrivals.base(first) == (None, b"base")
-    assert stream.arrivals.base(second) == (first, b"a")
-    assert stream.arrivals.base(stream.add(b"d", TEXT)) == (None, b"")
-
-
 def test_a_recent_record_ends_a_chain() -> None:
     stream = Stream()
     first = stream.add(b"a", TEXT)
@@ -89,21 +73,6 @@ def test_a_recent_record_ends_a_chain() -> None:
     stream.arrivals.recent.put(Record(0, b"a", b"meta", TEXT))
     assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
     assert stream.reads == 1
-
-
-def test_a_record_that_was_encoded_anew_is_read_where_it_lies() -> None:
-    stream = Stream(base=TEXT)
-    first = stream.add(b"a", TEXT)
-    number = stream.add(b"b", TEXT + b"b", first, TEXT)
-    encoding, frame = compress(TEXT + b"b", TEXT)
-    place = Frame(encoding, len(stream.pack), len(frame), len(TEXT) + 1, STORED_BASE, b"base")
-    stream.pack += frame
-    stream.arrivals.move(number, place)
-    assert stream.arrivals.base(number) == (None, b"base")
-    assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
-    assert stream.reads == 1
-    stream.arrivals.move(number, place._replace(base=first, stored=b""))
-    assert stream.arrivals.base(number) == (first, b"a")
 
 
 def test_a_stored_base_that_is_gone_is_a_bug() -> None:

@@ -6,9 +6,9 @@ import threading
 import pytest
 from counting import Counting, named
 
-from smartserver.meters import BLOCK_CACHE, counted, since
+from smartserver.meters import counted, since
 from smartserver.store import caches
-from smartserver.store.caches import CachedText, SharedCache, TextCache
+from smartserver.store.caches import CachedText, TextCache
 
 
 @pytest.fixture(autouse=True)
@@ -37,34 +37,12 @@ def test_what_is_put_is_found_until_pushed_out() -> None:
     assert counting.named == {"text_cache_hits": 3, "text_cache_misses": 1, "text_cache_found_bytes": 120}
 
 
-def test_each_cache_counts_under_its_meters() -> None:
-    cache, counting = SharedCache[bytes](100, len, BLOCK_CACHE), Counting()
-    cache.get(b"a")
-    cache.put(b"a", b"xyz")
-    cache.get(b"a")
-    assert counting.named == {"block_cache_hits": 1, "block_cache_misses": 1, "block_cache_found_bytes": 3}
-
-
-def test_a_text_put_again_counts_once() -> None:
-    cache = TextCache(100)
-    cache.put(b"a", CachedText(b"x" * 40, False))
-    cache.put(b"a", CachedText(b"x" * 40, True))
-    assert cache.get(b"a") == CachedText(b"x" * 40, True)
-    assert cache.size == 40
-
-
 def test_a_text_that_would_push_out_all_others_is_not_kept() -> None:
     cache = TextCache(100)
     cache.put(b"a", CachedText(b"x" * 40, True))
     cache.put(b"b", CachedText(b"x" * 51, True))
     assert cache.get(b"b") is None
     assert len(cache) == 1
-
-
-def test_a_cache_of_nothing_keeps_nothing() -> None:
-    cache = TextCache(0)
-    cache.put(b"a", CachedText(b"", True))
-    assert cache.get(b"a") is None
 
 
 def test_threads_keep_the_books() -> None:

@@ -14,7 +14,7 @@ from trips import Trips
 
 from smartserver.errors import CorruptFile
 from smartserver.store import far, root
-from smartserver.store.far import FarPack, get_all, is_far, read_across
+from smartserver.store.far import FarPack, read_across
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
 from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
@@ -22,7 +22,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.root import DROPPED_KEPT
 from smartserver.store.snapshot import Snapshot
 from transports.errors import NoSuchFile
-from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
 BUDGETS = tomllib.loads((Path(__file__).parents[2] / "budgets.toml").read_text())["store"]
@@ -235,12 +234,6 @@ def test_a_missing_or_damaged_index_is_made_again(stored: Stored) -> None:
     assert snapshot.segment(8) == stored.history.segment(stored.line[8])
 
 
-def test_which_store_is_far(tmp_path: Path) -> None:
-    assert not is_far(LocalTransport(tmp_path))
-    assert not is_far(MemoryTransport())
-    assert is_far(Lockless(MemoryTransport()))
-
-
 def test_ranges_across_near_and_far_packs(stored: Stored) -> None:
     """In the order they were asked for; each is where it says, or an error names it."""
     near = PackRepository(stored.storage, "project").snapshot().packs
@@ -254,13 +247,3 @@ def test_ranges_across_near_and_far_packs(stored: Stored) -> None:
     assert read_across([]) == []
     with pytest.raises(CorruptFile, match="outside of the segments"):
         read_across([(readers[1], 0, 20)])
-
-
-def test_files_are_asked_for_in_goes_of_a_bounded_size(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far, "AT_ONCE", 10)
-    trips = Trips(MemoryTransport())
-    for name in "abc":
-        trips.inner.put(name, [name.encode() * 6])
-    found = dict(get_all(trips, {"a": 6, "x": 4, "b": 20, "c": 6}))
-    assert found == {"a": b"aaaaaa", "x": None, "b": b"bbbbbb", "c": b"cccccc"}
-    assert trips.log == ["Get a, Get x", "Get b", "Get c"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -9,9 +8,8 @@ from pack_samples import stored
 
 from smartserver.errors import Cancelled
 from smartserver.records.model import GraphNode, Parent
-from smartserver.store import graph as graph_module
 from smartserver.store.allowance import CHECK, Allowance
-from smartserver.store.graph import BLOCK, Graph
+from smartserver.store.graph import Graph
 from smartserver.store.snapshot import Snapshot
 
 
@@ -49,10 +47,6 @@ def ordinals(graph: Graph, names: bytes) -> list[int]:
     return [ordinal for ordinal in found if ordinal is not None]
 
 
-def missing(wants: bytes, haves: bytes, cut: bytes = b"") -> bytes:
-    return named(GRAPH, GRAPH.missing(ordinals(GRAPH, wants), ordinals(GRAPH, haves), ordinals(GRAPH, cut)))
-
-
 def test_ordinals_go_through_all_parts() -> None:
     assert GRAPH.count == 7
     assert named(GRAPH, range(7)) == b"abcdefg"
@@ -66,59 +60,6 @@ def test_ordinals_go_through_all_parts() -> None:
 
 def test_parents_in_this_part_and_earlier_ones() -> None:
     assert [named(GRAPH, GRAPH.parents(ordinal)) for ordinal in range(7)] == [b"", b"a", b"b", b"a", b"d", b"ce", b"f"]
-
-
-@pytest.mark.parametrize(
-    ("wants", "haves", "cut", "expected"),
-    [
-        (b"g", b"", b"", b"abcdefg"),
-        (b"g", b"f", b"", b"g"),
-        (b"g", b"c", b"", b"defg"),
-        (b"g", b"e", b"", b"bcfg"),
-        (b"g", b"ce", b"", b"fg"),
-        (b"ce", b"b", b"", b"cde"),
-        (b"g", b"g", b"", b""),
-        (b"c", b"g", b"", b""),
-        (b"", b"g", b"", b""),
-        (b"g", b"f", b"e", b"deg"),  # The puller has f, without e and what only e reaches.
-        (b"g", b"f", b"d", b"dg"),
-        (b"g", b"f", b"ce", b"abcdeg"),
-        (b"g", b"fd", b"e", b"eg"),  # It has d by another way.
-        (b"g", b"fe", b"e", b"deg"),  # What it says it lacks it lacks.
-        (b"f", b"g", b"e", b"de"),
-        (b"c", b"g", b"e", b""),  # Not asked for.
-        (b"g", b"f", b"g", b"g"),
-        (b"g", b"f", b"abcde", b"abcdeg"),
-    ],
-)
-def test_missing(wants: bytes, haves: bytes, cut: bytes, expected: bytes) -> None:
-    assert missing(wants, haves, cut) == expected
-
-
-def test_is_ancestor() -> None:
-    reach = {b"a": b"a", b"b": b"ab", b"c": b"abc", b"d": b"ad", b"e": b"ade", b"f": b"abcdef", b"g": b"abcdefg"}
-    for revision, ancestors in reach.items():
-        for name in b"abcdefg":
-            expected = name in ancestors
-            ancestor, descendant = ordinals(GRAPH, bytes((name,)) + revision)
-            assert GRAPH.is_ancestor(ancestor, descendant) is expected
-
-
-@pytest.mark.parametrize(
-    ("of", "expected"),
-    [
-        (b"", b""),
-        (b"c", b"c"),
-        (b"ce", b"ce"),
-        (b"abcde", b"ce"),
-        (b"gabd", b"g"),
-        (b"cg", b"g"),
-        (b"bd", b"bd"),
-        (b"ef", b"f"),
-    ],
-)
-def test_heads(of: bytes, expected: bytes) -> None:
-    assert named(GRAPH, GRAPH.heads(ordinals(GRAPH, of))) == expected
 
 
 def test_an_absent_edge_is_cut_though_the_parent_is_here() -> None:
@@ -157,78 +98,6 @@ def test_parents_neither_here_nor_before_are_named_once() -> None:
     assert lacking == [b"x", b"i", b"y"]
 
 
-def line(count: int, step: int = 1) -> Graph:
-    """`count` revisions, the parents of each `step` before it."""
-    return graph_of({b"%d" % number: [b"%d" % (number - step)] if number >= step else [] for number in range(count)})
-
-
-def test_a_scan_over_many_blocks() -> None:
-    count = 3 * BLOCK + 5
-    top = count - 1  # Even, and of two lines of revisions the even one's.
-    graph = line(count, 2)
-    assert graph.missing([top], []) == list(range(0, count, 2))
-    assert graph.missing([top, top - 1], [BLOCK]) == [number for number in range(count) if number > BLOCK or number % 2]
-    assert graph.is_ancestor(0, top)
-    assert not graph.is_ancestor(1, top)
-    assert graph.heads([0, 1, BLOCK, top, 2 * BLOCK]) == [1, top]
-
-
-def test_a_scan_stops_on_every_side_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_module, "BLOCK_BITS", 2)
-    monkeypatch.setattr(graph_module, "BLOCK", 4)
-    graph = line(19, 3)
-    for low in range(19):
-        for high in range(19):
-            assert graph.is_ancestor(low, high) is (low <= high and (high - low) % 3 == 0)
-
-
-def test_a_small_difference_touches_little_of_a_large_graph() -> None:
-    """Only the blocks with marks are looked at."""
-    graph = line(5 * BLOCK)
-    part = graph.parts[0]
-    read = []
-
-    class Watched(Sequence[int]):
-        def __len__(self) -> int:
-            return len(part.starts)
-
-        def __getitem__(self, at: int) -> int:  # type: ignore[override]
-            read.append(at)
-            return part.starts[at]
-
-    watched = graph_module.Part(0, part.count, Watched(), part.entries, part.outside, part.find, part.revision)
-    top = 5 * BLOCK - 1
-    assert Graph([watched]).missing([top], [top - 1]) == [top]
-    assert len(read) == 2
-
-
-def test_random_graphs_agree_with_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_module, "BLOCK_BITS", 3)
-    monkeypatch.setattr(graph_module, "BLOCK", 8)
-    for seed in range(30):
-        chance = random.Random(seed)
-        graph = Graph()
-        ancestors: list[set[int]] = []
-        while graph.count < 70:
-            step: dict[bytes, list[bytes]] = {}
-            for number in range(graph.count, graph.count + chance.randrange(1, 30)):
-                parents = chance.sample(range(number), min(number, chance.choice((0, 1, 1, 1, 2, 3))))
-                step[b"%d" % number] = [b"%d" % parent for parent in parents]
-                ancestors.append({number}.union(*(ancestors[parent] for parent in parents)))
-            graph, _ = graph.with_announced(announced(step))
-        for _ in range(20):
-            wants = chance.sample(range(graph.count), chance.randrange(1, 4))
-            haves = chance.sample(range(graph.count), chance.randrange(4))
-            wanted: set[int] = set().union(*(ancestors[want] for want in wants))
-            had: set[int] = set().union(*(ancestors[have] for have in haves))
-            assert graph.missing(wants, haves) == sorted(wanted - had), seed
-            some = chance.sample(range(graph.count), 6)
-            heads = [one for one in some if not any(one in ancestors[other] and one != other for other in some)]
-            assert graph.heads(some) == sorted(heads), seed
-            low, high = chance.randrange(graph.count), chance.randrange(graph.count)
-            assert graph.is_ancestor(low, high) is (low in ancestors[high]), seed
-
-
 def test_packs_and_their_outside_parents() -> None:
     made = stored([3, 4, 2])
     graph = Snapshot.open(made.transport, made.root()).graph
@@ -244,18 +113,6 @@ def test_a_pack_whose_parents_are_nowhere() -> None:
     graph, lacking = Graph().with_index(index)
     assert lacking == [b"revision-0002"]
     assert graph.count == 2
-
-
-def test_a_part_is_taken_over_only_where_it_lies_as_it_lay() -> None:
-    made = stored([3, 2])
-    snapshot = Snapshot.open(made.transport, made.root())
-    first, second = snapshot.graph.parts
-    graph, lacking = Graph([first]).with_index(snapshot.packs[1].index, second)
-    assert graph.parts[1] is second
-    assert not lacking
-    moved, lacking = Graph().with_index(snapshot.packs[1].index, second)
-    assert moved.parts[0] is not second
-    assert lacking == [b"revision-0002"]
 
 
 def test_a_walk_charges_its_steps_and_ends_where_that_raises() -> None:

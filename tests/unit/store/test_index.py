@@ -12,11 +12,10 @@ from pack_samples import KINDS, Revision, blob, history, note
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
-from smartserver.store import index as index_module
 from smartserver.store import index_build
 from smartserver.store.blocks import seal
-from smartserver.store.index import OUTSIDE, Index, record_digest
-from smartserver.store.index_build import IndexBuilder, fanout_bits
+from smartserver.store.index import Index, record_digest
+from smartserver.store.index_build import IndexBuilder
 
 
 def test_records_and_revisions_are_found() -> None:
@@ -48,52 +47,6 @@ def test_records_and_revisions_are_found() -> None:
     assert index.segment_of(b"") is None
     assert not index.find(0, b"note-1")
     assert not index.find(1, b"note-9")
-
-
-@pytest.mark.parametrize("most", [0, 1 << 14])
-def test_revisions_are_found_however_often_they_are_asked_for(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "MOST_KNOWN", most)
-    index = build([Revision(b"%d" % number) for number in range(100)])
-    for _ in range(2):
-        for number in range(100):
-            assert index.segment_of(b"%d" % number) == number
-            assert index.segment_of(b"%d" % (number + 100)) is None
-
-
-def test_copies_lie_side_by_side_the_lowest_first_and_are_the_base() -> None:
-    text, changed = note(b"k", TEXT), note(b"z", TEXT + b"changed\n")
-    copies = [Revision(b"r%d" % number, (), [(text, None)]) for number in range(5)]
-    index = build([*copies, Revision(b"last", (Parent(b"r3"),), [(changed, text)])])
-    rows = index.find(1, b"k")
-    assert len(rows) == 5
-    assert [index.at(row).segment for row in rows] == [0, 1, 2, 3, 4]
-    (row,) = index.find(1, b"z")
-    assert index.at(row).base == rows[0]
-
-
-def test_absent_parents_are_no_edges_and_outside_ones_are_listed() -> None:
-    revisions = [
-        Revision(b"a", (Parent(b"x"), Parent(b"ghost", True), Parent(b"y"))),
-        Revision(b"b", (Parent(b"a"), Parent(b"x"))),
-    ]
-    index = build(revisions)
-    assert index.outside == (b"x", b"y")
-    assert index.parents(0) == [OUTSIDE, OUTSIDE | 1]
-    assert index.parents(1) == [0, OUTSIDE]
-
-
-def test_every_bucket_of_a_larger_index_is_searched() -> None:
-    revisions = [
-        Revision(b"%d" % group, (), [(note(b"%d-%d" % (group, number), b""), None) for number in range(300)])
-        for group in range(4)
-    ]
-    index = build(revisions)
-    assert fanout_bits(index.records) == 7
-    for group in range(4):
-        for number in range(300):
-            (row,) = index.find(1, b"%d-%d" % (group, number))
-            assert index.at(row).segment == group
-            assert not index.find(2, b"%d-%d" % (group, number))
 
 
 def test_a_match_across_two_digests_is_no_match() -> None:

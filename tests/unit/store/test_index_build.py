@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from index_samples import TEXT, build, content_of
-from pack_samples import KINDS, Revision, Stored, blob, history, no_base, note, stored
+from index_samples import TEXT, build
+from pack_samples import KINDS, Revision, blob, history, no_base, note
 
 from smartserver.errors import CorruptFile, LimitExceeded
-from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
-from smartserver.store.index import EXTERNAL, NO_BASE, Index, Row, kib
-from smartserver.store.index_build import PACED, IndexBuilder, fanout_bits, merge, rebuild
+from smartserver.store.index import EXTERNAL, Index, Row
+from smartserver.store.index_build import PACED, IndexBuilder, merge, rebuild
 from smartserver.store.numbered import Numbering
-from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from transports.memory import MemoryTransport
-
-
-def test_depth_and_chain_follow_the_bases_of_the_pack() -> None:
-    index = build(history(9))
-    for number, revision in enumerate(history(9)):
-        (row,) = index.find(0, revision.records[0][0].key)
-        assert index.row(row) == Row(number, kib(len(revision.records[0][0].text)) * (number + 1), 0)
-        if number:
-            (base,) = index.find(0, history(9)[number - 1].records[0][0].key)
-            assert index.at(row).base == base
-        else:
-            assert index.at(row).base == NO_BASE
 
 
 def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
@@ -37,21 +23,6 @@ def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
     assert index.at(0).base == EXTERNAL
     assert index.external(0) == (0, base.key)
     assert index.row(0) == Row(17, 40, 18)
-
-
-@pytest.mark.parametrize(
-    ("rows", "bits"),
-    [(0, 0), (1, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1 << 20, 16), (1 << 20 | 1, 16), (1 << 30, 16)],
-)
-def test_fanout_gives_buckets_of_about_sixteen(rows: int, bits: int) -> None:
-    assert fanout_bits(rows) == bits
-
-
-def test_ten_records_take_less_than_two_kilobytes() -> None:
-    revisions = [
-        Revision(b"%020d" % 1, (Parent(b"%020d" % 0),), [(blob(b"text %d" % number), None) for number in range(10)])
-    ]
-    assert build(revisions).size < 1024
 
 
 def test_a_builder_answers_while_it_collects() -> None:
@@ -106,28 +77,6 @@ def test_numbers_over_their_columns_stop_at_the_largest() -> None:
     assert index.row(0) == Row(255, 0xFFFFFFFF, 0xFFFFFFFF)
 
 
-def readers(made: Stored) -> list[PackReader]:
-    return [PackReader(made.transport.open_read(pack_path(entry.name)), entry.length, "pack") for entry in made.entries]
-
-
-def test_merged_is_what_is_built_from_the_joined_pack() -> None:
-    made = stored([3, 5, 1, 4])
-    packs = readers(made)
-    transport = MemoryTransport()
-    file = transport.create("joined")
-    writer = PackWriter(file, KINDS)
-    for pack in packs:
-        for chunk in pack.chunks():
-            writer.append(chunk)
-    length, digest = writer.finish()
-    indexes = [Index.of(made.transport.get(f"packs/{entry.name.hex()}.idx"), "index") for entry in made.entries]
-    merged = b"".join(merge(indexes, length, digest))
-    assert merged == rebuild(PackReader(transport.open_read("joined"), length, "joined"), no_base)
-    index = Index.of(merged, "joined")
-    assert index.external_count == 0
-    assert index.outside == ()
-
-
 def test_merging_at_a_pace_stops_for_it_all_along() -> None:
     index = build(history(3 * PACED))
     calls: list[None] = []
@@ -136,28 +85,10 @@ def test_merging_at_a_pace_stops_for_it_all_along() -> None:
     assert len(calls) >= 3 + index.records // PACED
 
 
-def test_merging_one_index_changes_nothing() -> None:
-    index = build(history(6))
-    content = content_of(history(6))
-    assert b"".join(merge([Index.of(content, "index")], index.pack_length, index.pack_hash)) == content
-
-
 def test_a_revision_in_two_packs_is_refused() -> None:
     index = build(history(3))
     with pytest.raises(ValueError, match=r"revision revision-0000 has a segment in two packs"):
         merge([index, index], 0, b"h" * 16)
-
-
-def test_an_external_base_stays_external_when_its_copy_lies_behind_it() -> None:
-    """The base of `changed` lies in a pack before these; a copy of it that came later is not its base."""
-    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
-    first = build([Revision(b"a", (Parent(b"x"),), [(changed, base)])], {changed.key: Row(3, 4, 4)})
-    second = build([Revision(b"b", (), [(base, None)])])
-    index = Index.of(b"".join(merge([first, second], 0, b"h" * 16)), "merged")
-    (row,) = index.find(0, changed.key)
-    assert index.at(row).base == EXTERNAL
-    assert index.external(0) == (0, base.key)
-    assert index.row(row) == Row(3, 4, 4)
 
 
 def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -> None:
@@ -181,14 +112,6 @@ def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -
     (row,) = joined.find(0, changed.key)
     assert joined.at(row).base == EXTERNAL
     assert joined.row(row) == Row(8, 9, 7)
-
-
-def test_lineage_is_counted_along_the_bases_when_rebuilt() -> None:
-    made = stored([4])
-    (pack,) = readers(made)
-    index = Index.of(rebuild(pack, no_base), "index")
-    (row,) = index.find(0, made.revisions[3].records[0][0].key)
-    assert index.row(row) == Row(3, 8, 3)
 
 
 def test_rebuilding_needs_the_bases_that_lie_before() -> None:

@@ -48,24 +48,6 @@ def test_what_may_be_joined(sizes: list[int], count: int) -> None:
     assert repack.rows(entries(sizes)) == (0 if count == 0 else 1 if count == 2 else 2)
 
 
-def test_one_more_is_too_many() -> None:
-    sizes = [100] * (MOST_PACKS + 1)
-    assert join(sizes, repack.plan(entries(sizes))) == 1300
-    assert sizes == [1300]
-
-
-def test_only_as_much_is_written_anew_as_keeps_sizes_geometric() -> None:
-    sizes = [1_000_000, 100_000, *[100] * (MOST_PACKS - 1)]
-    join(sizes, repack.plan(entries(sizes)))
-    assert sizes == [1_000_000, 100_000, 100 * (MOST_PACKS - 1)]
-
-
-def test_a_geometric_row_that_is_too_long_still_shrinks() -> None:
-    sizes = [4**power for power in range(MOST_PACKS + 1, 0, -1)]
-    join(sizes, repack.plan(entries(sizes)))
-    assert len(sizes) == FEW_PACKS
-
-
 @pytest.mark.parametrize("base", [[], [60_000_000]])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_thousand_pushes(base: list[int], seed: int) -> None:

@@ -37,24 +37,6 @@ def test_every_record_is_read_back_whatever_is_cached(packs: list[int], limit: i
             assert snapshot.first(record.kind, record.key) == location
 
 
-def test_what_is_not_stored() -> None:
-    snapshot = opened(stored([3]))
-    assert locate(snapshot, 0, b"x" * 20) == []
-    assert list(snapshot.introducers(0, b"x" * 20)) == []
-    assert snapshot.first(0, b"x" * 20) is None
-    assert snapshot.first_row(0, b"x" * 20) is None
-    assert snapshot.ordinal(b"nothing") is None
-    with pytest.raises(IndexError):
-        snapshot.revision(3)
-
-
-def test_an_empty_repository() -> None:
-    snapshot = opened(Stored())
-    assert snapshot.graph.count == 0
-    assert locate(snapshot, 0, b"k") == []
-    assert snapshot.read_ranges([]).read(10) == b""
-
-
 def test_locations_say_depth_and_base_over_packs() -> None:
     made = stored([3, 2, 4])
     snapshot = opened(made)
@@ -123,12 +105,6 @@ def test_a_header_longer_than_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = made.add([Revision(b"a", (), [(record, None), (small, None)])])
     assert snapshot.record(locate(snapshot, 1, b"k" * 500)[0]) == record
     assert snapshot.record(locate(snapshot, 1, b"small")[0]) == small
-
-
-def test_a_range_costs_one_run_a_pack() -> None:
-    snapshot = opened(stored([30, 20, 40]))
-    assert len(list(snapshot.runs([(0, 90)]))) == 3
-    assert len(list(snapshot.runs([(29, 31), (60, 90)]))) == 3
 
 
 def test_a_newer_snapshot_takes_over_what_is_open() -> None:

@@ -21,11 +21,7 @@ from smartserver.store.model import VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.verify_share import SegmentCheck, Share
 from smartserver.store.verify_workers import Job, Message, Workers, shares_of
-from transports.decorators.counted import CountedTransport
-from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
-
-PROGRAM = "from smartserver.store.verify_workers import main"
 
 
 @pytest.fixture
@@ -87,13 +83,6 @@ def test_they_find_what_one_process_finds(
     assert len(expected.problems) > 10
     assert repository.verify() == expected
     assert len(started) == 2
-
-
-def test_a_store_that_is_not_of_this_machine_has_none(tmp_path: Path) -> None:
-    local = LocalTransport(tmp_path)
-    assert local.child("a").local_folder() == str(tmp_path / "a")
-    assert CountedTransport(local).child("a").local_folder() == str(tmp_path / "a")
-    assert PassingTransport(local).local_folder() is None
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/bin/cat"])
@@ -187,16 +176,3 @@ def test_they_inherit_no_socket(repository: PackRepository, tmp_path: Path) -> N
         with Workers(str(tmp_path), snapshot.root, shares_of(snapshot.packs, snapshot.graph, 2)) as workers:
             opened = [os.listdir(f"/proc/{process.pid}/fd") for process in workers._processes]
         assert all("0" in names and str(listening.fileno()) not in names for names in opened)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_shares_are_all_segments_once(repository: PackRepository, count: int) -> None:
-    snapshot = repository.snapshot()
-    runs = shares_of(snapshot.packs, snapshot.graph, count)
-    assert len(runs) == count
-    places = [(share.pack, local) for run in runs for share in run for local in range(share.start, share.stop)]
-    assert places == [
-        (number, local) for number, pack in enumerate(snapshot.packs) for local in range(pack.index.segments)
-    ]
-    sizes = [sum(share.stop - share.start for share in run) for run in runs]
-    assert max(sizes) - min(sizes) < 40 / count  # Revisions of about the same work.

@@ -151,16 +151,3 @@ def test_each_line_takes_a_step_and_a_charge_ends_the_work(line: bytes) -> None:
     with pytest.raises(InterruptedError):
         list(read)
     assert -300 < left < 0
-
-
-def test_all_settings_of_a_section_have_one_name() -> None:
-    """What is found about a name is found once for each section, however many settings it has."""
-    first, second = submodule_settings(b'[submodule "a\\"b"]\na\nb\n')
-    assert first[0] is second[0]
-
-
-def test_what_comes_before_the_mistake_is_given() -> None:
-    read = submodule_settings(b'[submodule "x"]\n url = u\n]\n')
-    assert next(read) == (b"x", "url", b"u")
-    with pytest.raises(BadConfig, match="line 3"):
-        next(read)

@@ -85,11 +85,6 @@ def test_each_type_of_node(sample: Sample, whole: bytes) -> None:
     assert texts == {b"run": b"#!\n", b"link": b"a/file", b"old": b"", b"a/file": b"inner\n", b"sub": b"11" * 20}
 
 
-def test_a_folder_comes_before_its_content(sample: Sample, whole: bytes) -> None:
-    paths = [node.path for node in sample.contents.nodes(whole, b"", deep=True)]
-    assert paths.index(b"a") + 1 == paths.index(b"a/file")
-
-
 def test_a_part_of_a_tree(sample: Sample, whole: bytes) -> None:
     assert b"a/file" not in names(sample.contents.nodes(whole, b"", deep=False))
     assert list(names(sample.contents.nodes(whole, b"a", deep=False))) == [b"a", b"a/file"]
@@ -158,10 +153,6 @@ def test_what_commits_say(sample: Sample, author: bytes, rest: bytes, expected: 
     commit = sample.commit(sample.tree(), [first], author, rest)
     who, seconds, zone, message = expected
     assert sample.contents.header(commit) == Header(commit.hex(), [first.hex()], who, seconds, zone, message)
-
-
-def test_a_tag_is_not_in_a_log(sample: Sample, whole: bytes) -> None:
-    assert sample.contents.header(sample.tag(whole)) is None
 
 
 def test_how_trees_differ(sample: Sample) -> None:

@@ -25,29 +25,13 @@ from smartserver.vcs.git.pack import (
     BaseNotHere,
     EntryWriter,
     Row,
-    Rows,
     Table,
     Texts,
-    entry_head,
     offset_back,
     write_all,
 )
 
 NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "length", "expected"),
-    [
-        (COMMIT, 0, b"\x10"),
-        (BLOB, 15, b"\x3f"),
-        (BLOB, 16, b"\xb0\x01"),
-        (TAG, 2047, b"\xcf\x7f"),
-        (6, 2048, b"\xe0\x80\x01"),
-    ],
-)
-def test_entry_heads(kind: int, length: int, expected: bytes) -> None:
-    assert entry_head(kind, length) == expected
 
 
 @given(st.integers(1, 1 << 40))
@@ -59,17 +43,6 @@ def test_offsets_are_read_back_as_git_does(offset: int) -> None:
         n = (n + 1) << 7 | byte & 127
     assert not coded[-1] & 128
     assert n == offset
-
-
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 1), st.integers(0, 1 << 40), st.booleans()), max_size=5))
-def test_rows_survive(fields: list[tuple[int, int, int, bool]]) -> None:
-    for width in (20, 32):
-        rows = [
-            Row(kind, encoding, n, n * 2, n + 1, bytes((7,)) * width, bytes((9,)) * width if based else b"")
-            for kind, encoding, n, based in fields
-        ]
-        coded = Rows(width)
-        assert coded.unpack(b"".join(map(coded.pack, rows))) == rows
 
 
 def rows_of(table: Table, width: int) -> list[tuple[bytes, int, int]]:
@@ -103,22 +76,6 @@ def test_an_index_finds_wide_offsets() -> None:
         if offset & 1 << 31:
             (offset,) = struct.unpack_from(">Q", block, at + 1120 + 8 * (offset & ~(1 << 31)))
         assert offset == (n if n % 2 else (1 << 31) + n * (1 << 33))
-
-
-def test_joined_tables_move_their_offsets() -> None:
-    parts = []
-    for first in (0, 10):
-        part = Table(32)
-        for n in range(first, first + 3):
-            part.add(bytes((n,)) * 32, n, 100 + n)
-        parts.append(part.to_bytes())
-    table = Table(32)
-    table.join(parts[1], 12)
-    table.join(parts[0], 1 << 33)
-    assert len(table) == 6
-    assert rows_of(table, 32) == [(bytes((n,)) * 32, n, 100 + n + (1 << 33)) for n in range(3)] + [
-        (bytes((n,)) * 32, n, 112 + n) for n in range(10, 13)
-    ]
 
 
 class Spool:

@@ -14,7 +14,7 @@ import pytest
 from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.bare import check_kept, open_bare, set_refs
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.vcs.git.streams import BadStream, Omissions, _Feed, export_stream, find_omissions, import_stream
+from smartserver.vcs.git.streams import BadStream, Omissions, export_stream, find_omissions, import_stream
 
 MAIN = b"refs/heads/main"
 WHO = b"A <a@example.org> 1700000000 +0000"
@@ -325,83 +325,6 @@ def test_a_stream_that_is_wrong(
     assert not list(tmp_path.rglob("evil*"))
 
 
-def test_what_a_stream_may_say(repository: GitRepository) -> None:
-    stream = b"""feature date-format=raw-permissive
-option git quiet
-option other --whatever
-# a remark
-blob
-mark :1
-data <<END
-text
-END
-progress half
-commit refs/heads/main
-mark :2
-author A <a@example.org> 1700000000 +0000
-committer A <a@example.org> 1700000000 +0000
-data 5
-first
-M 100644 :1 one
-M 100755 inline two
-data 3
-two
-M 120000 inline link
-data 3
-one
-
-commit refs/heads/main
-mark :3
-committer A <a@example.org> 1700000000 +0530
-data 6
-second
-from :2
-C one three
-R two four
-D link
-N inline :2
-data 4
-note
-
-checkpoint
-reset refs/heads/side
-from :2
-
-commit refs/heads/side
-committer A <a@example.org> 1700000000 +0000
-data 5
-third
-deleteall
-M 100644 :1 alone
-
-commit refs/heads/main
-committer A <a@example.org> 1700000000 +0000
-data 5
-merge
-from :3
-merge refs/heads/side
-
-tag v1
-from refs/heads/main
-tagger A <a@example.org> 1700000000 +0000
-data 3
-tag
-reset refs/tags/light
-from :2
-
-done
-what comes after it is not read
-"""
-    sizes: list[int] = []
-    import_stream(repository, io.BytesIO(stream), (), sizes.append)
-    assert sizes == [len(stream)]
-    assert list(repository.refs()) == [MAIN, b"refs/heads/side", b"refs/tags/light", b"refs/tags/v1"]
-    assert repository.run("ls-tree", "-r", "--name-only", "side") == b"alone\n"
-    named = [name for name in repository.run("ls-tree", "-r", "--name-only", "main").split() if len(name) < 40]
-    assert named == [b"four", b"one", b"three"]
-    assert repository.run("fsck", "--no-progress", "--no-dangling") == b""
-
-
 def test_a_branch_goes_back_by_force_alone(repository: GitRepository) -> None:
     read(repository, COMMIT % (1, WHO))
     before = repository.refs()
@@ -410,29 +333,3 @@ def test_a_branch_goes_back_by_force_alone(repository: GitRepository) -> None:
     assert repository.refs() == before
     read(repository, COMMIT % (1, WHO.replace(b"1700", b"1800")), "--force")
     assert repository.refs() != before
-
-
-def test_a_git_that_cannot_be_run(repository: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_words: object, **_pipes: object) -> subprocess.Popen[bytes]:
-        raise FileNotFoundError("git")
-
-    monkeypatch.setattr(repository, "start", missing)
-    with pytest.raises(FileNotFoundError):
-        read(repository, BLOB)
-
-
-def test_the_line_of_a_command() -> None:
-    feed = _Feed()
-    assert feed.line([], 0) == 1
-    feed.add(b"one\ntwo\nthree\ntwo\n")
-    assert feed.line([b"one", b"two"], 0) == 2
-    assert feed.line([b"three", b"two"], 0) == 4
-    assert feed.line([b"gone", b"three"], 0) == 3
-    assert feed.line([b"two"], 0) == 2
-    assert feed.line([], len(b"three\ntwo\n")) == 2
-    for _ in range(100):
-        feed.add(b"more\n" * 5000)
-    feed.add(b"last\n")
-    assert feed.size == 19 + 100 * 25_000 + 4
-    assert feed.line([b"last"], 0) == 4 + 500_000 + 1
-    assert sum(map(len, feed._blocks)) < 300_000
