@@ -13,7 +13,7 @@ from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentW
 from smartserver.records.check import verify_record
 from smartserver.records.hunks import Hunk
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Segment
-from smartserver.records.segment import HUNKS, ZSTD, ZSTD_HUNKS, decode_segment, frames
+from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, decode_segment, frames
 
 TEXT = Kind("text", "sha1-key", True)
 LOOSE = Kind("signature", "sha1-key", False)
