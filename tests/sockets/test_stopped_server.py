@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from needs import needs
 from serving import Server, User, server_refs, wait_until, write_history
 
 from smartserver.client.call import Client
@@ -19,7 +20,7 @@ from smartserver.errors import OutcomeUnknown
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.rules import Rule
 
-pytestmark = [pytest.mark.sockets, pytest.mark.interop]
+pytestmark = [pytest.mark.sockets, pytest.mark.interop, needs("/proc")]
 
 MAIN = "refs/heads/main"
 
