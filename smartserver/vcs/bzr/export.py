@@ -130,7 +130,7 @@ class Export:
                 if row is not None:
                     meta = inventory_meta(row[1], [each.id for each in parents]) if kind == INVENTORY else b""
                     candidates = () if kind == SIGNATURE else self._candidates(kind, here[:1])
-                    own.append(made(NewRecord, (kind, revision, meta, row[0], candidates, b"")))
+                    own.append(made(NewRecord, (kind, revision, meta, row[0], candidates, b"", None)))
                 elif kind != SIGNATURE:
                     raise _missing(kind, revision)
             _check_revision(revision, parents, own)
@@ -198,7 +198,7 @@ class Export:
             if page not in done:
                 done.add(page)
                 text, before = self._pages[page].text, self._candidates(CHK, candidates)
-                records.append(made(NewRecord, (CHK, page, b"", text, before, b"")))
+                records.append(made(NewRecord, (CHK, page, b"", text, before, b"", None)))
         for entry, revisions in tree.difference.texts:
             key = entry.file_id + b"\0" + entry.revision
             if key in done:
@@ -213,7 +213,7 @@ class Export:
                 raise _refusal(tree.revision, wrong) from wrong
             before = self._candidates(TEXT, [entry.file_id + b"\0" + each for each in revisions])
             path = entry.parent_id + b"/" + entry.name
-            records.append(made(NewRecord, (TEXT, key, meta, found[0], before, path)))
+            records.append(made(NewRecord, (TEXT, key, meta, found[0], before, path, None)))
         for record in records:
             self._sent.add((record.kind, record.key))
             _check_limits(record)
