@@ -83,16 +83,6 @@ def test_the_first_push_makes_the_repository_at_the_path_and_the_next_its_branch
     assert work.source.planned == [4, 0, 2]
 
 
-def test_a_second_branch_knows_what_the_first_brought(work: Work) -> None:
-    tip = work.large(None)
-    assert work.push("project", tip) is Outcome.DONE
-    work.trips()
-    more = work.large(tip, 8)
-    assert work.push("project/other", more) is Outcome.DONE
-    assert work.trips() == 1
-    assert work.source.planned[-1] == 16
-
-
 def test_a_newcomer_to_a_branch_is_told_once(work: Work, tmp_path: Path) -> None:
     tip = work.large(None)
     assert work.push("project", tip) is Outcome.DONE
@@ -113,15 +103,6 @@ def test_a_read_says_where_everything_is(work: Work) -> None:
     assert b"".join(pulled.body) == b"".join(map(work.history.segment, work.line[2:4]))
     assert (remote.knowledge.at, remote.knowledge.branch, remote.knowledge.inner) == ("project", b"trunk", "src/.file")
     assert work.trips() == 1
-
-
-def test_a_push_that_is_settled_by_its_refusal(work: Work, tmp_path: Path) -> None:
-    tip = work.large(None)
-    work.push("project/trunk", tip)
-    work.folder = tmp_path / "of another user"
-    work.trips()
-    assert work.push("project/trunk", tip) is Outcome.UNCHANGED
-    assert work.trips() <= 2
 
 
 def test_a_repository_that_is_deleted_and_made_at_another_prefix(work: Work) -> None:

@@ -1,4 +1,4 @@
-"""trace.explain: planted faults, each found and named with its line, and good runs, which are accused of nothing."""
+"""trace.explain: planted faults, each found and named with its line; good runs are in `tests/interop`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import pytest
 from builders import MAIN, History
 from simulated_joint import NEW, HistorySource, Joint
 
-from netem.effects import Cut
-from netem.link import Link
 from smartserver.client.call import Client
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
@@ -39,7 +37,6 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
-from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from transports.decorators.counted import CountedTransport
 
@@ -215,68 +212,3 @@ def test_a_planted_fault_is_named_with_its_line(
     said = "\n".join(lines(bench.trace()))
     assert f"{behaviour}, {', '.join(charge.verbs)}" in said
     assert f"called from {charge.finding.where}" in said
-
-
-# -- good
-
-
-def pushes(bench: Bench, client: Client) -> None:
-    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, bench.line[4])) == [Outcome.DONE]
-
-
-def pushes_to_several_refs(bench: Bench, client: Client) -> None:
-    updates = [RefUpdate(MAIN, bench.line[4]), RefUpdate(TOPIC, bench.line[2], Rule.NEW)]
-    assert bench.push(bench.joint.remote(PATH, client), *updates) == [Outcome.DONE, Outcome.DONE]
-
-
-def pushes_nothing_new(bench: Bench, client: Client) -> None:
-    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, bench.line[3])) == [Outcome.UNCHANGED]
-
-
-def pushes_a_known_line(bench: Bench, client: Client) -> None:
-    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(TOPIC, bench.line[1])) == [Outcome.DONE]
-
-
-def is_refused(bench: Bench, client: Client) -> None:
-    (side,) = bench.history.line(1, bench.line[1], "side")
-    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, side)) == [Outcome.REFUSED]
-
-
-def forces(bench: Bench, client: Client) -> None:
-    (side,) = bench.history.line(1, bench.line[1], "side")
-    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(MAIN, side, Rule.FORCE)) == [Outcome.DONE]
-
-
-def deletes_what_is_not_there(bench: Bench, client: Client) -> None:
-    assert bench.push(bench.joint.remote(PATH, client), RefUpdate(GONE, None)) == [Outcome.UNCHANGED]
-
-
-def pushes_to_a_new_repository(bench: Bench, client: Client) -> None:
-    made = bench.joint.remote("new", client)
-    assert bench.push(made, RefUpdate(MAIN, bench.line[5])) == [Outcome.DONE]
-
-
-def pushes_after_the_connection_was_lost(bench: Bench, client: Client) -> None:
-    bench.joint.network.links.append(Link(1.0, down=[Cut(40)]))
-    pushes(bench, client)
-
-
-GOOD = [
-    pushes,
-    pushes_to_several_refs,
-    pushes_nothing_new,
-    pushes_a_known_line,
-    is_refused,
-    forces,
-    deletes_what_is_not_there,
-    pushes_to_a_new_repository,
-    pushes_after_the_connection_was_lost,
-]
-
-
-@pytest.mark.parametrize("run", GOOD)
-def test_a_good_run_is_accused_of_nothing(bench: Bench, run: Callable[[Bench, Client], None]) -> None:
-    with bench.recorded() as client:
-        run(bench, client)
-    assert bench.trace().requests
-    assert "No request was needless" in "\n".join(lines(bench.trace()))

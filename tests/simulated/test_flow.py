@@ -15,17 +15,13 @@ from netem.simulated import SimulatedStream
 from smartserver.client.call import Client
 from smartserver.client.push import PushRequest
 from smartserver.client.updates import Outcome, RefUpdate
-from smartserver.server.access import Anonymous, anonymous
 from smartserver.store.segment_reader import SegmentReader
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
-from smartserver.verbs.server_info import InfoRequest, server_info
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Body, Cancel, End, Error, Event, Ping, Pong, Reply, Request
-from smartserver.wire.frames import Frame, FrameType, encode_frames
-from smartserver.wire.limits import PIECE, UNREAD_BYTES
-from smartserver.wire.messages import KnownRoot, RequestFlag, encode
+from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
+from smartserver.wire.limits import PIECE
+from smartserver.wire.messages import encode
 
 MEGABYTES = 12
 
@@ -100,7 +96,6 @@ class Raw:
         return sum(len(event.chunk) for event in self.heard if isinstance(event, Body) and event.id == number)
 
 
-PING = Request(1, encode(message((server_ping, PingRequest()), path="")))
 PULL = Request(1, encode(message((repository_pull, PullRequest()))))
 
 
@@ -129,31 +124,6 @@ def test_a_client_that_does_not_read_costs_two_pieces(
     stalled.read_until(End, 1)
     assert stalled.body(1) == sum(len(history.segment(each)) for each in history.parents)
     assert not reads[-1]
-
-
-def test_a_stalled_clone_does_not_delay_small_answers_on_its_connection(
-    stocked: tuple[Joint, Client], reads: list[int]
-) -> None:
-    """They go between two pieces of the body."""
-    joint, _ = stocked
-    raw = Raw(joint)
-    raw.send(PULL)
-    raw.read_until(Reply, 1)
-    raw.send(Request(2, encode(message((server_ping, PingRequest()), path=""))))
-    raw.read_until(Reply, 2)
-    assert raw.body(1) <= 256 * 1024 + 2 * PIECE + LOW_WATER_MARK
-    raw.read_until(End, 1)
-
-
-def test_two_pulls_on_one_connection(stocked: tuple[Joint, Client], history: History) -> None:
-    joint, _ = stocked
-    raw = Raw(joint)
-    raw.send(PULL, Request(2, PULL.payload))
-    raw.read_until(End, 2)
-    whole = sum(len(history.segment(each)) for each in history.parents)
-    assert raw.body(1) == raw.body(2) == whole
-    order = [getattr(event, "id", 0) for event in raw.heard]
-    assert order == sorted(order)
 
 
 def test_a_cancelled_clone_stops(stocked: tuple[Joint, Client], reads: list[int]) -> None:
@@ -192,91 +162,3 @@ def test_a_clone_that_its_reader_leaves_costs_another_connection(
     joint.network.take()
     client.call(server_ping, PingRequest())
     assert joint.network.counts().connections == 1
-
-
-def test_an_upload_nobody_may_make_is_stopped(joint: Joint, history: History) -> None:
-    """A reader that pushes 12 MB sends no more than its first pieces."""
-    with joint.client() as owner:
-        first = [RefUpdate(MAIN, next(iter(history.parents)))]
-        joint.remote(PATH, owner).push(PushRequest(first, HistorySource(history), NEW))
-    before = joint.tree()
-    joint.access = anonymous(Anonymous.READ, local=True)
-    joint.network.link = Link(0.1, rate=1_000_000)
-    with joint.client() as client:
-        joint.network.take()
-        remote = joint.remote(PATH, client)
-        remote.learn_refs()
-        with pytest.raises(Exception, match="read-only"):
-            remote.push(PushRequest([RefUpdate(MAIN, list(history.parents)[-1])], HistorySource(history), NEW))
-        assert joint.network.counts().bytes_up < 700_000
-        client.call(server_ping, PingRequest())
-        assert joint.network.counts().connections == 1
-    assert joint.tree() == before
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_bodies_both_ways_end_whatever_the_windows(seed: int, joint: Joint) -> None:
-    """A client that reads while it writes, as all must, meets no deadlock: the server never waits to write before it
-    reads. Small questions between the pieces are answered, and none is too many."""
-    chance = random.Random(seed)
-    history = History()
-    tip = history.commit({"noise": chance.randbytes(1_500_000)})
-    with joint.client() as owner:
-        first = [RefUpdate(MAIN, tip)]
-        assert (
-            joint.remote(PATH, owner).push(PushRequest(first, HistorySource(history), NEW)).refs[0].outcome
-            is Outcome.DONE
-        )
-    joint.network.link = Link(0.1, window=chance.choice([8192, 65_536, 1 << 20]), buffer=chance.choice([8192, 1 << 18]))
-    raw = Raw(joint)
-    other = History()
-    segment = other.segment(other.commit({"noise": chance.randbytes(1_500_000)}))
-    upload = message((repository_insert_pack, InsertPackRequest()), flags=RequestFlag.BODY)
-    events: list[Event] = [PULL, Request(2, encode(upload), body=True)]
-    at = asked = 0
-    while at < len(segment):
-        size = chance.randrange(1, 60_000)
-        events.append(Body(2, segment[at : at + size]))
-        at += size
-        if chance.random() < 0.5:
-            events.append(Ping(b"?"))
-            asked += 1
-    events.append(Cancel(2))
-    out = memoryview(b"".join(raw.wire.send(event) for event in events))
-
-    def said(kind: type[Event]) -> int:
-        return sum(isinstance(event, kind) for event in raw.heard)
-
-    while out or not (said(End) and said(Error)) or said(Pong) < asked:
-        readable, writable = raw.stream.poll(read=True, write=bool(out))
-        if writable:
-            out = out[raw.stream.write_some(out[: chance.randrange(1, 100_000)]) :]
-        if readable:
-            raw.read(chance.randrange(1, 100_000))
-    assert raw.body(1) == sum(len(history.segment(each)) for each in history.parents)
-    assert said(Pong) == asked
-    assert [type(event) for event in raw.heard if getattr(event, "id", 0) == 2] == [Error]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("what", ["pings", "small answers"])
-def test_a_client_that_asks_and_does_not_read_is_given_up(joint: Joint, what: str) -> None:
-    raw = Raw(joint)
-    raw.send(PING)
-    raw.read_until(Reply, 1)
-    question = Frame(FrameType.PING, 0, bytes(64))
-    # Of a server that was met before, it says once what it can do, and not in the result and beside it.
-    info = encode(message((server_info, InfoRequest()), path="", known=KnownRoot(bytes(16), 1)))
-    held = 0
-
-    def ask() -> None:
-        nonlocal held
-        # Without the client's own account of them, which allows no more than 128 requests to be open.
-        for number in range(2, 200_000, 100):
-            requests = [Frame(FrameType.REQUEST, each, info) for each in range(number, number + 100)]
-            raw.stream.send(encode_frames([question] * 100 if what == "pings" else requests))
-            held = max(held, joint.shells[-1]._transport.pending())
-
-    with pytest.raises(ConnectionError):
-        ask()
-    assert UNREAD_BYTES < held < UNREAD_BYTES + (1 << 20)

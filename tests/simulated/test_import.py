@@ -142,19 +142,6 @@ def test_what_is_remembered_is_not_believed_where_the_branch_was_moved(
     assert capsys.readouterr().out.endswith(": 200 files, 0 sent\n")
 
 
-def test_a_branch_that_is_not_there_begins_a_history(again: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    again.run("topic")
-    assert capsys.readouterr().out.endswith(" on refs/heads/topic: 200 files, 200 sent (a new branch)\n")
-    assert len(again.joint.refs()) == 2
-
-
-def test_memory_that_is_damaged_is_none(again: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    (remembered,) = again.memory.glob("*.tree")
-    remembered.write_bytes(b"\xc1")
-    again.run()
-    assert capsys.readouterr().out.endswith(": 200 files, 1 sent\n")
-
-
 def test_a_repository_that_was_made_again(again: Place, capsys: pytest.CaptureFixture[str]) -> None:
     again.client.call(repository_delete, DeleteRequest(), PATH)
     again.run()
@@ -165,11 +152,3 @@ def test_a_repository_that_was_made_again(again: Place, capsys: pytest.CaptureFi
 def test_a_name_that_no_branch_has(place: Place, name: str) -> None:
     with pytest.raises(CommandError, match="cannot be a branch"):
         place.run(name)
-
-
-def test_a_folder_without_files(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    place.folder = tmp_path / "empty"
-    with pytest.raises(CommandError, match="has no files"):
-        place.run()
-    assert place.joint.refs() == {}

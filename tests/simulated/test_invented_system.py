@@ -12,9 +12,8 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.errors import CorruptRecord, InvalidName, MissingReference, NoSuchPart, Unsupported, WrongVcs
-from smartserver.records.model import Kind
+from smartserver.client.updates import RefUpdate
+from smartserver.errors import CorruptRecord, MissingReference, NoSuchPart, Unsupported
 from smartserver.records.system import SYSTEMS
 from smartserver.store.repository import PackRepository
 
@@ -45,12 +44,6 @@ def test_its_keys_are_proved(client: Client) -> None:
         remote(client).push(PushRequest([RefUpdate(BRANCH, wrong.notes[0])], wrong, NEW))
 
 
-def test_its_refs_are_checked(client: Client) -> None:
-    (done,) = remote(client).push(PushRequest([RefUpdate(b"a/b", Slates(1).notes[0])], Slates(1), NEW)).refs
-    assert isinstance(done.error, InvalidName)
-    assert "letters are all that a slate takes" in str(done.error)
-
-
 def test_its_selectors_are_its_own(client: Client) -> None:
     """Nothing else reads them, nor what the answer says of what they name."""
     use(client, "slates")
@@ -71,12 +64,6 @@ def test_a_system_without_selectors_says_so(client: Client, monkeypatch: pytest.
     monkeypatch.delattr(Slate, "read")
     with pytest.raises(Unsupported, match=r"reading parts of a repository of slate 1 .*whole revisions"):
         remote(client).read(b"7")
-
-
-def test_other_kinds_are_refused(client: Client) -> None:
-    other = NewRepository(SLATE.name, (Kind("note", "md5", True),))
-    with pytest.raises(WrongVcs, match=r"note \(slate-key"):
-        remote(client).push(PushRequest([RefUpdate(BRANCH, Slates(1).notes[0])], Slates(1), other))
 
 
 def test_one_that_is_not_registered_is_refused_by_name(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:

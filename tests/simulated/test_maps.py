@@ -15,7 +15,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
-from smartserver.errors import AccessDenied, DivergedBranches, NoSuchBranch, NotDone, StaleEntry
+from smartserver.errors import AccessDenied, NoSuchBranch, NotDone, StaleEntry
 from smartserver.records.model import HERE
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import state_of
@@ -103,17 +103,6 @@ def test_a_conflict_is_told_and_the_rest_is_done(work: Work) -> None:
     assert other.knowledge.map("tags", MAIN) == {b"v1": work.line[1], b"v3": work.line[4]}
 
 
-def test_a_tag_alone(work: Work) -> None:
-    work.push([RefUpdate(MAIN, work.line[3])], [])
-    work.network.take()
-    assert work.push([], [tags(EntryChange(b"v1", work.line[1]))]).maps[0].entries == [DONE]
-    assert work.push([], [tags(EntryChange(b"v1", work.line[1]))]).maps[0].entries == [
-        EntryOutcome(Verdict.UNCHANGED, work.line[1])
-    ]
-    assert work.push([], []) == PushOutcome([], [])
-    assert work.network.counts().rounds == 2
-
-
 def test_strict_conflicts_and_what_comes_with_them(work: Work) -> None:
     work.push([RefUpdate(MAIN, work.line[3])], [tags(EntryChange(b"v1", work.line[1]))])
     strict = tags(EntryChange(b"v9", work.line[1]), EntryChange(b"v1", work.line[2]), strict=True)
@@ -126,18 +115,6 @@ def test_strict_conflicts_and_what_comes_with_them(work: Work) -> None:
     assert isinstance(pushed.maps[0].error, StaleEntry)
     assert work.joint.refs() == {MAIN: work.line[4]}
     assert work.remote().knowledge.map("tags", MAIN) == {b"v1": work.line[1]}
-
-
-def test_a_diverged_push_takes_its_tags_along_only_where_it_is_not_atomic(work: Work) -> None:
-    work.push([RefUpdate(MAIN, work.line[3])], [])
-    side = work.history.line(1, work.line[1], "side")[0]
-    pushed = work.push([RefUpdate(MAIN, side)], [tags(EntryChange(b"v1", side))], atomic=True)
-    assert isinstance(pushed.refs[0].error, DivergedBranches)
-    assert isinstance(pushed.maps[0].error, NotDone)
-    assert work.remote().knowledge.map("tags") == {}
-    pushed = work.push([RefUpdate(MAIN, side)], [tags(EntryChange(b"v1", side))])
-    assert isinstance(pushed.refs[0].error, DivergedBranches)
-    assert pushed.maps[0].entries == [DONE]
 
 
 def test_what_belongs_to_a_branch_goes_with_it(work: Work) -> None:

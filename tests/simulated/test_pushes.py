@@ -199,12 +199,6 @@ def test_a_push_without_leave_to_create(work: Work) -> None:
         remote.push(PushRequest([RefUpdate(MAIN, work.line[2])], work.source))
 
 
-def test_nothing_to_push_is_no_request(work: Work) -> None:
-    work.joint.network.take()
-    assert work.push() == []
-    assert not work.joint.network.counts().used
-
-
 def test_a_dry_run_says_what_would_be(work: Work) -> None:
     before = work.joint.tree()
     done = work.push(RefUpdate(MAIN, work.line[5]), RefUpdate(TOPIC, work.line[5]), check_only=True)
@@ -379,16 +373,6 @@ def test_a_repository_of_another_system(work: Work) -> None:
     assert not remote.knowledge.met
 
 
-def test_what_was_brought_is_told(work: Work) -> None:
-    pushed = work.remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
-    assert (pushed.revisions, pushed.created) == (2, False)
-    again = work.remote.push(PushRequest([RefUpdate(MAIN, work.line[1])], work.source, NEW))
-    assert (again.revisions, again.created, again.refs[0].outcome) == (0, False, Outcome.REFUSED)
-    remote = work.joint.remote("another", work.client)
-    made = remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
-    assert (made.revisions, made.created) == (6, True)
-
-
 def test_a_large_push_announces_its_graph(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[RequestFlag] = []
     request = work.client.request
@@ -507,11 +491,3 @@ def test_pulling_names_ids_and_what_follows(work: Work) -> None:
     with pytest.raises(MissingRevision):
         remote.pull(ids=[b"n" * 20])
     assert remote.knowledge.ref(TAG) is not None
-
-
-def test_refs_alone(work: Work) -> None:
-    remote = work.joint.remote(PATH, work.client)
-    remote.learn_refs()
-    assert {name: value[0].id for name, value in remote.knowledge.refs().items()} == work.refs()
-    with pytest.raises(NoSuchRepository):
-        work.joint.remote("nowhere", work.client).learn_refs()

@@ -23,8 +23,8 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.errors import CorruptFile, NoSuchPart, NoSuchRepository, Unsupported
-from smartserver.records.model import HERE, Tip
+from smartserver.errors import CorruptFile, NoSuchPart, Unsupported
+from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
@@ -212,14 +212,6 @@ def test_read(stage: Stage, name: str) -> None:
     READS[name](stage)
 
 
-def test_nothing_to_be_sent(stage: Stage) -> None:
-    assert list(read_parts(stage.remote(), refs=[b"none"]).parts) == []
-    assert list(read_parts(stage.remote(), haves=[LINE[5]]).parts) == []
-    assert [part.revision for part in read_parts(stage.remote(), ids=[LINE[0]], refs=[]).parts] == [LINE[0]]
-    with pytest.raises(NoSuchRepository):
-        read_parts(stage.remote("elsewhere"))
-
-
 def test_the_connection_goes_on_after_a_body(stage: Stage) -> None:
     remote = stage.remote("project/big")
     assert texts(read_parts(remote, trees=TreesField([-1]))) == expected(BIG, *HISTORY.trees[BIG])
@@ -291,9 +283,3 @@ def test_a_link_that_is_cut(attempts: int) -> None:
     lost = (ConnectionLost, RemoteProtocolError)
     cut_everywhere(make, read, check, lost=lost, attempts=attempts, frames=frames, inside=12)
     assert {True, False} == set(came)
-
-
-def test_the_ref_may_be_named(stage: Stage) -> None:
-    assert texts(read_parts(stage.remote("project"), trees=TreesField([-1], paths=[b"README"]), refs=[TRUNK]))
-    content = read_parts(stage.remote("project"), RevisionsField(limit=1), refs=[HERE])
-    assert list(content.parts) == []

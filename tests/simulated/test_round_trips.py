@@ -324,12 +324,6 @@ def test_a_client_counts_what_the_link_counts(stage: Stage, name: str) -> None:
     assert counting[CONNECTIONS] == counts.connections == 0
 
 
-def test_connections_are_counted(network: SimulatedNetwork) -> None:
-    counting = Counting()
-    use(network, "Server.ping", held=False)
-    assert counting[CONNECTIONS] == network.counts().connections == 1
-
-
 class TestSlowLink:
     """1 Mbit/s at 1000 ms, where the bytes before a refusal count."""
 

@@ -7,17 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from builders import GIT, KINDS, MAIN, History
-from simulated_joint import HistorySource
 
-from smartserver.client.call import Client
-from smartserver.client.knowledge import Knowledge
 from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer
 from smartserver.client.medium import ConnectionLost, Medium
-from smartserver.client.push import PushRequest
-from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Outcome, RefUpdate
-from smartserver.errors import NoSuchRepository
 from smartserver.server import same_process
 from smartserver.server.access import Access, invoking_user
 from smartserver.server.executor import Executor
@@ -25,26 +17,6 @@ from smartserver.server.same_process import SameProcess
 from smartserver.server.session import Shell
 from smartserver.server.site import Site
 from transports.memory import MemoryTransport
-
-
-@pytest.fixture
-def remote() -> RemoteRepository:
-    site = Site(MemoryTransport())
-    return RemoteRepository(
-        Client(lambda: SameProcess(site, invoking_user("tester"))), "project", Knowledge(None, "project")
-    )
-
-
-def test_it_is_as_a_server(remote: RemoteRepository) -> None:
-    with pytest.raises(NoSuchRepository):
-        remote.learn_refs()
-    history = History()
-    line = history.line(400)
-    done = remote.push(PushRequest([RefUpdate(MAIN, line[-1])], HistorySource(history), NewRepository(GIT, KINDS))).refs
-    assert [each.outcome for each in done] == [Outcome.DONE]
-    pulled = remote.pull()
-    assert sum(map(len, pulled.body)) == pulled.result.size
-    assert pulled.result.segments == 400
 
 
 def test_nothing_follows_before_what_was_answered_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,17 +29,6 @@ def test_nothing_follows_before_what_was_answered_is_read(monkeypatch: pytest.Mo
     assert told == ["pause"]
     assert medium.read(2) == b"c"
     assert told == ["pause", "resume"]
-
-
-def test_closing_it_twice_is_harmless() -> None:
-    medium = SameProcess(Site(MemoryTransport()), invoking_user("tester"))
-    assert medium.poll(read=True, write=True) == (False, True)
-    medium.close()
-    medium.close()
-    assert medium.poll(read=True, write=True) == (True, True)
-    assert medium.read(10) == b""
-    with pytest.raises(ConnectionLost, match="is closed"):
-        medium.write_some(memoryview(b"x"))
 
 
 class _Player:

@@ -17,8 +17,6 @@ from netem.simulated import SimulatedNetwork
 from smartserver.client.vfs_link import VfsLink
 from smartserver.client.vfs_transport import VfsTransport
 from smartserver.trace import flags
-from smartserver.trace.recorder import Recorder
-from smartserver.trace.text import summary
 from smartserver.trace.tracing import Tracing
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.limits import MAX_FILE_CALLS
@@ -229,14 +227,6 @@ def test_a_request_that_was_cut_changes_nothing() -> None:
         assert joint.tree() == []
 
 
-def test_reads_are_repeated() -> None:
-    for at in range(0, 200, 9):
-        joint = Joint(SimulatedNetwork(Link(1.0)))
-        joint.storage.put("file", [b"content"])
-        transport = lost(joint, Link(1.0, down=[Cut(at)]))
-        assert transport.get("file") == b"content"
-
-
 def test_nobody_there() -> None:
     joint = Joint(SimulatedNetwork(Link(1.0)))
     transport = vfs(joint)
@@ -263,19 +253,6 @@ def test_what_could_not_be_sent_is_not_sent_later() -> None:
             again()
     file.close()
     assert transport.get("file") == b""
-
-
-def test_the_closing_line_counts_them_as_vfs(joint: Joint) -> None:
-    joint.site.allows_vfs = True
-    recorder = Recorder()
-    client = joint.client([recorder])
-    transport = VfsTransport(VfsLink(client, "", "vfs://simulated"))
-    transport.perform([steps.MakeDirectory("a"), steps.Put("a/b", b"c"), steps.ListDirectory("a")])
-    transport.get("a/b")
-    assert recorder.vfs_calls == 2
-    assert "hpss: 2 round trips on a fresh connection, 2 calls (2 vfs), " in summary(recorder, recorder.started)
-    assert recorder.calls[0].verbs == ["mkdir", "put", "list_dir"]
-    assert recorder.calls[0].where == ""
 
 
 def test_the_trace_shows_where_they_are_made(joint: Joint) -> None:

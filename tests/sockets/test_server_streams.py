@@ -15,7 +15,7 @@ import pytest
 from builders import MAIN, History
 from builders import push as store_push
 from dialogs import message
-from pushing import NEW, Source, connected, push
+from pushing import NEW, Source, push
 from serving import NOISE, PATIENCE, Server, check_store, server_refs
 
 from smartserver.client.call import Client
@@ -98,15 +98,6 @@ def test_strangers_are_let_go_without_a_reset(server: Server, sent: bytes, answe
         assert rest_of(connection) == answer
 
 
-def test_a_stranger_that_sends_much_is_let_go_too(server: Server) -> None:
-    with raw(server) as connection:
-        connection.sendall(b"hpss/2\n")
-        noise = bytes(1 << 20)
-        for _ in range(20):
-            connection.sendall(noise)
-        assert rest_of(connection) == b"hpss! 1\n"
-
-
 def test_a_refusal_is_read_by_a_client_that_is_still_sending(server: Server) -> None:
     """Refused at its first bytes, an upload of 24 MB; the connection is good for the next request."""
     client = Connection(Role.CLIENT)
@@ -123,32 +114,7 @@ def test_a_refusal_is_read_by_a_client_that_is_still_sending(server: Server) -> 
     assert isinstance(reply, Reply)
 
 
-def test_one_byte_at_a_time(server: Server) -> None:
-    client = Connection(Role.CLIENT)
-    with raw(server) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in client.send(Request(1, PING)):
-            connection.sendall(bytes([byte]))
-        connection.shutdown(socket.SHUT_WR)
-        assert [type(event) for event in events_of(rest_of(connection), client)] == [Reply, PeerClosed]
-
-
 # -- many clients
-
-
-def test_many_connections_at_once(server: Server) -> None:
-    """Each is held while the others are used."""
-    history = History()
-    tip = history.line(3)[-1]
-    with contextlib.ExitStack() as stack:
-        remotes = [stack.enter_context(connected(server.port)) for _ in range(40)]
-        for number, remote in enumerate(remotes):
-            (done,) = remote.push(PushRequest([RefUpdate(b"refs/heads/%d" % number, tip)], Source(history), NEW)).refs
-            assert done.outcome is Outcome.DONE
-        for remote in remotes:
-            assert len(b"".join(remote.pull().body)) == sum(len(history.segment(each)) for each in history.parents)
-    assert len(server_refs(server.root, "p")) == 40
-    check_store(server.root, "p")
 
 
 def test_ipv6(tmp_path: Path) -> None:
@@ -239,12 +205,6 @@ def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
     assert (process.returncode, err) == (0, b"")
 
 
-def test_nothing_at_all_ends_it_too(tmp_path: Path) -> None:
-    process = serve_streams(tmp_path)
-    assert process.communicate(b"", timeout=PATIENCE) == (b"", b"")
-    assert process.returncode == 0
-
-
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_without_noise(tmp_path: Path, sent: signal.Signals) -> None:
     process = serve_streams(tmp_path)
@@ -258,24 +218,6 @@ def test_a_signal_ends_it_without_noise(tmp_path: Path, sent: signal.Signals) ->
     assert process.wait(PATIENCE) == 0
     _, err = process.communicate(timeout=PATIENCE)
     assert not NOISE.search(err.decode())
-
-
-def test_garbage_ends_it(tmp_path: Path) -> None:
-    process = serve_streams(tmp_path)
-    out, err = process.communicate(b"GET / HTTP/1.0\r\n\r\n", timeout=PATIENCE)
-    assert (process.returncode, out, err) == (0, b"", b"")
-
-
-def test_a_stranger_that_reads_the_answer_and_then_ends(tmp_path: Path) -> None:
-    process = serve_streams(tmp_path)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"hpss/2\n")
-    process.stdin.flush()
-    assert process.stdout.read(8) == b"hpss! 1\n"
-    assert process.poll() is None
-    assert process.communicate(timeout=PATIENCE)[1] == b""
-    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("ended", ["output", "output, then input", "both at once"])

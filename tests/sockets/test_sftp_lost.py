@@ -108,16 +108,6 @@ def test_wherever_it_is_lost_the_steps_before_are_done(
     assert steps < len(cuts) // 2
 
 
-@pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
-@pytest.mark.parametrize("after", [0, 10, 500, 1000, 1250, 1450, 1700])
-def test_lost_while_logging_in(transport: SftpTransport, link: Proxy, after: int, up: bool) -> None:
-    cut(link, after, up=up)
-    with pytest.raises(TransportFailed):
-        transport.exists("x")
-    whole(link)
-    assert not transport.exists("x")
-
-
 def test_lost_while_streaming(transport: SftpTransport, link: Proxy, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     file = transport.open_read("large")

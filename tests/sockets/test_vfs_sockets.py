@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections.abc import Iterator
@@ -12,19 +11,9 @@ import pytest
 from builders import History, push
 from serving import Server, lanes
 
-from smartserver.client.call import Client
-from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.request import Outgoing
 from smartserver.client.vfs_transport import VfsTransport, from_url
 from smartserver.errors import AccessDenied
-from smartserver.store.format import Discipline
 from smartserver.store.repository import PackRepository
-from smartserver.verbs.all import every_verb
-from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
-from smartserver.verbs.server_info import InfoRequest, server_info
-from smartserver.wire.messages import RequestFlag
 from transports.base import Transport
 from transports.conformance import TransportSuite
 from transports.errors import FileExists, PermissionDenied, TransportError
@@ -66,20 +55,6 @@ class TestSockets(TransportSuite):
         transport = opened(server, place(server))
         yield transport
         transport.close()
-
-
-def test_large_files(server: Server) -> None:
-    name = place(server)
-    files = opened(server, name)
-    files.put("large", [LARGE[:100], LARGE[100:]])
-    assert (server.root / name / "large").read_bytes() == LARGE
-    assert files.get("large") == LARGE
-    file = files.create("written")
-    for at in range(0, len(LARGE), 99_999):
-        file.write(LARGE[at : at + 99_999])
-    file.close()
-    ranges = [(at, 1000) for at in range(0, len(LARGE), 10_000)]
-    assert files.open_read("written").read_ranges(ranges) == [LARGE[at : at + size] for at, size in ranges]
 
 
 def test_one_of_many_takes_a_lock_folder(server: Server) -> None:
@@ -151,48 +126,3 @@ def test_a_server_for_readers(tmp_path: Path) -> None:
         with pytest.raises(AccessDenied, match="--anonymous write"):
             files.delete("file")
         files.close()
-
-
-def test_what_the_server_says_of_itself(server: Server, tmp_path: Path) -> None:
-    def verbs(port: int) -> set[str]:
-        with Client(lambda: TcpMedium("127.0.0.1", port)) as client:
-            return set(client.call(server_info, InfoRequest()).capabilities)
-
-    with Server(tmp_path) as other:
-        assert verbs(server.port) - verbs(other.port) == {verb.name for verb in every_verb() if verb.is_vfs}
-
-
-def pushing(history: History, ref: bytes, tip: bytes) -> Outgoing:
-    """A push of one revision."""
-    segment = history.segment(tip)
-    calls: list[tuple[AnyVerb, Arguments]] = [
-        (repository_insert_pack, InsertPackRequest()),
-        (branch_set_last_revision, SetLastRevisionRequest(ref, tip)),
-    ]
-    return Outgoing("project", calls, RequestFlag.BODY, body=lambda: [(segment, 1)])
-
-
-def test_writers_of_files_and_of_the_server_exclude_each_other(tmp_path: Path) -> None:
-    """Two over file-level verbs and two by RPC push to one repository: nothing is lost."""
-    histories = [History() for _ in range(4)]
-    lines = [history.line(6, None, f"lane {lane}") for lane, history in enumerate(histories)]
-    with Server(tmp_path, "--allow-vfs", "--folder-locks") as server:
-        near = PackRepository(LocalTransport(tmp_path), "project", discipline=Discipline.FOLDER)
-        push(near, histories[0], lines[0][:1], {b"refs/heads/first": lines[0][0]})
-
-        def work(lane: int) -> None:
-            history, ref = histories[lane], b"refs/heads/%d" % lane
-            if lane % 2:
-                with contextlib.closing(opened(server, "")) as files:
-                    for tip in lines[lane]:
-                        push(PackRepository(files, "project"), history, [tip], {ref: tip})
-                return
-            with Client(lambda: TcpMedium("127.0.0.1", server.port)) as client:
-                for tip in lines[lane]:
-                    client.request(pushing(history, ref, tip))
-
-        lanes(4, work)
-        found = PackRepository(LocalTransport(tmp_path), "project")
-        refs = {name: value[0].id for name, value in found.snapshot().view.refs().items()}
-        assert refs == {b"refs/heads/first": lines[0][0], **{b"refs/heads/%d" % n: lines[n][-1] for n in range(4)}}
-        assert found.verify().problems == ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -109,17 +108,6 @@ def test_a_url_with_a_secret(user: User, url: str) -> None:
         assert "secret" not in done.err, words
 
 
-def test_a_scheme_that_is_none(user: User) -> None:
-    """Git itself says it, and names what it looked for; nothing of ours runs.
-
-    It runs `git remote-hpss+ftp`, which exists as a program (git), says this and ends. Whether that is before or after
-    the first git has written `capabilities` to it decides if that one ends with 128 or of SIGPIPE.
-    """
-    done = user.git("push", "hpss+ftp://localhost/p", "main", folder="w")
-    assert done.status in (128, -signal.SIGPIPE)
-    assert "'remote-hpss+ftp' is not a git command" in done.err
-
-
 def test_a_root_that_is_itself_a_repository_has_the_empty_path(user: User, tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     with Server(tmp_path / "root") as server:
@@ -187,12 +175,6 @@ def lost(user: User, port: int) -> None:
     pushed, cloned = lanes(2, lambda lane: fails(user, ("push", "clone")[lane], url))
     assert re.fullmatch(f"(it is unknown whether the change was made|127\\.0\\.0\\.1:{port}): {LOST}", pushed)
     assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {LOST}", cloned)
-
-
-@pytest.mark.parametrize("behave", [strangers.listens, strangers.closes])
-def test_somebody_who_says_nothing(user: User, behave: strangers.Behave) -> None:
-    with stranger(behave) as port:
-        lost(user, port)
 
 
 def test_git_daemon(user: User, tmp_path: Path) -> None:
@@ -342,24 +324,3 @@ def test_a_read_only_server(server: Server, user: User) -> None:
 
 
 # -- the server's own command line
-
-
-def test_serve(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    port = server.port
-    for arguments, why in [
-        ([str(tmp_path / "none")], f"{tmp_path / 'none'} is not a folder"),
-        ([str(tmp_path / "file")], f"{tmp_path / 'file'} is not a folder"),
-        (
-            [str(tmp_path), "--listen", f"127.0.0.1:{port}"],
-            f"cannot listen on 127.0.0.1:{port}: Address already in use",
-        ),
-        ([str(tmp_path), "--listen", "no-such-host.invalid:0"], "cannot listen on no-such-host.invalid:0: "),
-        ([str(tmp_path), "--listen", "127.0.0.1:65536"], "--listen '127.0.0.1:65536': expected HOST:PORT"),
-        ([str(tmp_path), "--listen", "127.0.0.1:port"], "--listen '127.0.0.1:port': expected HOST:PORT"),
-    ]:
-        done = run(*SMARTSERVER, "serve", *arguments)
-        assert done.status == 1, done
-        assert len(done.err.splitlines()) == 1, done
-        assert why in done.err, done
-        assert not NOISE.search(done.err), done

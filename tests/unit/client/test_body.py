@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
 
-from smartserver.client.body import PIECE, EmptyBody, announcing, reported, sending, unpacked
+from smartserver.client.body import PIECE, reported, sending
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import GraphNode, Key, Plan
@@ -57,22 +57,6 @@ LARGE = [
 ]
 
 
-def test_a_push_that_is_only_checked_sends_its_graph() -> None:
-    plan = Made(LARGE)
-    assert list(announcing(plan)()) == [(encode_graph(GRAPH), 0)]
-    assert plan.made == 0
-
-
-def test_a_small_body_is_its_segments_and_made_once_for_the_first_sending() -> None:
-    plan = Made(SMALL)
-    flags, body = sending(plan, bulk=False)
-    assert flags == RequestFlag.NONE
-    assert list(body()) == [(b"".join(SMALL), 3)]
-    assert plan.made == 1
-    assert list(body()) == [(b"".join(SMALL), 3)]
-    assert plan.made == 2
-
-
 def test_the_graph_comes_before_a_large_one_and_no_piece_is_longer_than_a_look_for_a_refusal_allows() -> None:
     plan = Made(LARGE)
     flags, body = sending(plan, bulk=False)
@@ -105,12 +89,6 @@ def test_a_segment_may_come_in_parts() -> None:
     assert [ended for _, ended in pieces if ended] == [1, len(SMALL)]
     _, body = sending(Made(parts), bulk=False, announced=False)
     assert [ended for _, ended in body()][-2:] == [0, 1]
-
-
-@pytest.mark.parametrize("size", [GRAPH_FIRST_THRESHOLD, GRAPH_FIRST_THRESHOLD + 1])
-def test_what_is_large_is_what_is_over_the_threshold(size: int) -> None:
-    flags, _ = sending(Made([b"." * size]), bulk=False)
-    assert (flags == RequestFlag.GRAPH_FIRST) is (size > GRAPH_FIRST_THRESHOLD)
 
 
 def test_a_small_body_is_a_bulk_stream_where_that_is_shorter() -> None:
@@ -157,19 +135,6 @@ def test_a_bulk_stream_holds_little_back() -> None:
         came += sum(map(len, decoder.feed(piece)))
         assert made - came <= LITTLE
     assert came == sum(map(len, segments))
-
-
-def test_nothing_is_sent_of_nothing() -> None:
-    nothing = EmptyBody().plan([b"tip"], []).without_bases([b"key"])
-    assert (list(nothing.graph), list(nothing.segments())) == ([], [])
-    _, body = sending(nothing, bulk=False)
-    assert said(body) == b""
-
-
-def test_no_body_says_nothing() -> None:
-    assert list(unpacked(iter(()))) == []
-    _, body = sending(Made(SMALL), bulk=True)
-    assert b"".join(unpacked(iter([said(body)]))) == b"".join(SMALL)
 
 
 @pytest.mark.parametrize("bulk", [False, True])

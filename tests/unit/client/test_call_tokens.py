@@ -121,13 +121,6 @@ def test_without_one_the_error_says_what_to_do() -> None:
     assert sent(server) == [None]
 
 
-def test_a_client_without_credentials_has_the_refusal() -> None:
-    server = Server([wanting("right")])
-    with server.client() as client, pytest.raises(AccessDenied, match=r"^read: the rules say so$"):
-        client.call(server_ping, PingRequest())
-    assert sent(server) == [None]
-
-
 @pytest.mark.parametrize("error", [NoSuchRepository("x"), AccessDenied("write", "not you")])
 def test_another_refusal_says_that_the_token_is_valid(error: CodedError) -> None:
     server, user = Server([wanting("right", error)]), User(["right"])

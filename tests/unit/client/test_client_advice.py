@@ -13,28 +13,6 @@ from smartserver.wire.messages import Advice, raw
 URL = "hpss://h:1/project"
 PACKS = Advice("packs", raw({"packs": 1234}))
 CLIENT = Advice("client", raw({"client": "0.1", "expected": "0.2"}))
-FORMAT = Advice("format", raw({"format": "1", "newest": "2"}))
-
-
-@pytest.mark.parametrize(
-    ("advice", "words"),
-    [
-        (PACKS, "it lies in 1,234 packs: `brz pack hpss://h:1/project` joins them"),
-        (CLIENT, "its server expects smartserver 0.2 or newer here, this is 0.1: update it"),
-        (FORMAT, "its format is 1, the newest is 2: on its server `smartserver upgrade` renews it"),
-        (
-            Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"], "badEmail": [1, "cd34"]}})),
-            "taken with faults that a checker finds: badTimezone in ab12 and 2 more, badEmail in cd34",
-        ),
-        (Advice("faults", raw({"faults": {"x": "?"}})), "taken with faults that a checker finds: x"),
-        (Advice("client", raw({"client": "0.1\n\x1b[2J", "expected": "0.2"})), None),
-    ],
-)
-def test_the_words(advice: Advice, words: str | None) -> None:
-    said = line(advice, URL, "brz pack", "a checker")
-    assert said is not None
-    assert said.isprintable()
-    assert words is None or said == f"hpss: {URL}: {words}"
 
 
 @pytest.mark.parametrize(

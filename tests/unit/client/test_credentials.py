@@ -103,14 +103,6 @@ def test_where_nobody_can_read_on_the_way(url: str, private: bool) -> None:
     assert is_private(url) is private
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["hpss+ssh://me@host/srv/x", "hpss+ssh://localhost/~/x", "hpss+sftp://localhost/srv/x", "hpss+vfs://localhost/x"],
-)
-def test_a_login_says_itself_who_the_user_is(url: str, folder: str) -> None:
-    assert credentials_for(parse_place(url), folder, "hpss_x") is None
-
-
 def test_a_server_that_never_asked_gets_none(folder: str) -> None:
     source = Source(kept="hpss_x")
     assert credentials(HERE, folder, "hpss_y").token() == ""

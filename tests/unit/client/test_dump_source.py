@@ -101,14 +101,6 @@ def test_parts(most: int) -> None:
         assert one.size + len(made.segment(planned(other)[0])) > most
 
 
-def test_nothing_is_one_part() -> None:
-    made, order = history()
-    source = source_of(made, order)
-    source.mark(order[-1:])
-    (part,) = source.lacking().parts(1)
-    assert (len(part), part.size, list(part.segments())) == (0, 0, [])
-
-
 @given(st.integers(1, 12))
 def test_revisions_at_even_distances(count: int) -> None:
     made, order = history()

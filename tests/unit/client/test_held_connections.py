@@ -11,10 +11,9 @@ from exchanges import DELETE, PONG, READ, UPLOADED, silent, upload
 from scripted import Answering, ScriptedMedium, Server, done, reply
 
 from smartserver.client.call import Client
-from smartserver.client.held import AgentHolder, Lendable, Resumed, holder_for
+from smartserver.client.held import AgentHolder, Resumed, holder_for
 from smartserver.client.link import LEAST_PATIENCE, ROUND_TRIPS
 from smartserver.client.media.descriptors import DescriptorMedium
-from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import Medium
 from smartserver.client.places import parse_place
 from smartserver.client.request import Outgoing
@@ -57,16 +56,6 @@ def answering(payload: bytes = PONG, *, seconds: float = 0.0) -> Answering:
     return answer
 
 
-def test_the_next_command_goes_on_where_the_last_one_was() -> None:
-    server, shelf = Server([answering()]), Shelf()
-    for _ in range(3):
-        with client(server, shelf) as one:
-            one.request(READ)
-    assert server.tried == 1
-    assert [event.id for event in server.connections[0].heard if isinstance(event, Request)] == [1, 2, 3]
-    assert shelf.held[0].last_id == 3
-
-
 def test_one_command_has_it_at_a_time() -> None:
     server, shelf = Server([answering(), answering()]), Shelf()
     with client(server, shelf) as one, client(server, shelf) as two:
@@ -99,13 +88,6 @@ def test_one_that_is_not_at_rest_is_not_given_on(how: Answering) -> None:
         one.request(READ)
     assert shelf.held == []
     assert server.connections[0].closed == 1
-
-
-def test_nor_one_on_which_nothing_was_asked() -> None:
-    shelf = Shelf()
-    with client(Server([]), shelf):
-        pass
-    assert (shelf.held, shelf.asked) == ([], 0)
 
 
 @pytest.mark.parametrize(("seconds", "patience"), [(0.0, LEAST_PATIENCE), (2.0, ROUND_TRIPS * 2.0)])
@@ -143,21 +125,6 @@ def test_where_nothing_comes_back_the_request_is_repeated_on_another(outgoing: O
     assert shelf.asked == 1
 
 
-def test_a_server_that_gives_a_sign_of_life_is_waited_for() -> None:
-    def slow(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Ping):
-            medium.say(Pong(event.payload))
-            if event.payload == b"alive?":
-                medium.say(Reply(6, PONG))
-
-    server, shelf = Server([slow]), Shelf()
-    shelf.held = [resumed(server, 1.5)]
-    with client(server, shelf) as one:
-        one.request(READ)
-    assert server.tried == 1
-    assert server.now == 20.0
-
-
 def test_a_change_of_files_which_no_log_knows_goes_over_a_connection_of_its_own() -> None:
     server, shelf = Server([reply(done(NoResult()))]), Shelf()
     change = Outgoing("project", [(mkdir, PathRequest("a"))])
@@ -173,39 +140,6 @@ def test_a_change_of_files_which_no_log_knows_goes_over_a_connection_of_its_own(
 def environment() -> Iterator[dict[str, str]]:
     with of_its_own() as its:
         yield its
-
-
-@pytest.mark.sockets
-def test_the_agent_holds_what_can_be_lent(environment: dict[str, str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        holder = AgentHolder("hpss://here:1/", [], environment)
-        medium = TcpMedium(*listener.getsockname())
-        peer, _ = listener.accept()
-        with peer:
-            assert holder.give(medium, 4, 2.5)
-            medium.close()
-            taken = holder.take()
-            assert taken is not None
-            assert taken[1:] == (4, 2.5)
-            assert taken.medium.write_some(memoryview(b"on")) == 2
-            assert peer.recv(9) == b"on"
-            assert isinstance(taken.medium, Lendable)
-            taken.medium.close()
-            assert peer.recv(9) == b""
-
-
-@pytest.mark.sockets
-def test_what_is_taken_beforehand_is_taken_once(environment: dict[str, str]) -> None:
-    ours, theirs = socket.socketpair()
-    holder = AgentHolder("hpss://here:1/", [], environment)
-    assert not holder.prepare()
-    with theirs, ours:
-        assert holder.give(DescriptorMedium([ours.fileno()]), 4, 2.5)
-        assert holder.prepare()
-        taken = holder.take()
-        assert taken is not None
-        assert holder.take() is None
-        taken.medium.close()
 
 
 @pytest.mark.sockets

@@ -42,15 +42,6 @@ def tip_ids(knowledge: Knowledge) -> dict[bytes, list[bytes]]:
     return {name: [tip.id for tip in tips] for name, tips in knowledge.refs().items()}
 
 
-def test_nothing_is_known_of_a_remote_never_seen(tmp_path: Path) -> None:
-    knowledge = Knowledge(str(tmp_path / "absent"), URL)
-    assert not knowledge.met
-    assert knowledge.known is None
-    assert (knowledge.vcs, knowledge.settings, knowledge.refs(), knowledge.tips()) == ("", {}, {}, [])
-    assert knowledge.ref(MAIN) is None
-    assert not (tmp_path / "absent").exists()
-
-
 def test_what_was_learnt_is_there_for_the_next_command(tmp_path: Path) -> None:
     Knowledge(str(tmp_path / "k"), URL).learn(full({MAIN: value(1), TOPIC: value(2, 3)}), ["Server.ping"])
     knowledge = Knowledge(str(tmp_path / "k"), URL)
@@ -81,22 +72,6 @@ def test_a_delta_changes_what_it_names() -> None:
     assert knowledge.tips() == [numbered(4), numbered(1), numbered(2)]
 
 
-def test_a_full_state_replaces_the_refs_and_keeps_the_ring() -> None:
-    knowledge = Knowledge(None, URL)
-    knowledge.learn(full({MAIN: value(1), TOPIC: value(2)}))
-    knowledge.learn(full({MAIN: value(3)}, 5))
-    assert tip_ids(knowledge) == {MAIN: [numbered(3)]}
-    assert knowledge.tips() == [numbered(3), numbered(1), numbered(2)]
-
-
-def test_another_incarnation_is_another_repository() -> None:
-    knowledge = Knowledge(None, URL)
-    knowledge.learn(full({MAIN: value(1)}, 9))
-    knowledge.learn(full({TOPIC: value(2)}, 1, b"j" * 16))
-    assert knowledge.known == KnownRoot(b"j" * 16, 1)
-    assert knowledge.tips() == [numbered(2)]
-
-
 def test_the_ring_keeps_the_newest_each_once() -> None:
     knowledge = Knowledge(None, URL)
     for number in range(MAX_TIPS_KNOWN + 10):
@@ -123,12 +98,6 @@ def test_refs_are_not_kept_in_the_answer_too() -> None:
     knowledge.learn(answer)
     assert answer.refs == {}
     assert tip_ids(knowledge) == {MAIN: [numbered(1)], TOPIC: [numbered(2)]}
-
-
-def test_refs_are_haves_even_where_they_are_more_than_the_ring_holds() -> None:
-    knowledge = Knowledge(None, URL)
-    knowledge.learn(full({b"refs/heads/%d" % number: value(number) for number in range(MAX_TIPS_KNOWN + 10)}))
-    assert len(knowledge.tips()) == MAX_TIPS_KNOWN + 10
 
 
 @pytest.mark.parametrize(
@@ -182,16 +151,6 @@ def test_what_is_a_day_old_is_made_new_by_the_next_answer(tmp_path: Path) -> Non
     assert not Knowledge(str(tmp_path), URL).is_old
 
 
-def test_forgotten_is_forgotten_on_disk_too(tmp_path: Path) -> None:
-    knowledge = Knowledge(str(tmp_path), URL)
-    knowledge.learn(full({MAIN: value(1)}))
-    knowledge.forget()
-    assert (knowledge.met, knowledge.tips()) == (False, [])
-    assert list(tmp_path.iterdir()) == []
-    knowledge.forget()
-    assert not Knowledge(str(tmp_path), URL).met
-
-
 def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
     content = encode(KnowledgeFile(URL, HERE, 3, "git sha1", {"HEAD": MAIN}))
     assert decode(content, URL).version == 3
@@ -215,13 +174,6 @@ def test_a_damaged_file_is_replaced_by_what_is_learnt_next(tmp_path: Path) -> No
     assert not knowledge.met
     knowledge.learn(full({MAIN: value(1)}))
     assert Knowledge(str(tmp_path), URL).met
-
-
-def test_each_url_has_a_file_of_its_own(tmp_path: Path) -> None:
-    first, second = Knowledge(str(tmp_path), URL), Knowledge(str(tmp_path), URL + "2")
-    first.learn(full({MAIN: value(1)}))
-    assert first.path != second.path
-    assert not Knowledge(str(tmp_path), URL + "2").met
 
 
 def test_a_folder_that_cannot_be_made_fails_nothing(tmp_path: Path) -> None:
@@ -303,13 +255,6 @@ def test_whether_a_path_led_into_a_branch(tmp_path: Path) -> None:
     assert not below(tmp_path, "project").leads_inside
 
 
-def test_a_repository_at_the_root(tmp_path: Path) -> None:
-    below(tmp_path, "trunk").learn(full({b"trunk": value(1)}), [], opened(""))
-    found = below(tmp_path, "a/b")
-    assert (found.at, found.named, found.met) == ("", b"a/b", True)
-    assert below(tmp_path, "").named == b"."
-
-
 def test_a_longer_prefix_comes_first_and_a_wrong_one_goes(tmp_path: Path) -> None:
     below(tmp_path, "a/trunk").learn(full({}), [], opened("a"))
     longer = below(tmp_path, "a/trunk")
@@ -341,23 +286,6 @@ def test_a_refusal_of_another_repository_is_not_kept_as_that_of_this_one(tmp_pat
     knowledge.learn(full({b"trunk": value(2)}, 1, b"j" * 16))
     assert (knowledge.at, knowledge.known) == (None, KnownRoot(b"j" * 16, 1))
     assert below(tmp_path, "a/trunk").known == KnownRoot(HERE, 1)
-
-
-def test_the_ring_of_a_repository_found_again_is_that_of_its_file(tmp_path: Path) -> None:
-    below(tmp_path, "a/trunk").learn(full({b"trunk": value(1)}), [], opened("a"))
-    below(tmp_path, "a/b/trunk").learn(full({}, 1, b"j" * 16), [], opened("a/b"))
-    moved = below(tmp_path, "a/b/trunk")
-    moved.learn(full({b"b/trunk": value(2)}, 2), [], opened("a"))
-    assert moved.tips() == [numbered(2), numbered(1)]
-
-
-def test_forgotten_below_a_repository(tmp_path: Path) -> None:
-    below(tmp_path, "a/trunk").learn(full({}), [], opened("a"))
-    knowledge = below(tmp_path, "a/b")
-    knowledge.forget()
-    assert (knowledge.met, knowledge.at) == (False, None)
-    assert list(tmp_path.iterdir()) == []
-    below(None, "a/b").forget()
 
 
 # -- maps

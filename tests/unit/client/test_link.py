@@ -4,52 +4,18 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from exchanges import DELETE, MAIN, PONG, READ, banner
-from scripted import ScriptedMedium, Server, done, fault_of, refuse, refused, reply
+from exchanges import DELETE, MAIN, READ
+from scripted import Server, done, fault_of, refuse, refused, reply
 
 from smartserver.client import link
-from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
+from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import DivergedBranches, NoSuchRepository, NotDone, UnknownRemoteError
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import Event, Progress, Reply, Request
-from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Advice, Fault, KnownRoot, Outcome, RequestFlag, Status, encode, raw
-from smartserver.wire.messages import Progress as ProgressMessage
+from smartserver.wire.messages import Fault, Outcome, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
-
-
-def test_the_request_says_what_was_asked_and_who_asks() -> None:
-    server = Server([reply(done(BranchDeleteResult([])))])
-    known = KnownRoot(b"i" * 16, 7)
-    with server.client() as client:
-        client.request(DELETE)
-        first = server.connections[0].request
-        client.request(Outgoing("other", DELETE.calls, RequestFlag.ATOMIC, known))
-        second = server.connections[0].request
-    assert (first.path, first.id, first.age, first.flags, first.known) == ("project", DELETE.id, 0, 0, None)
-    assert [call.verb for call in first.calls] == ["Branch.delete"]
-    assert first.extras == {"agent": msgspec.Raw(msgspec.msgpack.encode("a test"))}
-    assert (second.path, second.flags, second.known, second.extras) == ("other", int(RequestFlag.ATOMIC), known, {})
-    assert first.id != second.id
-
-
-def test_who_asks_is_said_again_where_that_is_wanted() -> None:
-    server = Server([reply(done(BranchDeleteResult([])))])
-    known = KnownRoot(b"i" * 16, 7)
-    with server.client() as client:
-        client.request(Outgoing("project", DELETE.calls, known=known, says_agent=True))
-        assert server.connections[0].request.extras == {"agent": msgspec.Raw(msgspec.msgpack.encode("a test"))}
-
-
-def test_what_the_server_advises_comes_with_the_answer() -> None:
-    outcome = Outcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(PingResult())))
-    told = Advice("packs", raw({"packs": 40}))
-    server = Server([reply(encode(ReplyMessage([outcome], advice=[told])))])
-    with server.client() as client:
-        assert client.request(READ).advice == [told]
 
 
 def test_defaults_at_the_end_of_arguments_are_not_sent() -> None:
@@ -101,13 +67,6 @@ def test_an_outcome_for_each_call_or_none_counts(count: int) -> None:
     assert server.tried == 1
 
 
-def test_a_long_reply_is_joined() -> None:
-    names = [f"Verb.number{number}" for number in range(60_000)]
-    server = Server([reply(done(InfoResult("1", names)))])
-    with server.client() as client:
-        assert client.call(server_info, InfoRequest()).capabilities == names
-
-
 def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "MAX_MESSAGE", 1000)
     server = Server([reply(done(InfoResult("v" * 1000, [])))])
@@ -144,51 +103,7 @@ def test_so_are_the_errors_of_many_calls(monkeypatch: pytest.MonkeyPatch) -> Non
         client.request(Outgoing("project", list(READ.calls) * 2))
 
 
-def test_progress_is_told() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Progress(event.id, encode(ProgressMessage("verify", 3, 7))), Reply(event.id, PONG))
-
-    told: list[tuple[str, int, int]] = []
-    server = Server([answering, answering])
-    with server.client(progress=lambda *each: told.append(each)) as client:
-        client.call(server_ping, PingRequest())
-    with server.client() as client:
-        client.call(server_ping, PingRequest())
-    assert told == [("verify", 3, 7)]
-
-
 # -- servers that speak something else
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"\x15\x03\x01\x00\x02\x02\x46",
-        PREFACE + bytes(40),
-    ],
-    ids=["http", "ssh", "tls", "garbage"],
-)
-def test_another_protocol_is_named_and_not_tried_again(said: bytes) -> None:
-    server = Server([banner(said)] * 3)
-    with server.client() as client, pytest.raises(RemoteProtocolError) as caught:
-        client.request(READ)
-    assert "expected" in str(caught.value)
-    assert (server.tried, server.pauses) == (1, [])
-    assert server.connections[0].closed
-
-
-def test_a_server_of_another_version_says_which() -> None:
-    server = Server([banner(b"hpss! 2 3\n")] * 3)
-    with (
-        server.client() as client,
-        pytest.raises(NotOurProtocol, match="speaks hpss version 2, 3, this client version 1"),
-    ):
-        client.request(READ)
-    assert server.tried == 1
-    assert server.connections[0].closed
 
 
 def test_paths_in_errors_are_what_the_user_calls_them() -> None:

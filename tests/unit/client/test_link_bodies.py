@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from exchanges import MAIN, PONG, PULL, READ, UPLOADED, broken, upload
-from scripted import Answering, ScriptedMedium, Server, done, refused, reply
+from exchanges import MAIN, PONG, READ, UPLOADED, upload
+from scripted import ScriptedMedium, Server, refused, reply
 
 from smartserver.client.link import FIRST_WRITE, NEXT_WRITE
-from smartserver.client.medium import ConnectionLost
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import (
     DivergedBranches,
-    LimitExceeded,
 )
-from smartserver.verbs.repository_pull import PullResult
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.events import (
     Body,
@@ -29,91 +26,6 @@ from smartserver.wire.events import (
     Request,
 )
 from smartserver.wire.messages import RequestFlag
-
-
-def pulled(*after: Event | Exception | None) -> Answering:
-    """A server that replies with a body of those events; None: it closes."""
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Reply(event.id, done(PullResult(1, 6)), True))
-            for each in after:
-                if each is None:
-                    medium.end()
-                elif isinstance(each, Exception):
-                    medium.break_off(str(each))
-                else:
-                    medium.say(each)
-
-    return answering
-
-
-def test_a_body_comes_as_it_is_read() -> None:
-    server = Server([pulled(Body(1, b"abc"), Ping(b"there?"), Body(1, b"def"), End(1, 1, 6))])
-    with server.client() as client:
-        body = client.request(PULL).body
-        assert list(body) == [b"abc", b"def"]
-    assert Pong(b"there?") in server.connections[0].heard
-
-
-def test_a_request_without_a_body_has_an_empty_one() -> None:
-    with Server([reply(done(PullResult()))]).client() as client:
-        assert list(client.request(PULL).body) == []
-
-
-def test_an_error_ends_a_body_and_what_came_before_stands() -> None:
-    error = Error(1, refused(LimitExceeded("seconds", 2, 1)))
-    server = Server([pulled(Body(1, b"abc"), error)])
-    with server.client() as client:
-        body = client.request(PULL).body
-        assert next(body) == b"abc"
-        with pytest.raises(LimitExceeded):
-            next(body)
-
-
-@pytest.mark.parametrize("how", [None, ConnectionLost("Connection reset by peer")], ids=["closed", "reset"])
-def test_a_broken_body_is_a_lost_connection(how: ConnectionLost | None) -> None:
-    server = Server([pulled(Body(1, b"abc"), how)])
-    with server.client() as client:
-        body = client.request(PULL).body
-        got: list[bytes] = []
-        with pytest.raises(ConnectionLost):
-            got.extend(body)
-    assert got == [b"abc"]
-    assert server.tried == 1
-
-
-def test_a_body_left_unread_costs_a_new_connection() -> None:
-    server = Server([pulled(Body(1, b"abc"), End(1, 1, 3)), reply(PONG)])
-    with server.client() as client:
-        client.request(PULL)
-        client.call(server_ping, PingRequest())
-    assert [connection.closed for connection in server.connections] == [1, 1]
-
-
-def test_a_body_read_whole_leaves_the_connection_usable() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Reply(event.id, done(PullResult()), True), End(event.id, 0, 0))
-
-    server = Server([answering])
-    with server.client() as client:
-        for _ in range(2):
-            assert list(client.request(PULL).body) == []
-    assert server.tried == 1
-
-
-def test_a_body_is_sent_with_its_counts() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.say(Reply(event.id, UPLOADED))
-
-    server = Server([answering])
-    with server.client() as client:
-        client.request(upload(5))
-    heard = server.connections[0].heard
-    assert sum(len(event.chunk) for event in heard if isinstance(event, Body)) == 200_000
-    assert heard[-1] == End(1, 5, 200_000)
 
 
 def test_after_the_first_write_what_was_made_is_not_held_for_long() -> None:
@@ -173,23 +85,6 @@ def test_a_ping_in_the_middle_of_a_frame_is_answered_between_frames(takes: int) 
     heard = server.connections[0].heard
     assert Pong(b"still sending?") in heard
     assert End(1, 2, 6000) in heard
-
-
-def test_the_body_is_made_anew_for_each_sending() -> None:
-    made: list[int] = []
-
-    def body() -> list[tuple[bytes, int]]:
-        made.append(len(made))
-        return [(b"abc", 1)]
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.say(Reply(event.id, UPLOADED))
-
-    server = Server([broken, answering])
-    with server.client() as client:
-        client.request(Outgoing("project", upload(1).calls, RequestFlag.BODY, body=body))
-    assert made == [0, 1]
 
 
 def test_a_server_that_refuses_and_closes_at_once_is_heard() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from smartserver.client import store_url
-from smartserver.client.media.pipe import PipeMedium
-from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.places import SCHEMES, behind, connect, how_to_serve, is_ours, parse_place, served_by
 from smartserver.client.url import BadUrl
@@ -56,22 +53,6 @@ def test_what_is_none(url: str) -> None:
     assert not is_ours(url)
     with pytest.raises(BadUrl, match="does not begin with hpss://"):
         parse_place(url)
-
-
-@pytest.mark.sockets
-def test_plain_hpss_is_tcp() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        medium = connect(parse_place(f"hpss://127.0.0.1:{listener.getsockname()[1]}/a"), ["ssh"])
-        medium.close()
-    assert isinstance(medium, TcpMedium)
-
-
-@pytest.mark.sockets
-def test_ssh_is_a_pipe_to_the_command_that_is_named() -> None:
-    medium = connect(parse_place("hpss+ssh://h/srv/a"), ["echo"])
-    assert isinstance(medium, PipeMedium)
-    assert medium.read(100).startswith(b"-T -o ForwardX11=no")
-    medium.close()
 
 
 @pytest.mark.sockets

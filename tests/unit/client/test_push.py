@@ -10,7 +10,6 @@ from remotes import (
     LATE,
     MADE,
     MAIN,
-    MOVED,
     NEW,
     OLD,
     OTHER,
@@ -21,83 +20,41 @@ from remotes import (
     remote,
     requests,
     saying,
-    segment,
     state,
 )
-from scripted import Answering, ScriptedMedium, Server, done, fault_of, refused
+from scripted import Answering, ScriptedMedium, Server, done, fault_of
 
 from smartserver.client import body as client_body
 from smartserver.client.body import EmptyBody
 from smartserver.client.medium import CannotConnect
-from smartserver.client.push import PLANS, PushRequest
-from smartserver.client.updates import MapUpdateOutcome, Outcome, RefUpdate
+from smartserver.client.push import PushRequest
+from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import (
-    AccessDenied,
-    CorruptRecord,
     KnownRevisions,
     LimitExceeded,
-    MissingBase,
-    MissingParents,
     MissingRevision,
-    NoSuchBranch,
     NoSuchRepository,
-    NotDone,
     OutcomeUnknown,
     RepositoryExists,
-    RequestRefused,
     ServerBusy,
     StaleLease,
-    WrongVcs,
 )
 from smartserver.records.model import RevisionId
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionResult
 from smartserver.verbs.map_update import (
-    EntryChange,
-    EntryOutcome,
-    MapKind,
     MapUpdateRequest,
-    MapUpdateResult,
-    Verdict,
 )
 from smartserver.verbs.repository_create import CreateResult
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.events import Event, GoAway, Reply, Request
 from smartserver.wire.limits import BULK_BYTES, GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import Outcome as WireOutcome
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import RequestFlag, Status, encode, raw
 from transports.errors import CodedError
-
-
-def test_what_is_known_is_not_sent_and_nothing_is_made() -> None:
-    server, source = Server([saying(done(SetLastRevisionResult([TIP])))]), Source()
-    there = remote(server, state(TIP))
-    (updated,) = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
-    assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
-    assert source.haves == [[TIP]]
-    assert requests(server) == [["Branch.set_last_revision"]]
-
-
-def test_what_is_sent_is_reported_in_bytes() -> None:
-    there = remote(Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))]), state(OLD))
-    told: list[tuple[int, int, int]] = []
-    there.sent = lambda *sent: told.append(sent)
-    there.push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
-    assert told == [(len(segment(TIP)), 1, 1)]
-
-
-def test_known_revisions_are_planned_around() -> None:
-    server, source = Server([saying((KnownRevisions([TIP]), state(OLD)), MOVED)]), Source()
-    (updated,) = remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
-    assert (updated.outcome, updated.old) == (Outcome.DONE, OLD)
-    assert source.haves == [[], [TIP, OLD]]
-    assert requests(server) == [
-        ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"],
-        ["Branch.set_last_revision"],
-    ]
 
 
 def test_the_last_plan_announces_nothing_so_that_nobody_can_defeat_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,13 +67,6 @@ def test_the_last_plan_announces_nothing_so_that_nobody_can_defeat_each(monkeypa
     heard = [event for connection in server.connections for event in connection.heard]
     flags = [msgspec.msgpack.decode(event.payload)[4] for event in heard if isinstance(event, Request)]
     assert [bool(each & RequestFlag.GRAPH_FIRST) for each in flags] == [True, True, True, False]
-
-
-def test_known_revisions_that_are_already_the_tip_settle_it() -> None:
-    server, source = Server([saying((KnownRevisions([TIP]), state(TIP)))]), Source()
-    (updated,) = remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
-    assert (updated.outcome, updated.old) == (Outcome.UNCHANGED, TIP)
-    assert len(requests(server)) == 1
 
 
 def test_an_absent_ref_that_is_to_be_deleted_at_a_tip_is_not_settled() -> None:
@@ -133,43 +83,6 @@ def test_an_absent_ref_that_is_to_be_deleted_at_a_tip_is_not_settled() -> None:
     assert [each.outcome for each in updated] == [Outcome.UNCHANGED, Outcome.REFUSED]
 
 
-def test_a_missing_base_is_left_out() -> None:
-    moved = done(InsertPackResult(1), SetLastRevisionResult([OLD]))
-    server = Server([saying(MissingBase([OTHER]), moved)])
-    (updated,) = remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW)).refs
-    assert updated.outcome is Outcome.DONE
-    bodies = [b"".join(chunks) for chunks in _bodies(server)]
-    assert bodies == [segment(TIP), segment(TIP + OTHER)]
-
-
-def _bodies(server: Server) -> list[list[bytes]]:
-    """The chunks of each body."""
-    found: dict[int, list[bytes]] = {}
-    for event in server.connections[0].heard:
-        chunk = getattr(event, "chunk", None)
-        if isinstance(chunk, bytes):
-            found.setdefault(getattr(event, "id", 0), []).append(chunk)
-    return list(found.values())
-
-
-def test_missing_parents_make_only_the_present_refs_count_and_once() -> None:
-    error = MissingParents([OLD])
-    server, source = Server([saying((error, state(OTHER, 7)), (error, state(OTHER, 7)))]), Source()
-    there = remote(server, state(OLD))
-    with pytest.raises(MissingParents):
-        there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW))
-    assert source.haves == [[OLD], [OTHER]]
-
-
-def test_a_repository_that_is_gone_is_made_anew() -> None:
-    server, source = Server([saying(NoSuchRepository("project"), MADE)]), Source()
-    there = remote(server, state(TIP))
-    (updated,) = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW)).refs
-    assert updated.outcome is Outcome.DONE
-    assert source.haves == [[TIP], []]
-    assert requests(server)[1] == ["Repository.create", "Repository.insert_pack", "Branch.set_last_revision"]
-
-
 def test_a_repository_that_must_be_new_is_not_pushed_to() -> None:
     new = msgspec.structs.replace(NEW, exclusive=True)
     for error in (RepositoryExists("project"), KnownRevisions([OLD])):
@@ -177,14 +90,6 @@ def test_a_repository_that_must_be_new_is_not_pushed_to() -> None:
         with pytest.raises(type(error)):
             remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), new))
         assert len(requests(server)) == 1
-
-
-def test_a_repository_made_anew_for_another_system_refuses_to_be_made() -> None:
-    there_now = msgspec.structs.replace(state(OTHER, 7), vcs="bzr 2a", incarnation=bytes(16))
-    server = Server([saying((CorruptRecord(b"", b"", "malformed"), there_now), WrongVcs("project", "bzr 2a", NEW.vcs))])
-    with pytest.raises(WrongVcs):
-        remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
-    assert [each[0] for each in requests(server)] == ["Repository.insert_pack", "Repository.create"]
 
 
 def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:
@@ -197,19 +102,6 @@ def test_what_is_changed_is_said_anew_where_the_remote_is_another() -> None:
 
     pushed = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW, replan=anew))
     assert [each.update.ref for each in pushed.refs] == [TOPIC]
-
-
-def test_maps_before_the_refs_or_after_them() -> None:
-    maps = [MapUpdateRequest("notes", MapKind.OPAQUE, [EntryChange(b"a", b"1")])]
-    moved, mapped = SetLastRevisionResult([OLD]), MapUpdateResult([EntryOutcome(Verdict.DONE)])
-    for is_first, results in ((True, [mapped, moved]), (False, [moved, mapped])):
-        server = Server([saying(done(*results))])
-        request = PushRequest([RefUpdate(MAIN, TIP)], maps=maps, maps_first=is_first)
-        pushed = remote(server, state(OLD)).push(request)
-        names = ["Map.update", "Branch.set_last_revision"]
-        assert requests(server) == [names if is_first else names[::-1]]
-        assert [each.outcome for each in pushed.refs] == [Outcome.DONE]
-        assert pushed.maps == [MapUpdateOutcome(maps[0], mapped.entries)]
 
 
 LONG = [b"%20d" % number for number in range(40)]
@@ -240,14 +132,6 @@ def test_what_is_there_is_asked_before_a_long_push_to_where_something_is_likely(
     assert long.haves == [[], [OTHER, LONG[-4]]]
 
 
-@pytest.mark.parametrize("answer", [NoSuchRepository("project"), AccessDenied("project", "no")])
-def test_a_repository_that_was_likely_and_is_not_there_is_made(answer: CodedError, long: LongSource) -> None:
-    server = Server([saying(answer, MADE)])
-    (pushed,) = remote(server).push(PushRequest([RefUpdate(MAIN, LONG[-1])], long, NEW, is_likely=True)).refs
-    assert pushed.outcome is Outcome.DONE
-    assert [each[0] for each in requests(server)] == ["Repository.pull", "Repository.create"]
-
-
 def test_nothing_is_asked_before_a_short_push_or_one_to_a_repository_that_is_known(long: LongSource) -> None:
     server = Server([saying(done(InsertPackResult(1), SetLastRevisionResult([OLD])))])
     remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, LONG[-1])], long, NEW, is_likely=True))
@@ -273,28 +157,6 @@ def test_only_a_stream_that_becomes_too_long_is_sent_again_as_it_lies(
         (updated,) = there.push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW, bulk=bulk)).refs
         assert updated.outcome is Outcome.DONE
     assert len(requests(server)) == sent
-
-
-def test_it_is_given_up_in_the_end() -> None:
-    server, source = Server([saying(*[MissingBase([OTHER])] * PLANS)]), Source()
-    with pytest.raises(MissingBase):
-        remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, TIP)], source, NEW))
-    assert len(source.haves) == PLANS
-
-
-def test_each_update_has_its_own_outcome() -> None:
-    outcomes = [
-        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([OLD])))),
-        WireOutcome(Status.REFUSED, fault=fault_of(NoSuchBranch(TOPIC))),
-        WireOutcome(Status.DONE, msgspec.Raw(msgspec.msgpack.encode(BranchDeleteResult([])))),
-    ]
-    server = Server([saying(encode(ReplyMessage(outcomes)))])
-    updates = [RefUpdate(ref, None) for ref in (MAIN, TOPIC, b"refs/tags/a")]
-    first, second, third = remote(server, state(OLD)).push(PushRequest(updates, Source())).refs
-    assert (first.outcome, first.old) == (Outcome.DONE, OLD)
-    assert second.outcome is Outcome.REFUSED
-    assert isinstance(second.error, NoSuchBranch)
-    assert third.outcome is Outcome.UNCHANGED
 
 
 def half_done() -> bytes:
@@ -334,52 +196,6 @@ def test_what_was_done_is_told_though_the_rest_fails(then: Answering | Exception
     assert [each.outcome for each in moved] == [Outcome.REFUSED] * 2
     assert [type(each.error) for each in moved] == [error] * 2
     assert server.tried > 1
-
-
-def test_when_all_are_refused_those_that_were_not_tried_are_not_done() -> None:
-    payload = refused(RequestRefused(), NoSuchBranch(TOPIC), None)
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Error(event.id, payload))
-
-    server = Server([answering])
-    updates = [RefUpdate(TOPIC, None), RefUpdate(MAIN, None)]
-    first, second = remote(server, state(OLD)).push(PushRequest(updates, Source(), atomic=True)).refs
-    assert isinstance(first.error, NoSuchBranch)
-    assert isinstance(second.error, NotDone)
-    assert server.connections[0].request.flags == int(RequestFlag.ATOMIC)
-
-
-def test_one_refused_update_has_the_error_of_the_request() -> None:
-    server = Server([saying(AccessDenied("push", "read only"))])
-    (updated,) = remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, None)], Source())).refs
-    assert updated.outcome is Outcome.REFUSED
-    assert isinstance(updated.error, AccessDenied)
-
-
-def test_a_request_refused_as_a_whole_is_raised() -> None:
-    server = Server([saying(AccessDenied("push", "read only"))])
-    with pytest.raises(AccessDenied):
-        remote(server, state(OLD)).push(PushRequest([RefUpdate(MAIN, None), RefUpdate(TOPIC, None)], Source()))
-
-
-def test_nothing_is_learnt_of_a_repository_of_another_system() -> None:
-    server = Server([saying((WrongVcs("project", "brz", "git sha1"), state(OTHER)))])
-    there = remote(server)
-    with pytest.raises(WrongVcs):
-        there.push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
-    assert not there.knowledge.met
-
-
-def test_a_push_that_may_have_been_made_says_so() -> None:
-    def dying(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.break_off()
-
-    server = Server([dying])
-    with pytest.raises(OutcomeUnknown):
-        remote(server).push(PushRequest([RefUpdate(MAIN, TIP)], Source(), NEW))
 
 
 def test_a_push_whose_answer_has_refs_that_are_none_says_that_it_is_unknown() -> None:

@@ -47,18 +47,6 @@ def parts(chunks: Iterable[bytes]) -> list[Part]:
     return list(read_content(chunks, KINDS))
 
 
-def test_the_parts() -> None:
-    bare = segment([], [])
-    assert parts(body(WHOLE, bare)) == [Part(LINE[1], PARENTS, RECORDS), Part(LINE[1], PARENTS, ())]
-    joined = b"".join(body(WHOLE, bare))
-    assert parts([joined[at : at + 1] for at in range(len(joined))])[0].records == RECORDS
-
-
-def test_nothing_came() -> None:
-    assert parts([]) == []
-    assert parts(body()) == []
-
-
 def test_parts_come_as_the_body_does() -> None:
     def cut() -> Iterable[bytes]:
         import zstandard

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.client.shadows import ALL_SHADOWS, Place, Shadows, discard
+from smartserver.client.shadows import ALL_SHADOWS, Place, Shadows
 
 URL = "hpss://host:4155/project"
 
@@ -131,16 +131,6 @@ def test_it_is_removed_unless_it_is_in_use(shadows: Shadows) -> None:
     assert shadows.remove(place.name)
     assert not shadows.place(URL, b"one").use()
     assert [name for name in os.listdir(shadows.folder) if "." not in name] == []
-
-
-def test_what_is_gone_already_needs_not_be_removed(shadows: Shadows) -> None:
-    discard(os.path.join(shadows.folder, "x"))
-    assert shadows.remove("x")
-    Path(shadows.folder).parent.mkdir()
-    Path(shadows.folder).mkdir()
-    Path(shadows.folder, "y.gone-1").mkdir()
-    assert shadows.make_room(0)
-    assert os.listdir(shadows.folder) == []
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -5,40 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scripted import ScriptedMedium, Server, refused
-from vfs_scripted import answers, sent, transport
+from scripted import Server
+from vfs_scripted import answers, transport
 
-from smartserver.errors import AccessDenied
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import Result
-from smartserver.wire.events import Body, Error, Event, Request
 from transports import steps
 from transports.base import Step
 from transports.errors import TransportFailed
-
-
-def test_what_is_small_goes_with_the_call_and_what_is_large_in_the_body() -> None:
-    server = Server([answers(vfs.NoResult(), vfs.NoResult(), vfs.NoResult(), vfs.NoResult())])
-    half, large = b"h" * (vfs.MAX_CONTENT // 2), b"l" * (vfs.MAX_CONTENT + 1)
-    transport(server).perform([steps.Put("a", half), steps.Put("b", large), steps.Put("c", half), steps.Put("d", half)])
-    assert sent(server) == [
-        ("put", ["a", half]),
-        ("put", ["b", b"", len(large)]),
-        ("put", ["c", half]),
-        ("put", ["d", b"", len(half)]),
-    ]
-    bodies = [event.chunk for event in server.connections[0].heard if isinstance(event, Body)]
-    assert b"".join(bodies) == large + half
-    assert server.connections[0].request.path == "base"
-
-
-def test_contents_come_from_results_and_body() -> None:
-    server = Server(
-        [answers(vfs.GetResult(3, None), vfs.ReadvResult([1, 2], 9, b"xyz"), vfs.ReadvResult([2], 9), body=b"abcde")]
-    )
-    first, second, third = steps.Get("a"), steps.ReadRanges("b", [(0, 1), (3, 2)]), steps.ReadRanges("c", [(0, 2)])
-    transport(server).perform([first, second, third])
-    assert (first.content, second.result, third.result) == (b"abc", [b"x", b"yz"], [b"de"])
 
 
 @pytest.mark.parametrize(("body", "what"), [(b"ab", "1 bytes more"), (b"abcd", "got 1 bytes"), (None, "3 bytes more")])
@@ -77,15 +51,6 @@ def test_an_answer_to_another_question_breaks_the_rules(asked: Callable[[], Step
     assert [each.closed for each in server.connections] == [1, 0]
 
 
-def test_a_refusal_is_told_as_it_is() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Error(event.id, refused(AccessDenied("file-level (VFS) verbs", "start it with `--allow-vfs`"))))
-
-    with pytest.raises(AccessDenied, match="--allow-vfs"):
-        transport(Server([answering])).get("a")
-
-
 def test_it_closes_its_connection_when_nobody_has_it_any_more() -> None:
     server = Server([answers(vfs.HasResult(True))] * 2)
     one = transport(server)
@@ -96,10 +61,3 @@ def test_it_closes_its_connection_when_nobody_has_it_any_more() -> None:
     assert server.connections[0].closed == 0
     del child
     assert server.connections[0].closed == 1
-
-
-def test_nobody_there() -> None:
-    with pytest.raises(TransportFailed) as caught:
-        transport(Server([])).get("a")
-    assert caught.value.path == ""
-    assert str(caught.value) == "cannot connect to the test's server: Connection refused"

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
 
 from smartserver.server import threads
-from smartserver.server.executor import InlineExecutor, Lane
+from smartserver.server.executor import Lane
 from smartserver.server.fair import Client
 from smartserver.server.threads import THREADS, ThreadExecutor
-
-
-def test_inline_is_at_once() -> None:
-    told: list[object] = []
-    executor = InlineExecutor()
-    executor.run(lambda: 3, told.append)
-    executor.soon(lambda: told.append(4))
-    assert told == [3, 4]
-
 
 # -- threads
 
@@ -35,27 +25,6 @@ class Main:
     def turn(self) -> None:
         """Make the next call, when there is one."""
         self.calls.get(timeout=30)()
-
-
-def test_work_runs_elsewhere_and_reports_here() -> None:
-    main = Main()
-    executor = ThreadExecutor(main.calls.put)
-    here = threading.current_thread()
-    told: list[threading.Thread] = []
-
-    def done(worker: threading.Thread) -> None:
-        told.extend([worker, threading.current_thread()])
-
-    for lane in Lane:
-        told.clear()
-        executor.run(threading.current_thread, done, lane)
-        main.turn()
-        assert told[0].name.startswith(lane.value)
-        assert told[1] is here
-    executor.soon(lambda: told.append(threading.current_thread()))
-    main.turn()
-    assert told[-1] is here
-    executor.stop()
 
 
 def test_verifications_keep_out_no_upkeep() -> None:
@@ -124,46 +93,6 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
     assert len(ran) == THREADS[Lane.LONG]
     with pytest.raises(RuntimeError):
         executor.run(lambda: None, lambda _: None)
-
-
-def idle_pool(lane: Lane) -> tuple[Main, ThreadExecutor, threads._Pool]:
-    """The pool of a lane with one thread, which is idle."""
-    main = Main()
-    executor = ThreadExecutor(main.calls.put)
-    executor.run(lambda: None, lambda _: None, lane, Client())
-    main.turn()
-    pool = executor._pools[lane]
-    ends = time.monotonic() + 30
-    while pool._idle == 0 and time.monotonic() < ends:
-        time.sleep(0.001)
-    assert (pool._idle, len(pool._threads)) == (1, 1)
-    return main, executor, pool
-
-
-def test_two_jobs_at_once_do_not_wait_for_one_idle_thread() -> None:
-    """The thread is notified of the first and cannot wake before the second is submitted."""
-    main, executor, pool = idle_pool(Lane.COMMIT)
-    second = threading.Event()
-    told: list[bool] = []
-    with pool._changed:
-        executor.run(lambda: second.wait(20), told.append, Lane.COMMIT, Client())
-        executor.run(second.set, lambda _: None, Lane.COMMIT, Client())
-    main.turn()
-    main.turn()
-    assert told == [True]
-    assert len(pool._threads) == 2
-    executor.stop()
-
-
-def test_an_idle_thread_is_used_before_another_is_started() -> None:
-    main, executor, pool = idle_pool(Lane.COMMIT)
-    for _ in range(5):
-        executor.run(lambda: None, lambda _: None, Lane.COMMIT, Client())
-        main.turn()
-        while pool._idle == 0:
-            time.sleep(0.001)
-    assert len(pool._threads) == 1
-    executor.stop()
 
 
 def test_a_job_that_raises_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:

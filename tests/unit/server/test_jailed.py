@@ -70,15 +70,15 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     return found
 
 
-@pytest.mark.parametrize("call", CALLS)
+PATHS = [
+    "..", "../secret", "team/../../secret", "team/..", ".", "./team", "team/./file", "/etc/passwd", "/", "//",
+    "team//file", "team/", "a\0b", "team\\..\\..\\secret", "..\\secret", "a\nb", "a\udc80", "../served-not/secret",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "path",
-    [
-        "..", "../secret", "team/../../secret", "team/..", ".", "./team", "team/./file", "/etc/passwd", "/", "//",
-        "team//file", "team/", "a\0b", "team\\..\\..\\secret", "..\\secret", "a\nb", "a\udc80",
-        "../served-not/secret",
-    ],
-)  # fmt: skip
+    ("call", "path"), [*[("put", path) for path in PATHS], *[(call, "../secret") for call in CALLS if call != "put"]]
+)
 def test_what_is_no_path(jailed: JailedTransport, folder: Path, call: str, path: str) -> None:
     before = snapshot(folder.parent)
     with pytest.raises(InvalidPath):
@@ -92,19 +92,21 @@ def test_what_is_no_base(folder: Path, base: str) -> None:
         JailedTransport(LocalTransport(folder), base)
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if call != "child"])
+LINKS = [
+    ("out", "../secret", "out"),
+    ("out", "..", "out/secret"),
+    ("out", "../served-not", "out/secret"),
+    ("out", "../new", "out"),
+    ("out", "/etc", "out/passwd"),
+    ("team/inner/out", "../../..", "team/inner/out/secret"),
+    ("again", "out", "again"),
+    ("team/out", "../../secret", "team/out"),
+]
+
+
 @pytest.mark.parametrize(
-    ("link", "to", "path"),
-    [
-        ("out", "../secret", "out"),
-        ("out", "..", "out/secret"),
-        ("out", "../served-not", "out/secret"),
-        ("out", "../new", "out"),
-        ("out", "/etc", "out/passwd"),
-        ("team/inner/out", "../../..", "team/inner/out/secret"),
-        ("again", "out", "again"),
-        ("team/out", "../../secret", "team/out"),
-    ],
+    ("call", "link", "to", "path"),
+    [*[("put", *link) for link in LINKS], *[(call, *LINKS[1]) for call in CALLS if call not in ("put", "child")]],
 )
 def test_no_link_leads_out(jailed: JailedTransport, folder: Path, call: str, link: str, to: str, path: str) -> None:
     if link == "again":

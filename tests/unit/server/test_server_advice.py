@@ -12,7 +12,6 @@ from smartserver.server import advice
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.store import format as formats
 from smartserver.store.repack import LARGE
-from smartserver.wire.events import Reply
 from smartserver.wire.messages import Advice, Request, raw
 
 
@@ -25,12 +24,6 @@ def many(served: Served, count: int) -> None:
 
 def saying(agent: object, request: Request) -> Request:
     return msgspec.structs.replace(request, extras={"agent": msgspec.Raw(msgspec.msgpack.encode(agent))})
-
-
-def test_an_answer_without_advice_is_not_longer_for_it(dialog: Dialog, line: list[bytes]) -> None:
-    assert done(dialog.ask(message(PULL))).advice == []
-    (reply,) = [event for event in dialog.heard if isinstance(event, Reply)]
-    assert len(msgspec.msgpack.decode(reply.payload)) == 4
 
 
 def test_many_packs_are_said_to_whoever_may_join_them(
@@ -62,31 +55,6 @@ def test_a_format_that_is_not_the_newest(
     said = [Advice("format", raw({"format": "1", "newest": "2"}))]
     assert done(dialog.ask(message(PULL))).advice == said
     assert done(dialog.ask(message(PULL, known=known(served)))).advice == said
-
-
-@pytest.mark.parametrize(
-    ("agent", "says"),
-    [
-        ("smartserver/0.9.3", "0.9.3"),
-        ("brz smartserver/0.9", "0.9"),
-        ("git smartserver/0.10.9.1 and more", "0.10.9.1"),
-        ("smartserver/0.11", None),
-        ("smartserver/0.11.0", None),
-        ("smartserver/1.0", None),
-        ("somebody else's/0.1", None),
-        ("smartserver/", None),
-        ("smartserver/99999999999999999999.1", None),
-        ("", None),
-        (7, None),
-        (b"smartserver/0.1", None),
-    ],
-)
-def test_a_client_older_than_expected(
-    dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, agent: object, says: str | None
-) -> None:
-    monkeypatch.setattr(advice, "OLDEST_CLIENT", "0.11")
-    said = [] if says is None else [Advice("client", raw({"client": says, "expected": "0.11"}))]
-    assert done(dialog.ask(saying(agent, message(PULL)))).advice == said
 
 
 def test_this_client_is_not_older_than_this_server_expects(dialog: Dialog, line: list[bytes]) -> None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import enum
-
 import msgspec
 import pytest
-from builders import GIT, MAIN
+from builders import GIT
 from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import done, refused
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.model import HERE
 from smartserver.records.system import System
-from smartserver.server import header as headers
 from smartserver.server.access import FixedAccess
 from smartserver.vcs.git.system import GitSystem
-from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments, Permission
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
-from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.rules import Rule
-from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.messages import Failure, Reply, Request, RequestFlag
 
 BELOW = RequestFlag.BELOW
@@ -99,16 +93,6 @@ def test_without_the_flag_it_is_an_ordinary_name(dialog: Dialog, served: Served,
     assert served.refs()[HERE] == line[2]
 
 
-def test_a_change_means_the_whole_path(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    served.push([], {MAIN: None})
-    done(dialog.ask(at("project/trunk", here(line[2]), number=1)))
-    answer = dialog.ask(at("project/team/new", here(line[0]), OPEN, number=2))
-    assert opened(answer, 1) == OpenResult("project", "team/new", GIT, b"team/new", "")
-    assert (served.refs()[b"trunk"], served.refs()[b"team/new"]) == (line[2], line[0])
-    done(dialog.ask(at("project/team/new", (branch_delete, BranchDeleteRequest(HERE)), number=3)))
-    assert b"team/new" not in served.refs()
-
-
 def test_errors_and_permissions_have_the_name(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     error = refused(dialog.ask(at("project/trunk", here(line[0]))))
     assert isinstance(error, DivergedBranches)
@@ -123,41 +107,12 @@ def test_errors_and_permissions_have_the_name(dialog: Dialog, served: Served, li
     assert (Permission.FORCE, b"trunk") in noted
 
 
-def test_a_pull_of_the_branch_the_path_names(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    pull = (repository_pull, PullRequest(refs=[HERE], haves=[line[0]]))
-    number = dialog.begin(at("project/trunk/src", pull))
-    assert isinstance(dialog.answer(number), Reply)
-    assert dialog.body(number) == served.history.segment(line[1])
-
-
-@pytest.mark.parametrize("path", ["new", "group/new"])
-def test_where_no_prefix_is_one_it_is_made_at_the_path(
-    dialog: Dialog, served: Served, line: list[bytes], path: str
-) -> None:
-    body = served.history.body(line[:2])
-    request = at(path, NEW, OPEN, INSERT, here(line[1]), flags=BELOW | RequestFlag.BODY)
-    answer = dialog.ask(request, body, 2)
-    assert opened(answer, 1) == OpenResult(path, "", GIT, HERE, "")
-    assert served.refs(path) == {HERE: line[1]}
-    again = dialog.ask(at(f"{path}/b", NEW, here(line[0]), number=2))
-    done(again)
-    assert served.refs(path) == {HERE: line[1], b"b": line[0]}
-
-
 def test_a_place_that_cannot_be_one(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     for path in ("new/.a", "new/log", "a/../b"):
         assert refused(dialog.ask(at(path, NEW, here(line[1])))).code == "invalid-path"
     assert refused(dialog.ask(at("nowhere/at/all", OPEN))).code == "no-such-repository"
     served.push(line[:1], {}, "group/inner")
     assert refused(dialog.ask(at("group", NEW))).code == "invalid-path"
-
-
-def test_a_repeat_gets_the_first_answer(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    request = at("project/trunk", here(line[2]), number=7)
-    first = done(dialog.ask(request))
-    served.push([], {b"trunk": line[3]})
-    assert done(dialog.ask(msgspec.structs.replace(request, age=500))).outcomes == first.outcomes
-    assert served.refs()[b"trunk"] == line[3]
 
 
 @pytest.mark.parametrize("body", [False, True])
@@ -174,43 +129,3 @@ def test_a_repeat_makes_nothing_where_the_repository_was_deleted(
     assert not served.site.find_below("project/trunk").exists
     if not body:  # Another request is one of its own.
         done(dialog.ask(at("other/trunk", NEW, number=8)))
-
-
-def test_it_is_found_again_when_another_was_first(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    """The plan is made anew on what is there at the swap; the names are the same."""
-    repository = served.repository()
-    commit = repository.commit
-    looked: list[int] = []
-
-    def commit_late(*given: object) -> object:
-        if not looked:
-            looked.append(1)
-            served.push([], {b"trunk": line[2], MAIN: line[3]})
-        return commit(*given)  # type: ignore[arg-type]
-
-    repository.commit = commit_late  # type: ignore[method-assign, assignment]
-    error = refused(dialog.ask(at("project/trunk", here(line[0]))))
-    assert isinstance(error, DivergedBranches)
-    assert (error.ref, error.tip) == (b"trunk", line[2])
-
-
-def test_what_concerns_the_server_alone(dialog: Dialog) -> None:
-    done(dialog.ask(at("project/trunk", (server_ping, PingRequest()))))
-
-
-def test_a_server_that_does_not_know_the_flag_does_nothing(
-    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Older(enum.IntFlag):
-        NONE = 0
-        ATOMIC = 1
-        CHECK_ONLY = 2
-        BODY = 4
-        GRAPH_FIRST = 8
-
-    monkeypatch.setattr(headers, "RequestFlag", Older)
-    before = served.refs()
-    error = refused(dialog.ask(at("project", here(line[2]))))
-    assert error.code == "unsupported"
-    assert "0x10" in str(error)
-    assert served.refs() == before

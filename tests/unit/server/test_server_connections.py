@@ -8,14 +8,13 @@ from dialogs import message
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
-from smartserver.server.connections import FAREWELL, IDLE_ENOUGH, PARTING, REPORT_EVERY, Connections
+from smartserver.server.connections import FAREWELL, IDLE_ENOUGH, Connections
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.patience import Patience
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, Error, GoAway, Ping, Reply, Request
-from smartserver.wire.limits import KEEP_IDLE, MAX_FRAME
+from smartserver.wire.limits import MAX_FRAME
 from smartserver.wire.messages import RequestFlag, encode
 
 
@@ -47,16 +46,6 @@ def test_those_refused_are_few_and_take_no_places(clock: Clock) -> None:
     assert not connections.may_refuse
     refused[0].connectionLost()
     assert connections.may_refuse
-
-
-def test_a_flood_of_connections_is_no_flood_of_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    connections = connections_of(clock, Limits(connections=0))
-    for _ in range(100):
-        connections.admit("192.0.2.1:5", "")
-    clock.advance(REPORT_EVERY)
-    connections.admit("192.0.2.1:6", "")
-    assert len(caplog.records) == 2
-    assert caplog.records[1].message.endswith("try again later (and 99 others since the last such line)")
 
 
 # -- room for one more
@@ -124,23 +113,6 @@ def test_who_never_asked_goes_before_who_may_ask_again(clock: Clock) -> None:
     assert connections.admit("x", "") is not None
 
 
-def test_who_has_only_to_close_goes_first(clock: Clock) -> None:
-    connections = connections_of(clock, Limits(connections=2))
-    _, silent = begin(connections)
-    told, carrier = begin(connections)
-    told.dataReceived(b"GET / HTTP/1.1\r\n\r\n")
-    clock.advance(IDLE_ENOUGH)
-    assert carrier.calls == ["resume", "lose write"]
-    told.writeConnectionLost()  # Only now was everything sent.
-    clock.advance(IDLE_ENOUGH - 1)
-    assert connections.admit("x", "") is None
-    assert (carrier.calls, silent.calls) == (["resume", "lose write"], ["resume", "lose write", "lose"])
-    begin(connections)
-    clock.advance(1)
-    assert connections.admit("x", "") is None
-    assert carrier.calls == ["resume", "lose write", "lose"]
-
-
 def test_who_does_something_is_never_let_go(clock: Clock) -> None:
     """A request is open, a part of one came just now, an answer is not taken yet, or one is on its way."""
     connections = connections_of(clock, Limits(connections=4))
@@ -191,20 +163,6 @@ def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> Non
     assert made.patience.idle_since(clock.seconds()) is None
     made.dataReceived(client.send(Cancel(1)))
     assert made.patience.idle_since(clock.seconds()) == clock.seconds()
-    clock.advance(IDLE_ENOUGH)
-    assert connections.admit("x", "") is None
-
-
-def test_who_takes_his_answer_slowly_is_never_let_go(clock: Clock) -> None:
-    """However seldom the server looks at it besides: a byte taken since the answer was written counts at once."""
-    connections = connections_of(clock, Limits(connections=1))
-    made, carrier = begin(connections)
-    carrier.stuck = True
-    made.dataReceived(Connection(Role.CLIENT).send(PING))
-    for _ in range(5):
-        clock.advance(IDLE_ENOUGH - 1)
-        carrier.take(1)
-        assert connections.admit("x", "") is not None
     clock.advance(IDLE_ENOUGH)
     assert connections.admit("x", "") is None
 
@@ -312,51 +270,6 @@ def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:
     assert sum(bool(carrier.calls) for carrier in carriers) == limit * 4
 
 
-def test_who_asked_once_and_was_told_to_go_has_no_place(clock: Clock) -> None:
-    connections = connections_of(clock, Limits(connections=1))
-    made, carrier = begin(connections)
-    client = asks(made, carrier)
-    clock.advance(KEEP_IDLE)
-    assert heard(carrier, client) == [GoAway(b"no request for 900 s")]
-    assert connections.admit("x", "") is None
-    assert carrier.calls == ["resume", "lose write"]
-    made.dataReceived(b"x" * 100)
-    clock.advance(FAREWELL)
-    assert carrier.calls[-1] in ("lose", "abort")
-
-
-def test_a_full_server_looks_at_nobody_in_vain_twice(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before the one that is idle the longest may have been so for long enough."""
-    connections = connections_of(clock, Limits(connections=20))
-    looks = 0
-
-    def look(patience: Patience, now: float) -> float | None:
-        nonlocal looks
-        looks += 1
-        return idle_since(patience, now)
-
-    idle_since = Patience.idle_since
-    monkeypatch.setattr(Patience, "idle_since", look)
-    first, carrier = begin(connections)
-    client = asks(first, carrier)
-    clock.advance(1)
-    for _ in range(19):
-        begin(connections)
-    for _ in range(50):
-        assert connections.admit("x", "") is not None
-    assert looks == 20
-    clock.advance(IDLE_ENOUGH - 1.5)
-    asks(first, carrier, client, 2)
-    assert connections.admit("x", "") is not None
-    assert looks == 20
-    clock.advance(0.5)
-    for _ in range(50):
-        assert connections.admit("x", "") is not None
-    assert looks == 40
-    clock.advance(1)
-    assert connections.admit("x", "") is None
-
-
 def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> None:
     connections = connections_of(clock, Limits(connections=1, of_address=1))
     _, carrier = begin(connections, address="192.0.2.1")
@@ -367,33 +280,6 @@ def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> No
 
 
 # -- stopping
-
-
-def test_stopping_waits_for_every_connection(connections: Connections, clock: Clock) -> None:
-    first, carrier = begin(connections)
-    second, _ = begin(connections)
-    stopped = connections.stop(30.0)
-    assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(b"the server is stopping")]
-    first.connectionLost()
-    assert not stopped.called
-    second.connectionLost()
-    assert stopped.called
-    clock.advance(30)
-
-
-def test_stopping_waits_only_shortly_for_peers_that_are_owed_nothing(connections: Connections, clock: Clock) -> None:
-    """They may hold a connection for a command to come."""
-    made, _ = begin(connections)
-    stopped = connections.stop(30.0)
-    clock.advance(5)
-    assert not stopped.called  # It is still on its way.
-    made.writeConnectionLost()
-    clock.advance(PARTING - 0.1)
-    assert not stopped.called
-    clock.advance(0.1)
-    assert stopped.called
-    clock.advance(30)
-    made.connectionLost()
 
 
 def test_stopping_does_not_wait_for_ever(
@@ -407,21 +293,3 @@ def test_stopping_does_not_wait_for_ever(
     clock.advance(0.1)
     assert stopped.called
     assert [each.message for each in caplog.records] == ["stopping: open requests are cut off (connections: 1)"]
-
-
-def test_stopping_can_be_hurried(connections: Connections, clock: Clock) -> None:
-    made, _ = begin(connections)
-    connections.cut()  # Nobody said stop.
-    made.dataReceived(Connection(Role.CLIENT).send(Request(1, bytes(MAX_FRAME), more=True)))
-    assert connections.busy == 1
-    stopped = connections.stop(30.0)
-    assert not stopped.called
-    connections.cut()
-    assert stopped.called
-    connections.cut()
-
-
-def test_stopping_without_connections(connections: Connections, clock: Clock) -> None:
-    assert connections.stop(30.0).called
-    assert clock.getDelayedCalls() == []
-    connections.changed()

@@ -7,21 +7,10 @@ import pytest
 from dialogs import Dialog, Served, message
 from verb_examples import EXAMPLES, served_examples
 
-from smartserver.errors import MissingReference
-from smartserver.server import header as headers
-from smartserver.server.access import Anonymous, FixedAccess, anonymous, invoking_user
+from smartserver.server.access import FixedAccess
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission
+from smartserver.verbs.declare import VERBS, AnyVerb, Body, Effect, Permission
 from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag, named
-
-USERS = {
-    "the invoking user": invoking_user("joe"),
-    **{
-        f"anonymous, --anonymous {policy.value}, {'local' if local else 'remote'}": anonymous(policy, local=local)
-        for policy in Anonymous
-        for local in (True, False)
-    },
-}
 
 
 @pytest.fixture
@@ -81,54 +70,6 @@ def test_it_is_refused_with_a_field_it_does_not_know(served: Served, line: list[
     assert state(served) == before
 
 
-def test_an_old_server_refuses_it_whole(
-    served: Served, line: list[bytes], verb: AnyVerb, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that does not know the verb does nothing of what comes with it either."""
-    known = {name: each for name, each in VERBS.items() if name != verb.name}
-    request = use(verb, line)
-    other = VERBS["Branch.set_last_revision" if verb.name != "Branch.set_last_revision" else "Branch.create"]
-    if verb.effect is Effect.MUTATE:
-        first = Call(other.name, msgspec.Raw(msgspec.msgpack.encode(EXAMPLES[other.name].arguments(line))))
-        request = msgspec.structs.replace(request, calls=[first, *request.calls])
-    monkeypatch.setattr(headers, "VERBS", known)
-    before = state(served)
-    answer = ask(Dialog(served.site), verb, request, served, line)
-    assert isinstance(answer, Failure)
-    assert answer.fault.code == "unsupported"
-    assert verb.name in str(named(answer.fault)["what"])
-    assert other.name in str(named(answer.fault)["speaks"])
-    assert state(served) == before
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("arguments", [None, 5, "text", b"bin", {}, {"a": 1}, [[[]]], [None], [5, 5, 5, 5, 5, 5, 5]])
-def test_it_is_refused_with_arguments_of_other_types(
-    served: Served, line: list[bytes], verb: AnyVerb, arguments: object
-) -> None:
-    calls = [Call(verb.name, msgspec.Raw(msgspec.msgpack.encode(arguments)))]
-    before = state(served)
-    answer = ask(Dialog(served.site), verb, msgspec.structs.replace(use(verb, line), calls=calls), served, line)
-    assert isinstance(answer, Failure)
-    assert answer.fault.code == "unsupported"
-    assert state(served) == before
-
-
-@pytest.mark.parametrize("user", sorted(USERS))
-def test_who_may_use_it(served: Served, line: list[bytes], verb: AnyVerb, user: str) -> None:
-    access = USERS[user]
-    allowed = EXAMPLES[verb.name].needs <= access.permissions
-    before = state(served)
-    answer = ask(Dialog(served.site, access), verb, use(verb, line), served, line)
-    if allowed:
-        assert isinstance(answer, Reply), answer
-    else:
-        assert isinstance(answer, Failure)
-        assert answer.fault.code == "access-denied"
-        assert named(answer.fault)["why"] in (access.why, access.why_no_vfs)
-        assert state(served) == before
-
-
 def test_each_permission_it_needs_is_asked_for(served: Served, line: list[bytes], verb: AnyVerb) -> None:
     for missing in EXAMPLES[verb.name].needs:
         access = FixedAccess("joe", frozenset(Permission) - {missing}, "the test says so")
@@ -137,30 +78,6 @@ def test_each_permission_it_needs_is_asked_for(served: Served, line: list[bytes]
         assert answer.fault.code == "access-denied"
     only = FixedAccess("joe", EXAMPLES[verb.name].needs, "the test says so")
     assert isinstance(ask(Dialog(served.site, only), verb, use(verb, line), served, line), Reply)
-
-
-def test_an_error_it_does_not_declare_is_internal(
-    served: Served, line: list[bytes], verb: AnyVerb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def wrong(context: Context, request: Arguments) -> object:
-        raise MissingReference(b"r", b"k", b"secret")
-
-    if MissingReference in verb.errors:
-        return
-    changed = {**VERBS, verb.name: msgspec.structs.replace(verb, function=wrong)}
-    monkeypatch.setattr(headers, "VERBS", changed)
-    before = state(served)
-    dialog = Dialog(served.site)
-    answer = ask(dialog, verb, use(verb, line), served, line)
-    # Of several file-level calls those before it are done.
-    assert isinstance(answer, Reply if verb.is_vfs else Failure)
-    fault = answer.fault if isinstance(answer, Failure) else answer.outcomes[0].fault
-    assert fault is not None
-    assert fault.code == "internal"
-    assert set(named(fault)) == {"reference"}
-    assert b"secret" not in bytes(dialog.raw)
-    assert f"{verb.name} raised MissingReference" in caplog.text
-    assert state(served) == before
 
 
 def test_without_a_repository(served: Served, line: list[bytes], verb: AnyVerb) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import msgspec
 import pytest
 from builders import MAIN
-from dialogs import CREATE, PATH, Served, message, numbered
+from dialogs import PATH, Served, message, numbered
 
 from smartserver.errors import (
     AccessDenied,
     Banned,
     BranchExists,
-    DivergedBranches,
-    InternalError,
     LimitExceeded,
     NoSuchBranch,
     NoSuchRepository,
@@ -23,30 +20,25 @@ from smartserver.errors import (
 )
 from smartserver.server import header as headers
 from smartserver.server.access import FixedAccess, invoking_user
-from smartserver.server.context import CallContext, NoRepository, RequestContext
+from smartserver.server.context import CallContext, RequestContext
 from smartserver.server.header import (
     RequestFailure,
-    RequestHeader,
     UndeclaredError,
     check_header,
     declared,
-    fault,
-    internal,
 )
 from smartserver.server.site import Site
-from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, verb
-from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import Call, Request, RequestFlag, Status, named
+from smartserver.wire.messages import Call, Request, RequestFlag, Status
 from transports.errors import NoSpace
 
 PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
@@ -70,15 +62,6 @@ def with_arguments(arguments: bytes, name: str = "Server.ping") -> Request:
 
 
 # -- check_header
-
-
-def test_what_a_request_is() -> None:
-    prepared = check_header(message(INSERT, flags=RequestFlag.BODY | RequestFlag.ATOMIC))
-    assert prepared.calls == (INSERT,)
-    assert (prepared.mutates, prepared.long) == (True, False)
-    assert prepared.flags == RequestFlag.BODY | RequestFlag.ATOMIC
-    read = check_header(message(VERIFY, PING))
-    assert (read.mutates, read.long) == (False, True)
 
 
 def test_no_call_and_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,19 +163,6 @@ def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = 
     return [outcome.status for outcome in context(served, request=message(*calls, flags=flags)).decide()]
 
 
-def test_each_call_has_its_verdict(served: Served, line: list[bytes]) -> None:
-    calls = [
-        set_ref(b"refs/heads/one", line[1]),
-        set_ref(MAIN, line[1]),
-        set_ref(b"refs/heads/two", line[2], create=False),
-    ]
-    outcomes = context(served, request=message(*calls)).decide()
-    assert [outcome.status for outcome in outcomes] == [Status.DONE, Status.REFUSED, Status.REFUSED]
-    assert outcomes[0].fault is None
-    assert [outcome.fault.code for outcome in outcomes[1:] if outcome.fault] == ["diverged", "no-such-branch"]
-    assert msgspec.msgpack.decode(outcomes[0].result) == [[]]
-
-
 def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
     calls = [
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[1])),
@@ -201,55 +171,6 @@ def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[0])),
     ]
     assert run(served, *calls) == [Status.DONE] * 4
-
-
-def test_all_refused_is_one_refusal(served: Served, line: list[bytes]) -> None:
-    with pytest.raises(RequestFailure) as caught:
-        run(served, set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[2], create=False))
-    assert caught.value.fault.code == "refused"
-    assert [outcome.status for outcome in caught.value.outcomes] == [Status.REFUSED] * 2
-
-
-def test_a_single_call_is_refused_by_its_own_error(served: Served, line: list[bytes]) -> None:
-    with pytest.raises(RequestFailure) as caught:
-        run(served, set_ref(MAIN, line[1]))
-    assert isinstance(caught.value.fault, DivergedBranches)
-    assert caught.value.outcomes == []
-
-
-def test_a_call_without_a_verdict_of_its_own_refuses_all(served: Served, line: list[bytes]) -> None:
-    wrong = msgspec.structs.replace(CREATE, vcs="hg")
-    with pytest.raises(RequestFailure) as caught:
-        run(served, set_ref(b"refs/heads/one", line[1]), (repository_create, wrong))
-    assert caught.value.fault.code == "wrong-vcs"
-    assert caught.value.outcomes == []
-
-
-def test_what_has_no_verdict_does_not_count_as_success(served: Served, line: list[bytes]) -> None:
-    """Creation succeeds, the one ref is refused: nothing changes, not even the creation."""
-    with pytest.raises(RequestFailure) as caught:
-        run(served, (repository_create, CREATE), set_ref(MAIN, line[1]))
-    assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED]
-    fault_of_the_other = caught.value.outcomes[0].fault
-    assert fault_of_the_other is not None
-    assert fault_of_the_other.code == "not-done"
-
-
-def test_atomic_is_all_or_nothing(served: Served, line: list[bytes]) -> None:
-    calls = [set_ref(b"refs/heads/one", line[1]), set_ref(MAIN, line[1]), set_ref(b"refs/heads/two", line[1])]
-    with pytest.raises(RequestFailure) as caught:
-        run(served, *calls, flags=RequestFlag.ATOMIC)
-    assert [outcome.status for outcome in caught.value.outcomes] == [Status.NOT_DONE, Status.REFUSED, Status.NOT_DONE]
-    assert run(served, calls[0], calls[2], flags=RequestFlag.ATOMIC) == [Status.DONE] * 2
-
-
-def test_the_permission_of_the_effect_is_asked_before_the_verb_runs(served: Served, line: list[bytes]) -> None:
-    reader = FixedAccess("reader", frozenset({Permission.READ}), "read only")
-    equal = message(set_ref(MAIN, line[3]))  # It would be success.
-    with pytest.raises(RequestFailure) as caught:
-        context(served, reader, equal).decide()
-    assert isinstance(caught.value.fault, AccessDenied)
-    assert context(served, reader, message(PING)).decide()[0].status == Status.DONE
 
 
 # -- errors
@@ -288,44 +209,7 @@ def test_what_any_verb_may_raise() -> None:
         declared(server_ping, NoSuchBranch(b"x"))
 
 
-def test_a_bug_is_told_by_its_reference_alone(caplog: pytest.LogCaptureFixture) -> None:
-    wrong = ZeroDivisionError("secret")
-    error = internal(wrong)
-    (record,) = caplog.records
-    assert record.getMessage() == f"internal error {error.reference}"
-    assert record.exc_info is not None
-    assert record.exc_info[1] is wrong
-    assert error.wire_arguments() == {"reference": error.reference}
-    assert isinstance(error, InternalError)
-    assert len(error.reference) == 12
-
-
-def test_a_fault_is_code_and_arguments() -> None:
-    assert fault(NoSuchBranch(b"x")) == fault(NoSuchBranch(b"x"))
-    assert (fault(NoSuchBranch(b"x")).code, named(fault(NoSuchBranch(b"x")))) == ("no-such-branch", {"ref": b"x"})
-
-
 # -- what a verb is given
-
-
-def test_the_context(served: Served) -> None:
-    made = context(served, early=True)
-    assert (made.path, made.at, made.server, made.early) == (PATH, PATH, served.site.facts, True)
-    assert made.transaction.exists
-    assert made.verify().problems == ()
-    with pytest.raises(NoSuchRepository):
-        context(served, path="nowhere").verify()
-    plan = made.transaction.plan_pull([], [])
-    made.stream(plan)
-    assert made.plan is plan
-
-
-def test_a_server_that_makes_no_repositories(served: Served) -> None:
-    made = context(served, may_create=False)
-    made.require(Permission.CREATE, b"refs/heads/x")
-    made.require(Permission.WRITE)
-    with pytest.raises(AccessDenied, match="--no-create"):
-        made.require(Permission.CREATE)
 
 
 def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> None:
@@ -333,19 +217,6 @@ def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> N
     with pytest.raises(AccessDenied, match="it needs a name below"):
         made.require(Permission.CREATE)
     made.require(Permission.CREATE, b"refs/heads/x")
-
-
-def test_without_a_repository_there_is_nothing_to_ask() -> None:
-    nothing = cast("Transaction", NoRepository("some/path"))
-    assert not nothing.exists
-    with pytest.raises(NoSuchRepository) as caught:
-        nothing.refs()
-    assert caught.value.path == "some/path"
-
-
-def test_prepared_is_made_of_what_came() -> None:
-    request = message(PING)
-    assert check_header(request) == RequestHeader(request, (PING,), RequestFlag.NONE)
 
 
 def test_one_verification_a_request() -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from dialogs import Dialog, Lanes, Served, SteppedExecutor
+from dialogs import Dialog, Served, SteppedExecutor
 
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
 from smartserver.server.fair import Client
@@ -18,42 +18,6 @@ T = TypeVar("T")
 
 def served_by(executor: Executor) -> ServedRequest:
     return ServedRequest(Dialog(Served().site, executor=executor).session, 1)
-
-
-def test_steps_run_in_order_and_one_at_a_time() -> None:
-    executor = SteppedExecutor()
-    request = served_by(executor)
-    told: list[object] = []
-    for number in range(3):
-        request._do(Step(Lane.QUICK, apart=lambda number=number: number, then=told.append))  # type: ignore[misc]
-        assert len(executor.waiting) == 1
-    executor.run_all()
-    assert told == [0, 1, 2]
-
-
-def test_two_requests_do_not_wait_for_each_other() -> None:
-    executor = SteppedExecutor()
-    told: list[str] = []
-    for name in "ab":
-        request = served_by(executor)
-        request._do(Step(Lane.QUICK, then=lambda _, name=name: told.append(name)))  # type: ignore[misc]
-        request._do(Step(Lane.QUICK, then=lambda _, name=name: told.append(name)))  # type: ignore[misc]
-    assert len(executor.waiting) == 2
-    executor.run_all()
-    assert told == ["a", "b", "a", "b"]
-
-
-def test_a_step_begins_after_what_was_said_of_the_one_before() -> None:
-    request = served_by(InlineExecutor())
-    told: list[str] = []
-
-    def first(_: object) -> None:
-        told.append("first is done")
-        request._do(Step(Lane.QUICK, apart=lambda: told.append("second"), then=lambda _: told.append("second is done")))
-        told.append("first has said so")
-
-    request._do(Step(Lane.QUICK, apart=lambda: told.append("first"), then=first))
-    assert told == ["first", "first is done", "first has said so", "second", "second is done"]
 
 
 def test_many_steps_at_once_do_not_nest() -> None:
@@ -91,12 +55,3 @@ def test_many_waiting_steps_do_not_nest() -> None:
     assert told == []
     slow.run_all()
     assert told == list(range(10 * sys.getrecursionlimit()))
-
-
-def test_the_lane_is_passed_on() -> None:
-    executor = Lanes()
-    request = served_by(executor)
-    request._do(Step(Lane.QUICK))
-    request._do(Step(Lane.LONG))
-    executor.run_all()
-    assert executor.lanes == [Lane.QUICK, Lane.LONG]

@@ -79,17 +79,6 @@ def test_a_push_after_a_look_reads_the_root_under_the_lock_alone(
     assert served.refs() == {MAIN: line[5], SIDE: line[2]}
 
 
-def test_who_has_not_seen_the_newest_has_it_read(
-    served: Served, dialog: Dialog, roots: Roots, line: list[bytes]
-) -> None:
-    client = seen(dialog)
-    other = KnownRoot(client.incarnation, client.version, client.mark ^ 1)
-    body = served.history.body(line[4:6])
-    roots.count = 0
-    done(dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY, known=other), body, 2))
-    assert roots.count > 1
-
-
 def test_what_was_seen_refuses_nothing(served: Served, dialog: Dialog, roots: Roots, line: list[bytes]) -> None:
     """It would be no fast-forward of what the client has seen, and is one of what is there."""
     (other,) = served.history.line(1, line[2], "other")
@@ -112,13 +101,3 @@ def test_what_was_seen_allows_nothing(served: Served, dialog: Dialog, roots: Roo
     assert answer.state is not None
     assert answer.state.version == client.version + 1
     assert served.refs() == {MAIN: other}
-
-
-def test_a_check_tells_what_is_there(served: Served, dialog: Dialog, roots: Roots, line: list[bytes]) -> None:
-    client = seen(dialog)
-    (other,) = served.history.line(1, line[3], "other")
-    push(elsewhere(roots), served.history, [other], {MAIN: other})
-    request = message(set_ref(line[3], SIDE), flags=RequestFlag.CHECK_ONLY, known=client)
-    answer = done(dialog.ask(request))
-    assert answer.state is not None
-    assert answer.state.version == client.version + 1

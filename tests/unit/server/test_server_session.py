@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 from builders import MAIN
-from dialogs import CREATE, Dialog, Served, SteppedExecutor, message, numbered
+from dialogs import Dialog, Served, SteppedExecutor, message
 from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import CorruptFile
 from smartserver.server import progress, request, session
-from smartserver.server.work import RequestBody, RequestWork
+from smartserver.server.work import RequestWork
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import HEADER
 from smartserver.store.upload import Upload
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import (
@@ -29,55 +28,11 @@ from smartserver.wire.events import (
     Cancel,
     End,
     Error,
-    Ping,
-    Pong,
-    Reply,
     Request,
 )
-from smartserver.wire.frames import PREFACE
-from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST, PIECE
+from smartserver.wire.limits import MAX_FRAME, MAX_REQUEST
 from smartserver.wire.messages import Failure, RequestFlag, encode, named
-from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
-
-
-def test_a_ping_takes_no_repository(dialog: Dialog) -> None:
-    assert dialog.session.idle
-    answer = dialog.ask(message(PING, path=""))
-    assert isinstance(answer, ReplyMessage)
-    assert answer.state is None
-    assert dialog.session.idle
-    assert bytes(dialog.raw[: len(PREFACE)]) == PREFACE
-
-
-def test_the_reply_says_how_long_the_server_was_at_work(served: Served) -> None:
-    passed = iter([900.0, 999.0, 1000.0, 1000.25])  # It arrives, may begin, begins and ends.
-    served.site.clock = lambda: next(passed)
-    answer = Dialog(served.site).ask(message(PING, path=""))
-    assert answer.counters.microseconds == 250_000
-
-
-def test_a_pull_sends_the_segments_parents_first(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    number = dialog.begin(message((repository_pull, PullRequest(haves=[line[1]]))))
-    assert code(dialog.answer(number)) == "ok"
-    assert dialog.body(number) == served.history.body(line[2:4])
-    assert dialog.ended(number)
-    assert [type(event) for event in dialog.heard] == [Reply, Body, End]
-
-
-def test_an_empty_pull_has_no_body(dialog: Dialog, line: list[bytes]) -> None:
-    number = dialog.begin(message((repository_pull, PullRequest(haves=[line[3]]))))
-    assert dialog.heard == [dialog.heard[0]]
-    assert isinstance(dialog.heard[0], Reply)
-    assert not dialog.heard[0].body
-    assert not dialog.ended(number)
-
-
-def test_a_push(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    request = message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY)
-    answer = dialog.ask(request, served.history.body(line[4:6]), 2)
-    assert isinstance(answer, ReplyMessage)
-    assert served.refs() == {MAIN: line[5]}
 
 
 def test_what_a_request_held_is_gone_with_its_answer(
@@ -99,12 +54,6 @@ def test_what_a_request_held_is_gone_with_its_answer(
         assert [work() for work in works] == [None, None]
     finally:
         gc.enable()
-
-
-def test_a_request_in_several_frames(dialog: Dialog) -> None:
-    note = msgspec.Raw(msgspec.msgpack.encode("x" * (2 * MAX_FRAME)))
-    request = msgspec.structs.replace(message(PING, path=""), extras={"note": note})
-    assert code(dialog.ask(request)) == "ok"
 
 
 def test_a_request_over_the_limit_is_refused_when_it_is_over(
@@ -140,12 +89,6 @@ def test_the_frame_and_the_flag_must_agree_on_a_body(dialog: Dialog, in_frame: b
     assert code(dialog.answer(1)) == "unsupported"
 
 
-def test_ping_is_answered_at_any_time(dialog: Dialog, line: list[bytes]) -> None:
-    assert dialog.send(Ping(b"1")) == [Pong(b"1")]
-    dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    assert dialog.send(Ping(b"2")) == [Pong(b"2")]
-
-
 def test_bodies_go_one_at_a_time_and_small_answers_between(served: Served, line: list[bytes]) -> None:
     stepped = SteppedExecutor()
     dialog = Dialog(served.site, executor=stepped)
@@ -161,59 +104,6 @@ def test_bodies_go_one_at_a_time_and_small_answers_between(served: Served, line:
     assert dialog.ended(second)
 
 
-def test_a_pull_cancelled_while_it_waits_for_its_turn(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    first, second, third = (dialog.begin(message(PULL)) for _ in range(3))
-    for _ in range(3):
-        stepped.step()
-    dialog.send(Cancel(second))
-    stepped.run_all()
-    assert code(dialog.answer(second)) == "cancelled"
-    assert dialog.body(second) == b""
-    assert dialog.body(first) == dialog.body(third) == served.history.body(line[:4])
-    assert dialog.session.idle
-
-
-def test_a_pull_beside_an_upload(served: Served, line: list[bytes]) -> None:
-    dialog = Dialog(served.site)
-    number = dialog.begin(message(INSERT, set_ref(line[4]), flags=RequestFlag.BODY))
-    segment = served.history.segment(line[4])
-    dialog.send(Body(number, segment[:10]))
-    pull = dialog.begin(message(PULL, request=numbered(2)))
-    assert dialog.body(pull) == served.history.body(line[:4])
-    dialog.send(Body(number, segment[10:]), End(number, 1, len(segment)))
-    assert code(dialog.answer(number)) == "ok"
-
-
-def test_a_client_that_does_not_read_stops_the_reading_of_the_store(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(request, "PIECE", 300)
-    monkeypatch.setattr(session, "INITIAL_WINDOW", 0)
-    reads: list[int] = []
-    read = SegmentReader.read
-
-    def counted(reader: SegmentReader, size: int) -> bytes:
-        reads.append(size)
-        return read(reader, size)
-
-    monkeypatch.setattr(SegmentReader, "read", counted)
-    dialog = Dialog(served.site)
-    dialog.session.pause_writing()
-    number = dialog.begin(message(PULL))
-    assert code(dialog.answer(number)) == "ok"
-    assert reads == []
-    ping = dialog.begin(message(PING, path=""))
-    assert code(dialog.answer(ping)) == "ok"
-    dialog.session.resume_writing()
-    assert dialog.ended(number)
-    assert len(reads) > 3
-    assert dialog.body(number) == served.history.body(line[:4])
-    dialog.session.resume_writing()  # Nothing waits: nothing happens.
-    assert PIECE == 512 * 1024
-
-
 @pytest.mark.parametrize(("room", "writes"), [(0, 3), (1 << 20, 1)])
 def test_a_short_answer_is_one_write(served: Served, monkeypatch: pytest.MonkeyPatch, room: int, writes: int) -> None:
     monkeypatch.setattr(session, "INITIAL_WINDOW", room)
@@ -222,25 +112,6 @@ def test_a_short_answer_is_one_write(served: Served, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(dialog, "write", written.append)
     dialog.begin(message(PULL))
     assert len(written) == writes
-
-
-def test_writing_pauses_between_two_pieces(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "PIECE", 300)
-    monkeypatch.setattr(session, "INITIAL_WINDOW", 0)
-    dialog = Dialog(served.site)
-    write = dialog.write
-
-    def write_and_pause(data: bytes) -> None:
-        write(data)
-        dialog.session.pause_writing()
-
-    monkeypatch.setattr(dialog, "write", write_and_pause)
-    number = dialog.begin(message(PULL))
-    seen = [len(dialog.heard)]
-    while not dialog.ended(number):
-        dialog.session.resume_writing()
-        seen.append(len(dialog.heard))
-    assert seen[:4] == [1, 2, 3, 4]
 
 
 def test_reading_pauses_while_much_of_an_upload_is_unchecked(
@@ -333,21 +204,6 @@ def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     assert served.files() == before
     dialog.send(Cancel(number))
     assert dialog.session.idle
-
-
-def test_a_bug_in_giving_up_is_said_once(
-    dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    monkeypatch.setattr(Upload, "write", lambda *_: 1 / 0)
-    monkeypatch.setattr(RequestBody, "abandon", lambda *_: 1 / 0)
-    dialog.send(Body(number, b"x"))
-    assert code(dialog.answer(number)) == "internal"
-    assert len(caplog.records) == 2
-    dialog.send(Cancel(number))
-    dialog.begin(message(INSERT, flags=RequestFlag.BODY))
-    dialog.session.connection_lost()
-    assert len(caplog.records) == 3
 
 
 def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
@@ -454,18 +310,6 @@ def test_a_large_request_cancelled_while_it_is_decoded(served: Served, line: lis
     assert len(dialog.heard) == 1
 
 
-def test_a_connection_lost_while_a_large_request_is_decoded(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    before = served.files()
-    number = dialog.begin(message(INSERT, *large(line), flags=RequestFlag.BODY))
-    dialog.send(Body(number, served.history.body(line[4:6])))
-    dialog.session.connection_lost()
-    stepped.run_all()
-    assert served.files() == before
-    assert dialog.heard == []
-
-
 # -- counters
 
 
@@ -489,67 +333,3 @@ def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[b
     (intent,) = served.transport.list_directory("project/log")
     files = [len(served.transport.get(f"project/{each}")) for each in ("root", f"log/{intent}")]
     assert (wrote.bytes_written, wrote.syncs) == (sum(files), 4)
-
-
-def test_a_refusal_says_what_was_asked_of_the_store(served: Served, line: list[bytes]) -> None:
-    dialog = Dialog(served.site)
-    dialog.ask(message(PULL))
-    answer = dialog.ask(message(set_ref(line[1])))
-    assert isinstance(answer, Failure)
-    # As a change, but for the swap; and the root once more, for the state that comes with it.
-    root = len(served.transport.get("project/root"))
-    counters = answer.counters
-    assert (counters.files_opened, counters.reads, counters.bytes_read) == (3, 3, 3 * root)
-    assert counters.bytes_written == 0
-
-
-def test_a_body_that_breaks_off_says_what_was_read_of_it(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The reply went out before the body was read: what that cost is in the error, and in the log."""
-    monkeypatch.setattr(request, "PIECE", 100)
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    pieces = iter([b"a", b"b"])
-    whole = SegmentReader.read
-
-    def read(reader: SegmentReader, size: int) -> bytes:
-        next(pieces)
-        return whole(reader, size)
-
-    number = dialog.begin(message(PULL))
-    reads = int(caplog.messages[-1].partition(" reads=")[2].split()[0])
-    monkeypatch.setattr(SegmentReader, "read", read)
-    broken = Dialog(served.site)
-    broken.begin(message(PULL))
-    answer = broken.answer(number)
-    assert isinstance(answer, Failure)
-    assert answer.fault.code == "internal"
-    assert 2 < answer.counters.reads < reads
-
-
-def test_requests_are_logged(served: Served, line: list[bytes], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    spent = dialog.ask(message(*([set_ref(line[2])] * 5))).counters
-    dialog.send(Request(2, b"no request"))
-    first, second = caplog.messages
-    assert first.startswith('request user=tester from="a test" path=project verbs=Branch.set_last_revision calls=5 up=')
-    assert f" opened={spent.files_opened} reads={spent.reads} read={spent.bytes_read} outcome=refused" in first
-    assert second.startswith('request from="a test" up=10 down=')
-    assert second.endswith(" outcome=unsupported")
-
-
-def test_many_requests_at_once(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    numbers = [dialog.begin(message(PING, path="")) for _ in range(128)]
-    stepped.run_all()
-    assert all(code(dialog.answer(number)) == "ok" for number in numbers)
-
-
-def test_creating_and_filling_in_one_request(served: Served, line: list[bytes]) -> None:
-    dialog = Dialog(served.site)
-    request = message((repository_create, CREATE), INSERT, set_ref(line[2]), path="new/one", flags=RequestFlag.BODY)
-    assert code(dialog.ask(request, served.history.body(line[:3]), 3)) == "ok"
-    assert served.refs("new/one") == {MAIN: line[2]}

@@ -127,14 +127,6 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
     assert taken == []
 
 
-def test_all_work_of_a_connection_is_given_to_one_client(dialog: Dialog, executor: Noted, served: Served) -> None:
-    for _ in range(2):
-        dialog.begin(message(PING))
-    executor.run_all()
-    assert executor.clients == {dialog.session.client}
-    assert Dialog(served.site).session.client != dialog.session.client
-
-
 def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, executor: Noted) -> None:
     for calls in (1, request.MANY_CALLS, request.MANY_CALLS + 1):
         dialog.begin(message(*[(repository_stats, StatsRequest())] * calls))

@@ -5,39 +5,13 @@ from __future__ import annotations
 import pytest
 from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message
-from session_calls import INSERT, PING, PULL, code, set_ref
+from session_calls import INSERT, set_ref
 
-from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import (
     Body,
     End,
-    GoAway,
-    PeerClosed,
-    Pong,
-    VersionMismatch,
 )
 from smartserver.wire.messages import RequestFlag
-
-
-def test_the_clients_end_closes_an_idle_connection(dialog: Dialog) -> None:
-    dialog.ask(message(PING, path=""))
-    dialog.session.eof_received()
-    assert dialog.closed
-    dialog.session.eof_received()
-    dialog.session.data_received(b"more")
-    dialog.session.go_away("late")
-
-
-def test_a_client_that_ended_still_gets_its_answers(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    first, second = dialog.begin(message(PULL)), dialog.begin(message(PING, path=""))
-    dialog.session.eof_received()
-    assert not dialog.closed
-    stepped.run_all()
-    assert code(dialog.answer(first)) == code(dialog.answer(second)) == "ok"
-    assert dialog.ended(first)
-    assert dialog.closed
 
 
 @pytest.mark.parametrize("part", ["request", "body"])
@@ -70,34 +44,6 @@ def test_a_lost_connection_abandons_what_was_not_committed(served: Served, line:
     assert served.files() == before
     assert served.refs() == {MAIN: line[3]}
     assert not dialog.session.writable
-
-
-def test_a_lost_connection_in_a_pull(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    dialog.begin(message(PULL))
-    stepped.step()
-    dialog.session.connection_lost()
-    stepped.run_all()
-    assert dialog.heard == []
-
-
-def test_going_away_finishes_what_is_open(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    dialog.session.go_away("the server is stopping")
-    assert dialog.heard == [GoAway(b"the server is stopping")]
-    assert not dialog.closed
-    stepped.run_all()
-    assert dialog.ended(number)
-    assert dialog.closed
-
-
-def test_going_away_from_an_idle_connection(dialog: Dialog) -> None:
-    dialog.session.go_away("x" * 5000)
-    assert isinstance(dialog.heard[0], GoAway)
-    assert dialog.closed
 
 
 @pytest.mark.parametrize(
@@ -133,27 +79,3 @@ def test_garbage_after_a_request_abandons_it(served: Served, line: list[bytes]) 
     dialog.session.data_received(b"\xff" * 9)
     assert dialog.closed
     assert served.files() == before
-
-
-def test_another_version_is_told_ours(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "smartserver")
-    dialog = Dialog(served.site)
-    dialog.session.data_received(b"hpss/2\nwhatever version 2 says")
-    assert bytes(dialog.raw) == b"hpss! 1\n"
-    assert dialog.closed
-    assert "(2,)" in caplog.text
-    # What it says to a client of our release, which would have opened otherwise.
-    assert dialog.heard == [VersionMismatch((1,))]
-
-
-def test_the_client_side_would_notice_a_server_that_breaks_the_rules(dialog: Dialog) -> None:
-    """The check the other tests lean on."""
-    with pytest.raises(RemoteProtocolError):
-        dialog.write(b"hpss/1\n" + bytes(9))
-
-
-def test_the_peer_may_say_pong_and_closes(dialog: Dialog) -> None:
-    """What a session has no use for is skipped."""
-    dialog.session._handle(Pong(b""))
-    dialog.session._handle(PeerClosed())
-    assert dialog.closed

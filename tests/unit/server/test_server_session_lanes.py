@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from bzr_builders import TRUNK, BzrHistory
 from dialogs import Dialog, Lanes, Served, message
@@ -10,7 +9,6 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import Cancelled
 from smartserver.records.model import Tip
-from smartserver.server import request
 from smartserver.server.context import CallContext
 from smartserver.server.executor import Lane
 from smartserver.store.content import ContentReader
@@ -109,27 +107,3 @@ def test_a_push_is_checked_and_made_apart_from_reads(
     lanes.run_all()
     assert code(joined.answer(number)) == "ok"
     assert lanes.lanes == [Lane.BODY, Lane.BODY, Lane.COMMIT, Lane.UPKEEP]
-
-
-def test_a_change_without_a_body(joined: Dialog, lanes: Lanes, line: list[bytes]) -> None:
-    number = joined.begin(message(set_ref(line[3])))
-    lanes.run_all()
-    assert code(joined.answer(number)) == "ok"
-    assert lanes.lanes[0] is Lane.COMMIT
-
-
-def test_what_is_given_up_waits_for_no_commit(joined: Dialog, lanes: Lanes, served: Served, line: list[bytes]) -> None:
-    number = joined.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    joined.send(Body(number, served.history.body(line[4:6])[:100]), Cancel(number))
-    lanes.run_all()
-    assert code(joined.answer(number)) == "cancelled"
-    assert lanes.lanes == [Lane.BODY, Lane.QUICK]
-
-
-def test_a_large_request_is_decoded_apart(joined: Dialog, lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "LARGE_REQUEST", 1000)
-    note = msgspec.Raw(msgspec.msgpack.encode("x" * 1000))
-    number = joined.begin(msgspec.structs.replace(message(VERIFY), extras={"note": note}))
-    lanes.run_all()
-    assert code(joined.answer(number)) == "ok"
-    assert lanes.lanes == [Lane.QUICK, Lane.LONG]

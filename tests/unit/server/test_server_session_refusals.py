@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
-from session_calls import INSERT, PING, PULL, code, set_ref
+from session_calls import INSERT, PING, code, set_ref
 
 from smartserver.errors import Banned
 from smartserver.server.work import RequestWork
@@ -15,7 +15,6 @@ from smartserver.wire.events import (
     Cancel,
     End,
     Error,
-    Reply,
     Request,
 )
 from smartserver.wire.limits import MAX_FRAME
@@ -44,18 +43,6 @@ def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes
     assert code(dialog.answer(number)) == "corrupt-record"
     assert dialog.send(Body(number, b"more"), End(number, 1, 25)) == []
     assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
-def test_steps_after_a_refusal_do_nothing(served: Served, line: list[bytes]) -> None:
-    """What was queued for the store before the refusal was known is dropped."""
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    dialog.send(Body(number, b"\x05garbage of a segment"), Body(number, b"more"), End(number, 1, 25))
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Error]
-    assert code(dialog.answer(number)) == "corrupt-record"
-    assert dialog.session.idle
 
 
 def test_a_cancelled_upload_is_answered_and_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
@@ -112,30 +99,6 @@ def test_cancel_in_the_commit_changes_nothing_more(
     before = served.files()
     assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "cancelled"
     assert served.files() == before
-
-
-def test_a_cancelled_pull_ends_at_once(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    stepped.step()  # The answer, which waits for its body.
-    dialog.send(Cancel(number))
-    stepped.run_all()
-    assert [type(event) for event in dialog.heard] == [Reply, Error]
-    assert code(dialog.answer(number)) == "cancelled"
-    assert dialog.session.idle
-
-
-def test_a_read_cancelled_before_its_answer(served: Served) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(message(PULL))
-    dialog.send(Cancel(number))
-    stepped.run_all()
-    assert code(dialog.answer(number)) == "cancelled"
-    other = dialog.begin(message(PING, path=""))
-    stepped.run_all()
-    assert code(dialog.answer(other)) == "ok"
 
 
 def test_a_request_cancelled_before_it_is_whole_is_answered(dialog: Dialog) -> None:

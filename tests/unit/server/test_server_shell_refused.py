@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from carriers import INSERT, PING, Carrier, Never, begin, connections_of, heard, wait
+from carriers import INSERT, PING, Carrier, begin, connections_of, heard, wait
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.connections import Connections
-from smartserver.server.limits import Limits
 from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, GoAway, Request
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, MAX_FRAME, PING_INTERVAL, STALL_TIMEOUT
-from smartserver.wire.messages import decode_failure, named
+from smartserver.wire.messages import decode_failure
 
 
 def test_what_is_refused_is_read_on_until_the_peer_ends(connections: Connections, clock: Clock) -> None:
@@ -27,30 +26,6 @@ def test_what_is_refused_is_read_on_until_the_peer_ends(connections: Connections
     assert carrier.calls[2:] == ["lose"]
     made.connectionLost()
     assert clock.getDelayedCalls() == []
-
-
-def test_the_patience_for_that_has_an_end_in_time(connections: Connections, clock: Clock) -> None:
-    made, carrier = begin(connections)
-    made.dataReceived(b"GET / HTTP/1.1\r\n")
-    clock.advance(DRAIN_SECONDS - 1)
-    made.writeConnectionLost()  # It took all that time to send what there was to say.
-    clock.advance(DRAIN_SECONDS - 1)
-    assert carrier.calls[2:] == []
-    clock.pump([PING_INTERVAL] * 2)
-    assert carrier.calls[2:] == ["lose"]
-    made.connectionLost()
-    assert clock.getDelayedCalls() == []
-
-
-def test_the_patience_for_that_has_an_end_in_bytes(connections: Connections, clock: Clock) -> None:
-    made, carrier = begin(connections)
-    made.dataReceived(b"GET / HTTP/1.1\r\n")
-    made.writeConnectionLost()
-    for _ in range(64):
-        made.dataReceived(bytes(DRAIN_BYTES // 64))
-    assert carrier.calls[2:] == []
-    made.dataReceived(b"x")
-    assert carrier.calls[2:] == ["lose"]
 
 
 @pytest.mark.parametrize("end", ["time", "bytes", "time, the peer having ended"])
@@ -108,45 +83,6 @@ def refused_upload(connections: Connections) -> tuple[SessionProtocol, Carrier, 
     return made, carrier, client
 
 
-def test_a_refused_upload_is_read_on_for_so_many_bytes(connections: Connections) -> None:
-    made, carrier, client = refused_upload(connections)
-    piece = bytes(MAX_FRAME)
-    for _ in range(DRAIN_BYTES // MAX_FRAME):
-        made.dataReceived(client.send(Body(1, piece)))
-    assert carrier.calls == []
-    made.dataReceived(client.send(Body(1, b"x")))
-    (goaway,) = heard(carrier, client)
-    assert goaway == GoAway(b"the upload was refused: more than 67108864 bytes came after that")
-    assert carrier.calls == ["resume", "lose write"]
-    made.writeConnectionLost()
-    for _ in range(DRAIN_BYTES // MAX_FRAME):
-        made.dataReceived(piece)
-    assert carrier.calls[2:] == []
-    made.dataReceived(b"x")
-    assert carrier.calls[2:] == ["lose"]
-
-
-def test_a_refused_upload_is_read_on_for_so_long(connections: Connections, clock: Clock) -> None:
-    made, carrier, client = refused_upload(connections)
-    for _ in range(4):
-        clock.advance(PING_INTERVAL)
-        made.dataReceived(client.send(Body(1, b"x")))
-    (goaway,) = heard(carrier, client)
-    assert goaway == GoAway(b"the upload was refused: it still came 60 s after that")
-    assert carrier.calls == ["resume", "lose write"]
-
-
-def test_what_is_open_besides_is_finished_first(connections: Connections, clock: Clock) -> None:
-    made, carrier, client = refused_upload(connections)
-    made.session.executor = Never()
-    made.dataReceived(client.send(Request(2, PING.payload)))
-    for _ in range(10):
-        clock.advance(PING_INTERVAL)
-        made.dataReceived(client.send(Body(1, b"x")))
-    assert [type(event) for event in heard(carrier, client)] == [GoAway]
-    assert carrier.calls == []
-
-
 def test_uploads_refused_one_after_the_other_are_each_read_to_their_ends(
     connections: Connections, clock: Clock
 ) -> None:
@@ -163,31 +99,6 @@ def test_uploads_refused_one_after_the_other_are_each_read_to_their_ends(
     assert carrier.calls == []
 
 
-def test_one_too_many_is_told_so(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    connections = connections_of(clock, Limits(connections=2))
-    first, _ = begin(connections)
-    begin(connections)
-    why = connections.admit("192.0.2.1:5", "192.0.2.1")
-    words = "the server is busy: it takes no more than 2 connections at a time; try again later"
-    assert [each.message for each in caplog.records] == [f"192.0.2.1:5: refused: {words}"]
-
-    made, carrier = begin(connections, refusal=why)
-    client = Connection(Role.CLIENT)
-    asked = client.send(PING)
-    assert heard(carrier, client) == [GoAway(words.encode())]
-    made.dataReceived(asked)
-    (error,) = heard(carrier, client)
-    assert isinstance(error, Error)
-    fault = decode_failure(error.payload).fault
-    assert (fault.code, named(fault)) == ("server-busy", {"what": "connections", "limit": 2})
-    assert carrier.calls == ["resume", "lose write"]
-    made.connectionLost()
-
-    assert connections.admit("192.0.2.1:6", "192.0.2.1") is not None
-    first.connectionLost()
-    assert connections.admit("192.0.2.1:7", "192.0.2.1") is None
-
-
 def test_one_too_many_is_refused_before_its_request_is_whole(clock: Clock) -> None:
     connections = connections_of(clock)
     for request in (Request(1, bytes(MAX_FRAME), more=True), Request(1, INSERT, body=True)):
@@ -196,11 +107,3 @@ def test_one_too_many_is_refused_before_its_request_is_whole(clock: Clock) -> No
         made.dataReceived(client.send(request))
         assert [type(event) for event in heard(carrier, client)] == [GoAway, Error]
         assert carrier.calls == ["resume", "lose write"]
-
-
-@pytest.mark.parametrize("said", [b"", b"hpss/1\n\0\0", b"hpss/2\n"])
-def test_one_too_many_that_asks_nothing_is_let_go(clock: Clock, said: bytes) -> None:
-    made, carrier = begin(connections_of(clock), refusal=ServerBusy("connections", 2))
-    made.dataReceived(said)
-    wait(clock, DRAIN_SECONDS)
-    assert carrier.calls[:2] == ["resume", "lose write"]

@@ -11,9 +11,9 @@ from counting import Counting
 from dialogs import Served
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
-from smartserver.meters import BYTES_READ, READS
+from smartserver.meters import BYTES_READ
 from smartserver.server import site
-from smartserver.server.site import RepositoryLocation, Site, everything
+from smartserver.server.site import Site, everything
 from smartserver.server.startup import inside_of
 from smartserver.store.format import Discipline, Format
 from transports.base import Stat, Step, Transport
@@ -68,21 +68,6 @@ def test_what_was_deleted_is_found_by_who_asks_for_that(served: Served) -> None:
     served.site.find("team/project").repository.delete(bytes(16), 0, "user")
     assert [each.path for each in served.site.deleted_above("team/project/a/.b", everything)] == ["team/project"]
     assert served.site.find_below("team/project/a").repository.path == "team/project/a"
-
-
-def test_the_root_itself_may_be_one(served: Served) -> None:
-    project = Site(served.transport.child("team/project"))
-    assert project.find("") == RepositoryLocation(project.find("").repository, True)
-    assert project.find("").repository.exists()
-    assert project.find_above("").exists
-    assert project.find("").at == ""
-
-
-def test_a_folder_called_format_is_none(served: Served) -> None:
-    served.transport.make_directory("format")
-    served.transport.make_directory("team/format")
-    assert served.site.find_above("team/project/a").at == "team/project"
-    assert not served.site.find_above("team/other").exists
 
 
 def test_what_is_too_large_for_a_format_is_not_read(served: Served) -> None:
@@ -212,13 +197,6 @@ def test_the_most_used_stay_open(served: Served, monkeypatch: pytest.MonkeyPatch
     for path in ("two", "four"):
         assert served.site.find(path).exists
     assert served.site.find("one").repository is not first
-
-
-def test_what_is_asked_of_the_store_is_counted(served: Served) -> None:
-    served.push(served.history.line(1), {})
-    counting = Counting()
-    assert served.site.find("project").exists
-    assert counting[READS] >= 1
 
 
 # -- listing

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from carriers import PING, Carrier
+from carriers import Carrier
 from twisted.internet import stdio as twisted_stdio
 from twisted.internet.task import Clock
 
@@ -15,7 +15,6 @@ from smartserver.server.access import invoking_user
 from smartserver.server.connections import Connections
 from smartserver.server.outbox import SLICE
 from smartserver.server.shell import SessionProtocol
-from smartserver.wire.connection import Connection, Role
 from smartserver.wire.limits import PING_INTERVAL, STALL_TIMEOUT
 
 
@@ -50,28 +49,6 @@ def on_streams(connections: Connections) -> tuple[SessionProtocol, Streams]:
     carrier = Streams()
     made.makeConnection(carrier)  # type: ignore[no-untyped-call]
     return made, carrier
-
-
-def test_output_that_nobody_reads_ends_the_connection(connections: Connections) -> None:
-    made, carrier = on_streams(connections)
-    made.writeConnectionLost()
-    assert carrier.calls == ["lost"]
-
-
-def test_output_that_was_closed_here_leaves_the_input_to_its_end(connections: Connections) -> None:
-    made, carrier = on_streams(connections)
-    made.dataReceived(b"hpss/2\n")
-    made.writeConnectionLost()
-    assert carrier.calls == ["resume", "lose write"]
-    made.readConnectionLost()
-    assert carrier.calls[2:] == ["lose", "lost"]
-
-
-def test_input_that_ends_first_is_answered(connections: Connections) -> None:
-    made, carrier = on_streams(connections)
-    made.dataReceived(Connection(Role.CLIENT).send(PING))
-    made.readConnectionLost()
-    assert carrier.calls == ["lose"]  # StandardIO says that it is lost once the answer is out.
 
 
 def test_output_that_nobody_takes_does_not_keep_it(connections: Connections, clock: Clock) -> None:

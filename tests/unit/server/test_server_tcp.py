@@ -25,7 +25,6 @@ from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.tls import KeyPair
 from smartserver.verbs.declare import Permission
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.limits import NOTSENT_LOWAT
 
 
 @pytest.mark.parametrize(
@@ -103,29 +102,6 @@ def test_the_first_byte_says_whether_others_can_read_along(
     assert ("start TLS" in carrier.calls) is private
 
 
-def test_the_options_of_a_socket(connections: Connections) -> None:
-    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
-    assert made is not None
-    carrier = TcpCarrier()
-    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
-    assert carrier.calls == ["no delay True", "keep alive True"]
-    assert carrier.SEND_LIMIT == tcp.SEND_LIMIT
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        assert carrier.options[socket.TCP_NOTSENT_LOWAT] == NOTSENT_LOWAT
-    assert carrier.producer is made
-
-
-def test_an_option_the_system_does_not_know_is_left_out(
-    connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tcp, "SOCKET_OPTIONS", {"TCP_NO_SUCH_THING": 1})
-    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(None)
-    assert made is not None
-    carrier = TcpCarrier()
-    made.makeConnection(carrier)  # type: ignore[no-untyped-call]
-    assert carrier.options == {}
-
-
 @pytest.mark.parametrize(
     ("host", "whose"),
     [
@@ -180,29 +156,6 @@ class Port:
         return IPv4Address("TCP", "127.0.0.1", 1)
 
     def stopListening(self) -> None: ...
-
-
-class Reactor:
-    def __init__(self) -> None:
-        self.asked: tuple[tuple[Any, ...], Factory] | None = None
-
-    def adoptStreamPort(self, fileDescriptor: int, addressFamily: socket.AddressFamily, factory: Factory) -> Port:
-        with socket.socket(addressFamily, fileno=os.dup(fileDescriptor)) as adopted:
-            self.asked = (adopted.getsockname(), factory)
-        return Port()
-
-
-@pytest.mark.sockets
-def test_listening() -> None:
-    reactor = Reactor()
-    opened = tcp.open_port("::1", 0)
-    place = opened.getsockname()
-    factory = Factory()
-    port = tcp.accept(reactor, opened, factory)
-    assert port.getHost().port == 1
-    port.socket.close()
-    assert opened.fileno() < 0
-    assert reactor.asked == (place, factory)
 
 
 @pytest.mark.parametrize(

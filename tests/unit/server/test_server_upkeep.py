@@ -11,7 +11,7 @@ from session_calls import set_ref
 
 from smartserver.server import upkeep
 from smartserver.server.executor import Lane
-from smartserver.server.upkeep import REST, SLICE, SlowPace, UpkeepQueue
+from smartserver.server.upkeep import SlowPace, UpkeepQueue
 from smartserver.store.index_build import Pace
 from smartserver.store.repack import AHEAD
 from smartserver.store.repository import PackRepository
@@ -66,78 +66,12 @@ def test_the_pace_is_left_where_the_server_stops(served: Served, monkeypatch: py
     assert len(rests) == 1
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_the_pace_is_left_where_another_tidying_waits_for_long(
-    served: Served, monkeypatch: pytest.MonkeyPatch, same: bool
-) -> None:
-    """One thread tidies them all: a large one at a slow pace would let the packs of another become too many."""
-    rests = resting(monkeypatch)
-    executor = SteppedExecutor()
-    one = served.repository()
-    other = one if same else PackRepository(served.transport, "other")
-    rested: list[int] = []
-
-    def tidy(repository: PackRepository, pace: Pace) -> None:
-        pace()
-        for _ in range(AHEAD + 1 if not rested else 0):
-            served.site.upkeep.tidy_later(executor, other)
-            pace()
-        rested.append(len(rests))
-
-    monkeypatch.setattr(upkeep, "tidy", tidy)
-    served.site.upkeep.tidy_later(executor, one)
-    executor.run_all()
-    # At the beginning, after each push but the last two; and when its turn came, nothing waited.
-    assert rested == [AHEAD, AHEAD + 1]
-
-
 def resting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What a slow pace rests, which has always something to rest from."""
     rests: list[float] = []
     ticks = itertools.count()
     monkeypatch.setattr(upkeep, "SlowPace", lambda hurried: SlowPace(hurried, lambda: float(next(ticks)), rests.append))
     return rests
-
-
-class Time:
-    """What a thread has computed, and how long it slept."""
-
-    def __init__(self) -> None:
-        self.worked = 7.0
-        self.slept: list[float] = []
-
-    def clock(self) -> float:
-        return self.worked
-
-
-def test_it_rests_twice_as_long_as_it_worked() -> None:
-    time = Time()
-    pace = SlowPace(lambda: False, time.clock, time.slept.append)
-    pace()
-    time.worked += SLICE / 2
-    pace()
-    assert time.slept == []
-    time.worked += SLICE
-    pace()
-    assert time.slept == [pytest.approx(3 * SLICE)]
-    pace()
-    time.worked += 2 * SLICE
-    pace()
-    assert time.slept == pytest.approx([3 * SLICE, 4 * SLICE])
-
-
-def test_it_rests_no_more_where_somebody_waits() -> None:
-    time = Time()
-    waiting: list[None] = []
-    pace = SlowPace(lambda: bool(waiting), time.clock, time.slept.append)
-    waiting.append(None)
-    time.worked += SLICE
-    pace()
-    assert time.slept == []
-    waiting.clear()
-    time.worked += SLICE
-    pace()
-    assert time.slept == [pytest.approx(REST * SLICE)]  # Not for what it worked in haste.
 
 
 def test_a_repository_presses_until_it_is_taken() -> None:

@@ -6,7 +6,7 @@ import pytest
 from dialogs import Served, message, numbered
 from session_calls import INSERT, set_ref
 
-from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, Unsupported
+from smartserver.errors import CorruptRecord, LimitExceeded
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.records.varint import Malformed
@@ -34,38 +34,6 @@ def receiving(
     return RequestBody(RequestContext(served.site, anonymous(allowed, local=True), check_header(asked), progress))
 
 
-def test_what_came_is_the_callers_once_it_is_whole(served: Served, line: list[bytes]) -> None:
-    phases: list[str] = []
-    made, body = receiving(served, line[5], phases=phases), served.history.body(line[4:6])
-    for at in range(0, len(body), 50):
-        made.take(body[at : at + 50])
-    upload = made.finish(2, len(body))
-    assert phases == ["store"]
-    made.abandon()
-    assert upload.entry is not None
-    assert upload.entry.segments == 2
-    assert any("incoming/" in path for path in served.files())
-    upload.abandon()
-
-
-def test_what_is_given_up_leaves_nothing(served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    made = receiving(served, line[5])
-    made.take(served.history.body(line[4:5]))
-    assert served.files() != before
-    made.abandon()
-    made.abandon()
-    assert [path for path in served.files() if path not in before] == []
-
-
-def test_nothing_is_kept_for_who_may_not_write(served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    made = receiving(served, line[5], allowed=Anonymous.READ)
-    with pytest.raises(AccessDenied):
-        made.take(served.history.body(line[4:6]))
-    assert served.files() == before
-
-
 def test_an_announced_graph_is_judged_before_the_segments(served: Served, line: list[bytes]) -> None:
     other = served.history.line(1, None, "other")
     made = receiving(served, other[0], RequestFlag.GRAPH_FIRST)
@@ -78,37 +46,9 @@ def test_an_announced_graph_is_judged_before_the_segments(served: Served, line: 
     made.abandon()
 
 
-def test_a_check_brings_its_graph_and_nothing_else(served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    graph = encode_graph([served.history.announced(line[4])])
-    made = receiving(served, line[4], RequestFlag.CHECK_ONLY | RequestFlag.GRAPH_FIRST)
-    with pytest.raises(Unsupported):
-        made.graph()
-    made.take(graph)
-    assert list(made.graph()) == [served.history.announced(line[4])]
-    with pytest.raises(LimitExceeded):
-        made.take(served.history.segment(line[4]))
-    assert served.files() == before
-
-
 def packed(*texts: bytes) -> bytes:
     writer = BulkWriter()
     return b"".join([writer.add(text) for text in texts]) + writer.finish()
-
-
-@pytest.mark.parametrize("size", [1, 13, 1 << 20])
-@pytest.mark.parametrize("graph_first", [False, True])
-def test_a_bulk_stream_is_taken_as_what_it_says(
-    served: Served, line: list[bytes], size: int, graph_first: bool
-) -> None:
-    flags = RequestFlag.BULK | (RequestFlag.GRAPH_FIRST if graph_first else RequestFlag.NONE)
-    made, body = receiving(served, line[5], flags), packed(served.history.body(line[4:6], graph_first=graph_first))
-    for at in range(0, len(body), size):
-        made.take(body[at : at + size])
-    upload = made.finish(2, len(body))
-    assert upload.entry is not None
-    assert upload.entry.segments == 2
-    upload.abandon()
 
 
 def test_a_bulk_stream_must_be_whole(served: Served, line: list[bytes]) -> None:
@@ -132,16 +72,6 @@ def test_a_bulk_stream_must_be_whole(served: Served, line: list[bytes]) -> None:
         with pytest.raises(CorruptRecord, match="its end says"):
             made.finish(segments, size)
         made.abandon()
-
-
-def test_the_graph_of_a_check_may_be_a_bulk_stream(served: Served, line: list[bytes]) -> None:
-    graph = packed(encode_graph([served.history.announced(line[4])]))
-    made = receiving(served, line[4], RequestFlag.CHECK_ONLY | RequestFlag.BULK | RequestFlag.GRAPH_FIRST)
-    made.take(graph[:-4])
-    with pytest.raises(Malformed, match="ends early"):
-        made.graph()
-    made.take(graph[-4:])
-    assert list(made.graph()) == [served.history.announced(line[4])]
 
 
 def test_little_that_says_much_is_refused(served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:

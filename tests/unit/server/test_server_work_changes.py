@@ -7,35 +7,22 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from builders import MAIN
-from dialogs import CREATE, Dialog, Served, message, numbered
+from dialogs import Dialog, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
-from smartserver.errors import KnownRevisions, LimitExceeded
+from smartserver.errors import LimitExceeded
 from smartserver.records.segment import encode_graph
 from smartserver.server.site import Site
 from smartserver.store import root
 from smartserver.store.repository import PackRepository
-from smartserver.store.upload import Upload
 from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
-from smartserver.verbs.repository_insert_pack import InsertPackResult
-from smartserver.verbs.repository_list import ListRequest, ListResult, repository_list
-from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
 from smartserver.verbs.rules import Rule
-from smartserver.wire.events import Body, Cancel, End
-from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode, named, raw
-from transports.errors import NoSpace
-
-
-def test_a_change_without_a_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    answer = done(dialog.ask(message(set_ref(line[1], b"refs/heads/x"), known=known(served))))
-    assert answer.state is not None
-    assert answer.state.refs == {b"refs/heads/x": raw([[line[1]]])}
-    assert served.refs()[b"refs/heads/x"] == line[1]
+from smartserver.wire.events import Body, End
+from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, encode, named, raw
 
 
 def test_a_change_without_a_body_is_charged_by_what_is_stored(
@@ -51,21 +38,6 @@ def test_a_change_without_a_body_is_charged_by_what_is_stored(
         assert isinstance(refused(dialog.ask(request)), LimitExceeded)
     done(dialog.ask(request))
     assert served.refs()[b"refs/heads/x"] == line[3]
-
-
-def test_nothing_to_change_is_no_swap(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = known(served)
-    answer = done(dialog.ask(message(set_ref(line[3]))))
-    assert answer.outcomes[0].status == Status.DONE
-    assert known(served) == before
-
-
-def test_a_body_that_brings_nothing_new(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    request = message(INSERT, set_ref(line[3]), flags=BODY)
-    answer = done(dialog.ask(request, served.history.body(line[2:4]), 2))
-    assert msgspec.msgpack.decode(answer.outcomes[0].result, type=InsertPackResult).new == 0
-    assert served.files() == before
 
 
 def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Served, line: list[bytes]) -> None:
@@ -110,43 +82,6 @@ def test_a_check_of_what_is_forced_writes_nothing(dialog: Dialog, served: Served
     assert known(served) == before
 
 
-def test_an_empty_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    assert done(dialog.ask(message(INSERT, set_ref(line[1], b"refs/heads/x"), flags=BODY)))
-    assert served.refs()[b"refs/heads/x"] == line[1]
-
-
-def test_bringing_revisions_alone(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    assert done(dialog.ask(message(INSERT, flags=BODY), served.history.body(line[4:6]), 2))
-    assert served.refs() == {MAIN: line[3]}
-    assert served.repository().begin(b"", "x").is_stored(line[5])
-
-
-def test_a_body_for_no_repository(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    request = message(INSERT, set_ref(line[3]), path="nowhere", flags=BODY)
-    assert refused(dialog.ask(request, served.history.body(line[:4]), 4)).code == "no-such-repository"
-    assert served.files() == before
-
-
-def test_creating_over_another_system(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    wrong = (repository_create, msgspec.structs.replace(CREATE, vcs="hg"))
-    request = message(wrong, INSERT, set_ref(line[3]), flags=BODY)
-    answer = dialog.ask(request, served.history.body(line[:4]), 4)
-    assert refused(answer).code == "wrong-vcs"
-    assert isinstance(answer, Failure)
-    assert answer.state is not None
-
-
-def test_a_refused_ref_before_the_body_is_refused_alone(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    """It has its own verdict; the body and the other refs go through."""
-    stale = (branch_delete, BranchDeleteRequest(b"refs/heads/x", line[0]))
-    served.push([], {b"refs/heads/x": line[1]})
-    request = message(stale, INSERT, set_ref(line[5]), flags=BODY)
-    answer = done(dialog.ask(request, served.history.body(line[4:6]), 2))
-    assert [outcome.status for outcome in answer.outcomes] == [Status.REFUSED, Status.DONE, Status.DONE]
-    assert served.refs() == {MAIN: line[5], b"refs/heads/x": line[1]}
-
-
 def test_an_announcement_that_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     graph = encode_graph([served.history.announced(line[4]), served.history.announced(line[5])])
     request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
@@ -160,33 +95,6 @@ def test_a_body_that_is_none(dialog: Dialog, served: Served, body: bytes) -> Non
     for flags in (BODY, BODY | RequestFlag.GRAPH_FIRST, BODY | RequestFlag.CHECK_ONLY):
         answer = dialog.ask(message(INSERT, flags=flags), body, 1)
         assert refused(answer).code in ("corrupt-record", "limit-exceeded"), flags
-
-
-def test_much_that_is_known_cuts_a_push_short(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
-    number = dialog.begin(request)
-    graph = encode_graph([served.history.announced(each) for each in line])
-    dialog.send(Body(number, graph))
-    answer = dialog.answer(number)
-    assert answer is not None
-    error = refused(answer)
-    assert isinstance(error, KnownRevisions)
-    assert error.tips == [line[3]]
-    dialog.send(Cancel(number))
-
-
-def test_a_failure_of_the_store_is_told(
-    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*arguments: object) -> None:
-        (upload,) = (each for each in arguments if isinstance(each, Upload))
-        upload.abandon()  # As a commit does whatever happens to it.
-        raise NoSpace("project/packs/x")
-
-    monkeypatch.setattr(PackRepository, "commit", full)
-    answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), served.history.body(line[4:6]), 2)
-    assert refused(answer).code == "no-space"
-    assert not any(path.startswith("project/incoming/") for path in served.files())
 
 
 @pytest.mark.parametrize("creating", [False, True])
@@ -252,44 +160,6 @@ def test_a_bug_is_internal_and_leaks_nothing(
     assert str(error.wire_arguments()["reference"]) in caplog.text
 
 
-def test_a_check_changes_nothing_and_says_what_would_be(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    graph = encode_graph([served.history.announced(each) for each in line[4:6]])
-    flags = BODY | RequestFlag.CHECK_ONLY | RequestFlag.GRAPH_FIRST
-    request = message(INSERT, set_ref(line[5]), set_ref(line[1], b"refs/heads/x"), flags=flags)
-    answer = done(dialog.ask(request, graph))
-    assert [outcome.status for outcome in answer.outcomes] == [Status.DONE] * 3
-    assert msgspec.msgpack.decode(answer.outcomes[0].result, type=InsertPackResult).new == 2
-    assert answer.state is not None
-    assert served.files() == before
-    assert served.refs() == {MAIN: line[3]}
-
-
-def test_the_graph_of_a_check_may_come_in_pieces(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    graph = encode_graph([served.history.announced(each) for each in line[4:6]])
-    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.CHECK_ONLY))
-    for at in range(0, len(graph), 7):
-        dialog.send(Body(number, graph[at : at + 7]))
-    dialog.send(End(number, 0, len(graph)))
-    assert isinstance(dialog.answer(number), Reply)
-
-
-def test_a_check_of_a_creation(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    graph = encode_graph([served.history.announced(each) for each in line])
-    request = message(CREATION, INSERT, set_ref(line[5]), path="new", flags=BODY | RequestFlag.CHECK_ONLY)
-    answer = done(dialog.ask(request, graph))
-    assert answer.state is None
-    assert served.files() == before
-
-
-def test_a_check_that_refuses(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    answer = dialog.ask(message(set_ref(line[1]), flags=RequestFlag.CHECK_ONLY))
-    assert refused(answer).code == "diverged"
-    assert isinstance(answer, Failure)
-    assert answer.state is not None
-
-
 def test_a_check_brings_no_segments(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     graph = encode_graph([served.history.announced(line[4])])
     flags = BODY | RequestFlag.CHECK_ONLY
@@ -311,25 +181,6 @@ def test_a_repository_is_deleted_and_a_repeat_says_so_again(dialog: Dialog, serv
     again = done(dialog.ask(msgspec.structs.replace(request, age=500)))
     assert (again.outcomes, again.state) == (first.outcomes, None)
     assert refused(dialog.ask(msgspec.structs.replace(request, id=numbered(8)))).code == "no-such-repository"
-
-
-def test_packs_are_joined_when_somebody_asks(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    served.push(line[4:5], {MAIN: line[4]})
-    before = served.repository().snapshot().root.version
-    answer = done(dialog.ask(message((repository_pack, PackRequest()))))
-    result = msgspec.msgpack.decode(answer.outcomes[0].result, type=PackResult)
-    assert (result.before, result.after) == (2, 1)
-    assert served.repository().snapshot().root.version == before + 1
-    assert served.repository().verify().problems == ()
-
-
-def test_a_listing_over_the_wire(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    served.push(line[:1], {MAIN: line[0]}, "team/other")
-    answer = done(dialog.ask(message((repository_list, ListRequest(refs=True)), path="")))
-    result = msgspec.msgpack.decode(answer.outcomes[0].result, type=ListResult)
-    assert [(each.path, each.refs) for each in result.repositories] == [("project", [MAIN]), ("team/other", [MAIN])]
-    assert answer.state is None
-    assert refused(dialog.ask(message((repository_list, ListRequest()), path="../x"))).code == "invalid-path"
 
 
 def test_ten_requests_with_long_names_of_refs_leave_a_repository_that_can_be_read(

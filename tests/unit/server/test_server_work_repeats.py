@@ -12,15 +12,6 @@ from smartserver.wire.events import Body, End
 from smartserver.wire.messages import Reply, RequestFlag
 
 
-def test_a_repeat_gets_the_first_answer(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    request = message(set_ref(line[1], b"refs/heads/x"), request=numbered(7))
-    first = done(dialog.ask(request))
-    served.push([], {b"refs/heads/x": line[2]})
-    again = done(dialog.ask(msgspec.structs.replace(request, age=500)))
-    assert again.outcomes == first.outcomes
-    assert served.refs()[b"refs/heads/x"] == line[2]
-
-
 def test_a_repeat_with_a_body(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     request = message(INSERT, set_ref(line[5]), request=numbered(7), flags=BODY)
     body = served.history.body(line[4:6])

@@ -37,17 +37,3 @@ def test_requests_that_one_of_them_made() -> None:
         "2 requests in B only:",
         "  2 x Repository.pull on p: ok",
     ]
-
-
-def test_the_same_differs_in_nothing() -> None:
-    trace = trace_of(span("local", 100_000, 200_000, "read"), request(200_000, 300_000))
-    said = lines(trace, trace)
-    assert not any("only" in line for line in said)
-    assert all(line.endswith(" 0.0 ms") for line in said[1:])
-
-
-def test_two_programs_are_named_both() -> None:
-    before, after = trace_of(), trace_of()
-    assert after.command is not None
-    after.command.program = "hg"
-    assert lines(before, after)[1].startswith("git and hg, whole wait ")

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from smartserver.trace.events import CommandEnded, ProcessBegan, RequestEnded, SpanEnded, decode, encode, schema
+from smartserver.trace.events import CommandEnded, decode, encode, schema
 from smartserver.trace.file import Narrator, TraceFile
 from smartserver.trace.recorder import CallRecord, Recorder, Span
 from smartserver.trace.wait import traces
@@ -22,50 +22,6 @@ TRACE = "ab" * 16
 def events(path: Path) -> list[object]:
     """Those of a file."""
     return [decode(line) for line in path.read_bytes().splitlines() if line]
-
-
-def test_what_is_recorded_is_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "trace"
-    file = TraceFile(str(path))
-    narrator = Narrator(file.append, "git", TRACE)
-    narrator.span(Span("local", "plan", 1.0, 1.25, 0.2))
-    record = CallRecord(["Server.ping"], [""], "p", 2.0, 2.5, 10, 20, 300, "ok", answered=2.4)
-    narrator.request(record)
-    narrator.end(Recorder(lambda: 0.0))
-    file.close()
-    began, span, request, _ = events(path)
-    assert isinstance(began, ProcessBegan)
-    assert (began.process, began.program, began.trace, began.version) == (os.getpid(), "git", TRACE, 1)
-    assert span == SpanEnded(os.getpid(), "local", 1_000_000, 1_250_000, "plan", 1, 200_000)
-    assert isinstance(request, RequestEnded)
-    assert (request.start, request.answered, request.end, request.in_server) == (2_000_000, 2_400_000, 2_500_000, 300)
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_the_same_in_a_row_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "trace"
-    file = TraceFile(str(path))
-    narrator = Narrator(file.append, "git", TRACE)
-    for start in (1.0, 1.1, 1.20001, 1.4):
-        narrator.span(Span("local", "read", start, start + 0.1, 0.01))
-    narrator.end(Recorder(lambda: 0.0))
-    file.close()
-    spans = [each for each in events(path) if isinstance(each, SpanEnded)]
-    assert [(each.start, each.end, each.count, each.cpu) for each in spans] == [
-        (1_000_000, 1_300_010, 3, 30_000),
-        (1_400_000, 1_500_000, 1, 10_000),
-    ]
-
-
-def test_the_same_at_another_depth_is_apart() -> None:
-    """Joined, the first two would cross what began between them, and the third would lose its start."""
-    found: list[object] = []
-    narrator = Narrator(found.append, "git", TRACE)
-    for start, end, depth in ((1.0, 1.1, 0), (1.10001, 1.2, 1), (1.10001, 1.3, 0)):
-        narrator.span(Span("local", "read", start, end, 0.01, depth))
-    narrator.end(Recorder(lambda: 0.0))
-    spans = [(each.start, each.end, each.count) for each in found if isinstance(each, SpanEnded)]
-    assert spans == [(1_000_000, 1_100_000, 1), (1_100_010, 1_200_000, 1), (1_100_010, 1_300_000, 1)]
 
 
 def test_several_processes_append_whole_lines(tmp_path: Path) -> None:

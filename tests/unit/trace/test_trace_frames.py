@@ -54,15 +54,6 @@ def test_a_dialog() -> None:
     assert TOKEN.encode().hex() not in "".join(said)
 
 
-def test_a_message_in_parts_is_shown_with_its_last() -> None:
-    payload = encode(ReplyMessage([Outcome(0)]))
-    said = shown(("down", Reply(1, payload[:2], more=True)), ("down", Reply(1, payload[2:])))
-    assert said[1:] == [
-        "hpss: <- Reply 1, 20 B: more follows",
-        "hpss: <- Reply 1, 20 B: [[[0,null,null]],null,[0,0,0,0,0,0],[],[],null]",
-    ]
-
-
 def test_what_cannot_be_read_is_said() -> None:
     """Also text that is not UTF-8, in a result that only the verb knows."""
     assert shown(("down", Reply(1, b"\xff")))[1].startswith("hpss: <- Reply 1, 20 B: 1 bytes that cannot be shown: ")

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from traces import EPOCH, HOSTILE, ID, OTHER_ID, push, read
+from traces import HOSTILE, OTHER_ID, push, read
 
-from smartserver.trace.otlp import FAILED, Kind, otlp
+from smartserver.trace.otlp import Kind, otlp
 
 
 def value(of: dict[str, Any]) -> object:
@@ -25,13 +25,6 @@ def resources(name: str = "project") -> list[tuple[dict[str, object], list[dict[
     return [(attributes(each["resource"]), each["scopeSpans"][0]["spans"]) for each in found]
 
 
-def test_a_resource_for_the_command_each_process_and_the_server() -> None:
-    assert [told for told, _ in resources()] == [
-        {"service.name": "git project", "process.pid": "6"}, {"service.name": "git project", "process.pid": "7"},
-        {"service.name": "server"},
-    ]  # fmt: skip
-
-
 def test_spans_are_below_what_they_are_part_of() -> None:
     (_, [root]), (_, own), (_, served) = resources()
     ids = {each["spanId"]: each["name"] for each in (root, *own, *served)}
@@ -45,22 +38,6 @@ def test_spans_are_below_what_they_are_part_of() -> None:
         ("commit project", "Branch.tip project; Repository.open", Kind.SERVER),
         ("sync", "commit project", Kind.SERVER), ("in the server", "get", Kind.SERVER),
     ]  # fmt: skip
-
-
-def test_times_are_of_the_epoch_in_nanoseconds() -> None:
-    (_, [root]), *_ = resources()
-    assert root["traceId"] == ID
-    assert root["startTimeUnixNano"] == str((EPOCH + 1_000_000) * 1000)
-    assert root["endTimeUnixNano"] == str((EPOCH + 1_165_000) * 1000)
-
-
-def test_a_request_tells_its_result() -> None:
-    _, (_, own), _ = resources()
-    first, second = (each for each in own if each["kind"] == Kind.CLIENT)
-    assert first["status"] == {}
-    assert second["status"] == {"code": FAILED, "message": "no-such-file"}
-    told = attributes(first)
-    assert (told["smartserver.bytes.up"], told["smartserver.arguments"]) == ("967", ["project", ""])
 
 
 def test_the_same_file_has_the_same_ids_and_another_trace_others() -> None:

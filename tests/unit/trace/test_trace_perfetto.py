@@ -6,7 +6,7 @@ import json
 
 import msgspec
 import pytest
-from traces import HOSTILE, OTHER_ID, push, read
+from traces import HOSTILE, push, read
 
 from smartserver.trace.events import Event, RequestEnded, SpanEnded
 from smartserver.trace.perfetto import REQUESTS, SERVER, SPANS, WAIT, perfetto
@@ -37,16 +37,6 @@ def test_each_thread_has_its_slices() -> None:
     assert sum(length for *_, length in slices(push(), 6, WAIT)) == 165_000
 
 
-def test_threads_and_processes_have_names() -> None:
-    shown = json.loads(perfetto(read(push())))["traceEvents"]
-    names = {(each["name"], each["pid"], each["tid"]): each["args"]["name"] for each in shown if each["ph"] == "M"}
-    assert names == {
-        ("thread_name", 6, WAIT): "the wait of git project", ("process_name", 7, WAIT): "git project",
-        ("thread_name", 7, SPANS): "spans", ("thread_name", 7, REQUESTS): "requests",
-        ("thread_name", 7, SERVER): "the server, by its own clock",
-    }  # fmt: skip
-
-
 def test_what_does_not_nest_is_on_a_thread_of_its_own() -> None:
     request = next(each for each in push() if isinstance(each, RequestEnded))
     within = msgspec.structs.replace(request, start=request.start + 10, end=request.end - 10)
@@ -54,13 +44,6 @@ def test_what_does_not_nest_is_on_a_thread_of_its_own() -> None:
     events = [*push(), within, crossing]
     assert [name for _, name, *_ in slices(events, 7, SPANS + 1)] == ["crossing"]
     assert [start for *_, start, _ in slices(events, 7, REQUESTS + 1)] == [54_510]
-
-
-def test_commands_share_one_axis() -> None:
-    later = [msgspec.convert(msgspec.to_builtins(each), type(each)) for each in push(trace=OTHER_ID, process=17)]
-    (command,) = (each for each in later if type(each).__name__ == "CommandEnded")
-    events = [*push(), *later[:-1], msgspec.structs.replace(command, start=1_002_000)]
-    assert slices(events, 16, WAIT)[0][2] == 2_000
 
 
 @pytest.mark.parametrize("name", HOSTILE)

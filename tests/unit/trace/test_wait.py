@@ -20,7 +20,7 @@ from smartserver.trace.events import (
     encode,
 )
 from smartserver.trace.report import lines
-from smartserver.trace.wait import UNNAMED, BadTrace, Trace, pieces, placed, traces, wait
+from smartserver.trace.wait import UNNAMED, BadTrace, Trace, pieces, traces, wait
 from smartserver.wire.messages import ServerSpan
 
 TRACE = "0" * 32
@@ -58,48 +58,6 @@ def test_the_innermost_span_counts() -> None:
     assert found.parts == {"start": 20_000, "local": 25_000, "disk": 5_000, UNNAMED: 50_000}
     assert found.unnamed == 50_000
     assert found.names["local"] == {"plan": 15_000, "git, after the last call": 10_000}
-
-
-def test_the_server_works_while_the_client_waits() -> None:
-    spans = [ServerSpan("disk", "sync", 5_000, 8_000), ServerSpan("server", "commit", 1_000, 10_000)]
-    asked = request(answered=60_000, server=spans, in_server=9_000)
-    # The server had 10 of the 30 ms; the others are those of the link, half of them on the way up.
-    assert placed(asked).within == 10_000
-    assert placed(asked).spans[0].start == 45_000
-    found = wait(trace_of(SpanEnded(7, "link", 31_000, 59_000), asked))
-    assert (found.parts["link"], found.parts["server"], found.parts["disk"]) == (19_000, 6_000, 3_000)
-
-
-def test_what_the_server_does_while_the_client_works_is_beside() -> None:
-    asked = request(answered=60_000, server=[ServerSpan("server", "check", 0, 30_000)])
-    found = wait(trace_of(SpanEnded(7, "send", 30_000, 50_000), SpanEnded(7, "link", 50_000, 60_000), asked))
-    assert (found.parts["send"], found.parts["link"], found.parts["server"]) == (20_000, 0, 10_000)
-
-
-def test_a_server_that_tells_no_spans_counts_by_its_own_count() -> None:
-    asked = request(answered=60_000, server=[], in_server=9_000)
-    found = wait(trace_of(SpanEnded(7, "link", 30_000, 60_000), asked))
-    assert (found.parts["link"], found.parts["server"]) == (21_000, 9_000)
-
-
-def test_a_guest_leaves_the_rest_to_its_host() -> None:
-    began = ProcessBegan(process=7, version=1, program="brz", trace=TRACE, began=20_000, is_host=True)
-    ended = ProcessEnded(process=7, at=90_000, round_trips=0, connections=0, up=0, down=0)
-    (found,) = traces(map(encode, [began, SpanEnded(7, "disk", 30_000, 40_000), ended]))
-    assert (found.start, found.end) == (20_000, 90_000)
-    assert wait(found).parts == {"disk": 10_000, "local": 60_000}
-    assert wait(found).names["local"] == {"brz itself": 60_000}
-
-
-def test_commands_of_one_file_are_told_apart() -> None:
-    first, second = "1" * 32, "2" * 32
-    written = [
-        ProcessBegan(process=8, version=1, program="b", trace=second, began=50, started=50),
-        ProcessBegan(process=7, version=1, program="a", trace=first, began=10, started=10),
-        SpanEnded(8, "disk", 60, 70),
-        SpanEnded(7, "disk", 20, 30),
-    ]
-    assert [(each.program, len(each.spans)) for each in traces(map(encode, written))] == [("a", 1), ("b", 1)]
 
 
 @pytest.mark.parametrize(
@@ -170,29 +128,6 @@ def test_the_report_adds_up() -> None:
         "",
         "  at 30.0 ms: Repository.pull on p: ok, 10 B up, 20 B down, 30.0 ms (0.0 ms in the server)",
     ]
-
-
-def test_what_a_server_does_while_this_side_sends_is_in_no_part() -> None:
-    asked = request(answered=60_000, server=[ServerSpan("server", "check", 0, 20_000)])  # From 35,000 to 55,000.
-    found = wait(trace_of(asked, SpanEnded(7, "send", 30_000, 40_000), SpanEnded(7, "link", 40_000, 60_000)))
-    assert (found.parts["server"], found.overlapped) == (15_000, 5_000)
-
-
-def test_the_start_of_a_process_that_is_waited_for() -> None:
-    began = ProcessBegan(process=9, version=1, program="server", trace=TRACE, began=50_000, started=40_000)
-    found = wait(trace_of(SpanEnded(7, "link", 45_000, 60_000), began))
-    assert (found.parts["start"], found.parts["link"]) == (20_000 + 10_000, 10_000)
-    assert found.overlapped == 0
-
-
-def test_the_text_has_the_processor_time_and_what_overlapped() -> None:
-    asked = request(answered=60_000, server=[ServerSpan("server", "check", 0, 20_000)])
-    trace = trace_of(asked, SpanEnded(7, "send", 30_000, 40_000), SpanEnded(7, "link", 40_000, 60_000))
-    assert trace.command is not None
-    trace.command.cpu = 42_000
-    shown = lines(trace)
-    assert shown[0] == "git: 100.0 ms (42.0 ms of processor time), 1 round trip, no fresh connections"
-    assert "  meanwhile in the server      5.0 ms" in shown
 
 
 def test_what_is_missing_is_said() -> None:

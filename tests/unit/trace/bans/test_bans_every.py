@@ -7,12 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from banned_talk import RenameRequest, vfs_verbs
+from banned_talk import vfs_verbs
 
-from smartserver.trace.bans.every import BEHAVIOURS, bans, of_calls, watcher
-from smartserver.trace.bans.model import names_in, paths_of, place
+from smartserver.trace.bans.every import bans, of_calls
 from smartserver.trace.bans.rule import BadRule, Rule
-from smartserver.trace.bans.watcher import Watcher
 from smartserver.verbs.declare import VERBS
 from smartserver.verbs.server_ping import PingRequest
 
@@ -64,21 +62,6 @@ def test_one_that_would_ban_nothing_names_those_near_it(text: str, near: str) ->
     assert ("; near it: " in message) or not near
 
 
-def test_the_first_of_those_near_is_the_nearest() -> None:
-    assert "; near it: rpc:Repository.pack, " in said("rpc:Repository.pak")
-    assert "; near it: read-back; a rule" in said("readback")
-
-
-def test_every_name_is_a_ban() -> None:
-    for name, behaviour in BEHAVIOURS.items():
-        (made,) = bans([name])
-        assert type(made) is behaviour
-        assert made.name == name
-    assert {type(each) for each in bans(["silly"])} == set(BEHAVIOURS.values())
-    assert [type(each) for each in bans(["vfs:*", "vfs:*", "*:put:a:b"])] == [Rule, Rule]
-    assert bans(["silly"])[0] is not bans(["silly"])[0]
-
-
 def test_a_server_bans_by_name_alone() -> None:
     (rule,) = of_calls(["vfs:*:*/lock/*"])
     assert rule.text == "vfs:*:*/lock/*"
@@ -86,12 +69,6 @@ def test_a_server_bans_by_name_alone() -> None:
     for name, what in (("per-item", "is a behaviour"), ("silly", "are behaviours")):
         with pytest.raises(BadRule, match=f"^'{name}' {what} of a client, which bans by -Dhpss-ban={name}{by_name}"):
             of_calls(["rpc:*", name])
-
-
-def test_a_watcher_of_several_rules() -> None:
-    assert isinstance(watcher(["silly", "vfs:*"]), Watcher)
-    with pytest.raises(BadRule):
-        watcher(["none"])
 
 
 @pytest.mark.parametrize(
@@ -116,11 +93,3 @@ def test_a_path_is_one_from_the_root(rule: str, path: str, bans_it: bool) -> Non
             Rule(rule)
         return
     assert Rule(rule).banned(path, [(VERBS["Server.ping"], PingRequest())]) == ("Server.ping" if bans_it else "")
-
-
-def test_paths_and_names_of_a_call() -> None:
-    request = RenameRequest("a/b", "/c/")
-    assert paths_of("/team/", VERBS["rename"], request) == ["/team", "/team/a/b", "/team/c"]
-    assert paths_of("team", VERBS["Server.ping"], request) == ["/team"]
-    assert place("") == "/"
-    assert list(names_in([{b"k": (1, request)}, None, {"s"}])) == [b"k", "a/b", "/c/", "s"]
