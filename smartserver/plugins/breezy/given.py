@@ -81,7 +81,8 @@ TIP = -1
 _NUMBER = re.compile(r"(?:revno:)?(-?[0-9]{1,9})")
 _LAST = re.compile(r"last:([0-9]{1,9})")
 _BEFORE = re.compile(r"before:([0-9]{1,9})")
-_ID = re.compile(r"(?:before:)*revid:(.+)", re.DOTALL)
+_ID = re.compile(r"(?:before:)*(?:revid:|(?=[^:]*@))(.+)", re.DOTALL)
+"""An id, or what is likely to be one: Breezy's own have the address of the user in them."""
 
 _TAG = re.compile(r"tag:.*|(?!-|[0-9]+(\.[0-9]+)*$|[0-9]{4}-[0-9]|(yester|to)day$|tomorrow$)[^:@]*", re.DOTALL)
 """A tag, or what is likely to be one: no number, date or revision id."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
 from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch
+from breezy.foreign import ForeignRepository
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 
@@ -154,9 +155,12 @@ class ToServer(GenericInterBranch):
 
         Else nothing: the push that moves the tip brings what it needs.
         """
+        source, target = self.source.repository, self.target.repository
+        wanted = self.source.last_revision() if stop_revision is None else stop_revision
         if running().second is Second.MERGED:
-            wanted = self.source.last_revision() if stop_revision is None else stop_revision
-            self.target.repository.fetch(self.source.repository, wanted)
+            target.fetch(source, wanted)
+        elif isinstance(source, HpssRepository) and source.user_url == target.user_url:
+            target.named(wanted)  # As `-r branch:URL` names it: it is there, out of the branch's reach.
         return FetchResult(0)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:
@@ -187,8 +191,8 @@ class FetchFromServer(InterRepository):
 
     @classmethod
     def is_compatible(cls, source: Repository, target: Repository) -> bool:
-        """From a server to here."""
-        return isinstance(source, HpssRepository) and not isinstance(target, HpssRepository)
+        """From a server to here. Into a repository of git Breezy converts what it reads."""
+        return isinstance(source, HpssRepository) and not isinstance(target, (HpssRepository, ForeignRepository))
 
     def _heads(self) -> list[RevisionId]:
         """The tip, and whatever came: all of it may be in another local repository, and not in the target."""

@@ -356,7 +356,9 @@ class HpssRepository:
         try:
             return self.shadow().revision_tree(revision_id)
         except errors.NoSuchRevision as wrong:
-            raise RevisionNotThere(self.user_url, revision_id) from wrong
+            if revision_id not in self._named or not self.has_revision(revision_id):
+                raise RevisionNotThere(self.user_url, revision_id) from wrong
+        return self.shadow().revision_tree(revision_id)
 
     # -- signatures
 

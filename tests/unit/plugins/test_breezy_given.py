@@ -94,6 +94,8 @@ def test_ids_that_a_command_is_given() -> None:
     long = "x" * (MAX_NAME + 1)
     with running("log", revision=specs("revid:a", "before:revid:b"), change=None, other="revid:none"):
         assert ids_given() == {b"a", b"b"}
+    with running("cat", revision=specs("joe@example.org-1", "v1", "branch:bzr://joe@example.org/", "before:a@b-2")):
+        assert ids_given() == {b"joe@example.org-1", b"a@b-2"}
     with running("missing", revision=specs("5", f"revid:{long}"), my_revision=specs("revid:mine")):
         assert ids_given() == set()
     with running("revision-info", revision_info_list=["revid:c", "revid:"]):
