@@ -218,3 +218,20 @@ def test_a_subrepository_below_its_parent(served: Served, tmp_path: Path) -> Non
     out = fine(ours.run('a hg push "$URL"'), 3).out
     assert "added 1 changesets" in out
     assert out.endswith("added 3 changesets\n")
+
+
+def test_debuggetbundle(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", hg_starts("shared").ours.url, served)
+    side.prepare('hg debuggetbundle -t bundle2 "$URL" all.hg; hg init a; a hg unbundle -q ../all.hg')
+    drafts = [row.replace("'public'", "'draft'") for row in hg_starts("shared").ours.has()["b"]]
+    assert side.has()["a"] == drafts
+    done = side.run('hg debuggetbundle "$URL" old.hg')
+    assert (done.status, done.err) == (255, "abort: old bundle types only supports v1 changegroups\n")
+
+
+def test_the_settings_of_a_repository_are_used(
+    served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path
+) -> None:
+    side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", hg_starts("shared").ours.url)
+    side.prepare("printf '[hpss]\\ndebug = hpss\\n' >> b/.hg/hgrc")
+    assert "hpss" in fine(side.run("b hg pull")).err

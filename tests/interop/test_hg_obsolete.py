@@ -252,6 +252,26 @@ def test_a_user_without_markers(pair: HgPair) -> None:
     assert "1 new obsolescence markers" in fine(ours.run('b hg pull "$URL"')).out
 
 
+EVOLVE = "def reposetup(ui, repo): repo.ui.setconfig(b'experimental', b'evolution', [b'all'], b'evolve')\n"
+"""What the extension evolve does to the configuration of each repository."""
+
+
+@pytest.mark.parametrize("way", ["repository", "extension"])
+def test_the_repository_says_whether_markers_are_wanted(pair: HgPair, way: str) -> None:
+    """Not the configuration of the peer, which lacks what is said in the repository, or by evolve to it."""
+    ours = pair.ours
+    ours.prepare(START + 'a amend new; a hg push -q "$URL"')
+    config, module = ours.folder / ".hgrc", ours.folder / "evolve.py"
+    config.write_text(config.read_text().replace("evolution = all\n", ""))
+    module.write_text(EVOLVE)
+    said = {"extension": f"[extensions]\nevolve = {module}\n", "repository": "[experimental]\nevolution = all\n"}[way]
+    with open(config if way == "extension" else ours.folder / "b" / ".hg" / "hgrc", "a") as file:
+        file.write(said)
+    assert "1 new obsolescence markers" in fine(ours.run('b hg pull "$URL"')).out
+    fine(ours.run('as c hg clone -q -r tip "$URL" c'))
+    assert fine(ours.run("c hg debugobsolete"), 0).out.count("\n") == (way == "extension")
+
+
 def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
     """Of a repository with hundreds of them: neither a user who has them gets them again, nor a new one all."""
     ours = pair.ours

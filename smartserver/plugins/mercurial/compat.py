@@ -44,6 +44,11 @@ def branch_resolver() -> tuple[Any, str]:
     return (urlutil, "add_branch_revs") if hasattr(urlutil, "add_branch_revs") else (hg, "addbranchrevs")  # Since 7.2.
 
 
+def remote_ui() -> tuple[Any, str]:
+    """The module and the name of the function that makes the configuration of a peer."""
+    return (FACTORY, "_remoteui") if hasattr(FACTORY, "_remoteui") else (hg, "remoteui")  # Since 7.2.
+
+
 def allow_changegroup_3(repository: Any) -> None:
     """Let a repository take changegroups of version 03 for `hg incoming`: before 6.9 it does so in pulls alone."""
     if b"03" not in changegroup.supportedincomingversions(repository):

@@ -12,7 +12,7 @@ from mercurial import bundlerepo, error, exchange, extensions, setdiscovery, sub
 from mercurial.i18n import _
 
 from smartserver.client.places import SCHEMES
-from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, branch_resolver, peer_schemes
+from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, branch_resolver, peer_schemes, remote_ui
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
 from smartserver.plugins.mercurial.remote import Level
@@ -30,6 +30,7 @@ def uisetup(ui: Any) -> None:
     for scheme in SCHEMES:
         peer_schemes()[scheme.encode()] = Scheme
     extensions.wrapfunction(FACTORY, "peer", _peer)
+    extensions.wrapfunction(*remote_ui(), _remote_ui)
     extensions.wrapfunction(*branch_resolver(), _add_branches)
     extensions.wrapfunction(setdiscovery, "findcommonheads", _find_common_heads)
     extensions.wrapfunction(exchange, "pull", _pull)
@@ -54,6 +55,14 @@ def _peer(original: Original, source: Any, options: Any, *arguments: Any, **name
             peer.remote.bind(source)
         peer.names(options, source)
     return peer
+
+
+def _remote_ui(original: Original, source: Any, *arguments: Any) -> Any:
+    """Give a peer our section of the repository's configuration, as Mercurial does with some sections of its own."""
+    found = original(source, *arguments)
+    for name, value in getattr(source, "ui", source).configitems(b"hpss"):
+        found.setconfig(b"hpss", name, value, b"copied")
+    return found
 
 
 def _add_branches(original: Original, source: Any, peer: Any, branches: Any, *arguments: Any, **named: Any) -> Any:
@@ -125,7 +134,7 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
     if isinstance(peer, HpssPeer):
         allow_changegroup_3(repository)
         peer.remote.bind(repository)
-        peer.remote.takes_markers = False  # As in Mercurial, which shows changesets alone.
+        peer.remote.is_only_shown = True
         peer.is_pulled_from = True
     return original(ui, repository, peer, *arguments, **named)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
-from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -47,9 +46,9 @@ class Exchanged(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(dict[bytes, Exchanged])
 
 
-def are_exchanged(ui: Any) -> bool:
-    """Whether the user's configuration says that markers are exchanged."""
-    found: bool = obsolete.isenabled(SimpleNamespace(ui=ui), obsolete.exchangeopt)
+def are_exchanged(repository: Any) -> bool:
+    """Whether the configuration of a local repository says that markers are exchanged."""
+    found: bool = obsolete.isenabled(repository, obsolete.exchangeopt)
     return found
 
 

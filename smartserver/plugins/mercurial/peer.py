@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from mercurial import bundle2, error, localrepo, phases, pushkey, util
+from mercurial import bundle2, changegroup, error, localrepo, phases, pushkey, util
 from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
@@ -155,8 +155,12 @@ class HpssPeer(Peer):
         bundlecaps: object = None,
         **wanted: Any,
     ) -> Any:
-        """The received changesets as a bundle, made here: Mercurial's own pull applies it."""
+        """The received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`, which
+        takes no bundle of today's form, gets a changegroup."""
         remote = self._ask(Level.HISTORY)
+        if bundlecaps is None and remote.arrived is not None:
+            chunks = remote.arrived.chunks_apart(set(remote.wanted_of(heads)))
+            return changegroup.getunbundler(b"03", util.chunkbuffer(chunks), None)
         bundle = bundle2.bundle20(self.ui, {b"HG20": (), b"changegroup": (b"03",), b"listkeys": ()})
         nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
         if nodes and remote.arrived is not None:

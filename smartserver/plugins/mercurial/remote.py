@@ -85,8 +85,8 @@ class Remote:
         self.level = Level.NOTHING
         self.is_new = False
         """Whether a push makes the repository."""
-        self.takes_markers = are_exchanged(ui)
-        """Whether a pull asks for obsolescence markers."""
+        self.is_only_shown = False
+        """Whether the command shows changesets and puts nothing into the local repository."""
         self.markers = b""
         """Those that came, encoded."""
         self._markers_root: KnownRoot | None = None
@@ -127,6 +127,13 @@ class Remote:
     def evolves(self) -> bool:
         """Whether it exchanges obsolescence markers, as far as known."""
         return self.knowledge.settings.get(EVOLUTION) == YES
+
+    @property
+    def takes_markers(self) -> bool:
+        """Whether a request for history asks for obsolescence markers. A clone of a part sends it before there is a
+        local repository, whose configuration decides whether they are put in."""
+        local = self.local
+        return not self.is_only_shown and (local is None or are_exchanged(local.mercurial))
 
     def begin(self) -> None:
         """Expect no repository there: the next push creates it."""
@@ -172,7 +179,7 @@ class Remote:
             if level is Level.GRAPH:
                 self._ask_graph()
             else:
-                self._ask_history(self._haves())
+                self._ask_history(self._haves(), with_markers=self.takes_markers)
 
     def _haves(self) -> list[bytes]:
         return [] if self.local is None else self.local.complete_haves(self.knowledge.tips(), MAX_HAVES)
@@ -193,21 +200,21 @@ class Remote:
         self._check_vcs()
         return content
 
-    def _ask_history(self, haves: list[bytes]) -> None:
+    def _ask_history(self, haves: list[bytes], *, with_markers: bool) -> None:
         names = None if self.wanted is None else encode(self.wanted)
-        if names is None and not self.takes_markers:
+        if names is None and not with_markers:
             pulled = self.repository.pull(haves, bulk=True, expanded=True)
             self._check_vcs()
             self._receive(pulled.body, pulled.result.segments)
             return
         selector = names or b""
-        if self.takes_markers:
+        if with_markers:
             root = None if self.local is None else self.marker_memory(self.local).root
             selector = encode_selector(root, selector)
         try:
             content = self._read(selector, None if names is None else [], haves=haves)
         except LimitExceeded:
-            if not self.takes_markers:
+            if not with_markers:
                 raise
             self._ask_history_and_pages(haves)
             return
@@ -216,21 +223,19 @@ class Remote:
             self._found.update(decode_found(self.wanted, said))
             said = said[NODE_BYTES * len(self.wanted.names) :]
         self.markers = said if self.evolves else b""
-        if self.takes_markers:
+        if with_markers:
             self._markers_root = self.root
         self._receive(content.segments, content.result.segments)
 
     def _ask_history_and_pages(self, haves: list[bytes]) -> None:
         """Request the history, and after it all markers in parts: those that are new do not fit into one answer."""
-        self.takes_markers = False
-        self._ask_history(haves)
-        self.takes_markers = True
+        self._ask_history(haves, with_markers=False)
         self._markers_root = self.root
         self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
-        if self.evolves and self.local is not None and self._markers_root is not None:
+        if self._exchanges_markers() and self.local is not None and self._markers_root is not None:
             memory = self.marker_memory(self.local)
             memory.took(self.markers, self._markers_root, is_all=self.wanted is None)
 

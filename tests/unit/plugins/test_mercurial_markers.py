@@ -160,4 +160,4 @@ def test_whether_they_are_exchanged(settings: dict[bytes, bytes], expected: bool
         configlist=lambda section, name: settings.get(name, b"").split(),
         config=lambda section, name: None,
     )
-    assert bool(are_exchanged(ui)) is expected
+    assert bool(are_exchanged(SimpleNamespace(ui=ui))) is expected
