@@ -223,7 +223,19 @@ def copy(
         revisions, created = pushed.revisions + done.revisions, pushed.created or done.created
         pushed = PushOutcome(pushed.refs + done.refs, pushed.maps + done.maps, revisions, created)
     last = [(name, copied.maps[name][1]) for name in system.untold.keys() & copied.maps.keys()]
-    return add_untold(pushed, last, target), copied.differing(target.knowledge)
+    pushed = add_untold(_add_meaning(pushed, copied, target), last, target)
+    return pushed, copied.differing(target.knowledge)
+
+
+def _add_meaning(pushed: PushOutcome, copied: CopySource, target: RemoteRepository) -> PushOutcome:
+    """Add the entries without which what was copied has another meaning with the target's settings."""
+    tips = (tip.id for value in copied.refs.values() for tip in value)
+    there = target.knowledge
+    for name, entries in system_of(copied.vcs).settings_entries(copied.settings, there.settings, tips).items():
+        known = there.map(name)
+        lacking = (EntryChange(key, value) for key, value in entries.items() if known.get(key) != value)
+        pushed = _add(pushed, name, lacking, target)
+    return pushed
 
 
 def _size(change: RefUpdate | MapUpdateRequest) -> int:
@@ -329,11 +341,19 @@ def add_untold(
         return pushed
     for name, entries in maps:
         known = untold_entries(target, name) if entries else {}
-        for part in _parts(EntryChange(key, value) for key, value in entries.items() if key not in known):
+        lacking = (EntryChange(key, value) for key, value in entries.items() if key not in known)
+        pushed = _add(pushed, name, lacking, target)
+        if pushed.error() is not None:
+            return pushed
+    return pushed
+
+
+def _add(pushed: PushOutcome, name: str, lacking: Iterable[EntryChange], target: RemoteRepository) -> PushOutcome:
+    """Add entries of a map after a push and up to the first refusal; the outcome of both."""
+    for part in _parts(lacking):
+        if pushed.error() is None:
             added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
             pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])
-            if added.error() is not None:
-                return pushed
     return pushed
 
 

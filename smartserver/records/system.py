@@ -11,7 +11,7 @@ import enum
 import functools
 import importlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from smartserver.errors import Unsupported
@@ -118,6 +118,14 @@ class System:
         """Why a setting cannot have this value; empty where it can."""
         del name, value
         return ""
+
+    def settings_entries(
+        self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
+    ) -> Mapping[str, Mapping[bytes, bytes]]:
+        """Entries that opaque maps need where the settings `old` become `new`, so that the history of `tips` keeps its
+        meaning; by map."""
+        del old, new, tips
+        return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
         """Why an entry of a map cannot have this key or value; empty where it can."""

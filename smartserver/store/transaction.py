@@ -537,13 +537,15 @@ class Transaction:
         )
 
     def set_setting(self, name: str, value: bytes | None) -> None:
-        """Change, make or (None) remove a setting.
+        """Change, make or (None) remove a setting. The system adds entries of maps that keep the meaning of what is
+        stored.
 
         Raises:
             InvalidName: it names a ref that cannot be one.
         """
         if value is not None:
             _check_setting(self.vcs, name, value)
+        before = dict(self.settings)
         if self.created is not None:
             self.created[2].pop(name, None)
             if value is not None:
@@ -552,6 +554,10 @@ class Transaction:
             self.setting_changes.pop(name, None)
         else:
             self.setting_changes[name] = value
+        tips = (tip.id for tips in self.refs().values() for tip in tips)
+        for table, entries in system_of(self.vcs).settings_entries(before, self.settings, tips).items():
+            for key, entry in entries.items():
+                self.set_map(table, "opaque", key, entry)
 
     def delete(self) -> None:
         """Put a tombstone in the repository's place; nothing else is asked for in the request."""

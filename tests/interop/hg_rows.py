@@ -57,6 +57,7 @@ ROWS = [
         before="a hg update -q topic; a commit open; a hg update -q 2; a commit y; a hg commit -q --close-branch -m z;"
         ' a hg push -q -f "$URL"; a hg bookmark -r tip mark; a hg push -q -B mark "$URL" || true',
     ),
+    Row("clone -r of a number", 'as c hg clone -r 1 "$URL" c'),
     Row("clone -b", 'as c hg clone -b topic "$URL" c'),
     Row("clone URL#branch", 'as c hg clone "$URL#topic" c'),
     Row("clone URL#tag", 'as c hg clone "$URL#v1" c'),

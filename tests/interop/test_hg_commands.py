@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -218,6 +219,16 @@ def test_a_subrepository_below_its_parent(served: Served, tmp_path: Path) -> Non
     out = fine(ours.run('a hg push "$URL"'), 3).out
     assert "added 1 changesets" in out
     assert out.endswith("added 3 changesets\n")
+
+
+def test_an_id_that_begins_with_zero(served: Served, tmp_path: Path) -> None:
+    """Its first digits are no number to Mercurial."""
+    side = HgSide(tmp_path / "ours", served.url("begins-with-zero"), served)
+    side.prepare('hg init a; a hg debugbuilddag +200 >/dev/null; a hg push -q "$URL"')
+    nodes = fine(side.run("a hg log -T '{node}\\n'"), 0).out.split()
+    starts = Counter(node[:3] for node in nodes)
+    start = next(each for each, times in starts.items() if times == 1 and each[0] == "0" and each.isdigit())
+    assert fine(side.run(f'hg id -i -r {start} "$URL"')).out == fine(side.run(f"a hg id -i -r {start}"), 0).out
 
 
 def test_debuggetbundle(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ repository of ours as it went in: random parts of random histories, pulled in ra
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,47 @@ def test_a_push_that_is_planned_again(history: RandomHistory) -> None:
     again = list(planned.segments())
     assert [begun, *first] == again
     assert "checkhash" not in vars(history.repository.unfiltered().changelog)
+
+
+OLD = [
+    b"\nu\n1115154970 25200.0", b"\nu\n1115154970 UTC", b"\nu\n1e9 0", b"\n\n0 0", b"\nu\rv\n0 0",
+    b"\nu\n0 0 branch:a\x1b[31mb\rc", b"\nu\n0 0 branch: a:b ", b"\nu\n0 0 branch:a\\nb",
+]  # fmt: skip
+"""What stands in changesets, between the manifest and the files, that Mercurial verifies and no longer makes."""
+
+
+def raw_commit(
+    repository: Any, parent: bytes, middle: bytes, path: bytes, text: bytes, copied: Mapping[bytes, bytes] | None = None
+) -> bytes:
+    """A changeset of one file, whose texts are not Mercurial's own."""
+    with repository.lock(), repository.transaction(b"test") as transaction:
+        link = len(repository.changelog)
+        tree = repository[parent].manifestctx().copy()
+        try:
+            store = repository.file(path, writable=True)
+        except TypeError:  # Before 7.2.
+            store = repository.file(path)
+        tree.read()[path] = store.add(text, copied, transaction, link, NULL, NULL)
+        manifest = tree.write(transaction, link, repository[parent].manifestnode() or NULL, NULL, [path], [])
+        whole = manifest.hex().encode() + middle + b"\n" + path + b"\n\nold"
+        repository.changelog.addrevision(whole, transaction, link, parent, NULL)
+    repository.invalidateall()
+    node: bytes = repository.changelog.tip()
+    return node
+
+
+def test_what_only_old_tools_made(tmp_path: Path) -> None:
+    """And a file that was copied from a version on another branch."""
+    source = new_repository(tmp_path / "source")
+    first = raw_commit(source, NULL, b"\nu\n0 0", b"f", b"first\n")
+    tips = [raw_commit(source, first, middle, b"g", middle) for middle in OLD]
+    copied = {b"copy": b"g", b"copyrev": source[tips[0]][b"g"].filenode().hex().encode()}
+    tips.append(raw_commit(source, first, b"\nu\n0 0", b"h", b"copy", copied))
+    assert verify(tmp_path / "source") == (0, "")
+    served = Served()
+    served.push(source, tips, [])
+    target = new_repository(tmp_path / "target")
+    assert served.pull(target, tips) == len(tips) + 1
+    target = open_repository(tmp_path / "target")
+    assert {target.changelog.rawdata(tip) for tip in tips} == {source.changelog.rawdata(tip) for tip in tips}
+    assert verify(tmp_path / "target") == (0, "")

@@ -11,9 +11,11 @@ from hg_sides import HgSide
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
+SMARTSERVER = f'"{sys.executable}" -m smartserver.cli.main'
+
 START = f"""
 hg init "$URL"
-"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null
+{SMARTSERVER} config "$URL" publishing no >/dev/null
 hg init a
 a commit one; a commit two; a commit three
 a hg phase --public -r 0
@@ -30,7 +32,11 @@ def side(served: Served, tmp_path: Path) -> HgSide:
 
 
 def phases(side: HgSide, user: str) -> list[str]:
-    return fine(side.run(f"{user} hg log -T '{{phase}} '"), 0).out.split()
+    return log_phases(side, f"{user} hg")
+
+
+def log_phases(side: HgSide, program: str) -> list[str]:
+    return fine(side.run(f"{program} log -T '{{phase}} '"), 0).out.split()
 
 
 def test_drafts_stay_drafts(side: HgSide) -> None:
@@ -58,3 +64,18 @@ def test_push_publish(side: HgSide) -> None:
     assert phases(side, "a") == ["public"] * 3
     fine(side.run('b hg pull "$URL"'))
     assert phases(side, "b") == ["public"] * 3
+
+
+def test_what_was_public_stays_public(side: HgSide) -> None:
+    """Where the repository no longer publishes, and in a copy that does not."""
+    side.prepare(f"""
+    a hg push -q "$URL-published"; a commit four
+    {SMARTSERVER} pull "$URL-published" copy >/dev/null
+    {SMARTSERVER} config "$URL-published" publishing no >/dev/null
+    a hg push -q "$URL-published"
+    as b hg clone -q "$URL-published" changed
+    {SMARTSERVER} push copy "$URL" >/dev/null
+    as b hg clone -q "$URL" copied
+    """)
+    assert log_phases(side, "hg -R changed") == ["draft", "public", "public", "public"]
+    assert log_phases(side, "hg -R copied") == ["public", "public", "public"]

@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from smartserver.vcs.hg.kinds import NO, PUBLISHING
 from smartserver.vcs.hg.repository import HgRepository
 
 DRAFT = b"1"
 """A phase, as Mercurial's own tables have it."""
-
-
-def is_publishing(settings: Mapping[str, bytes]) -> bool:
-    """Whether everything that is pushed becomes public."""
-    return settings.get(PUBLISHING) != NO
 
 
 def draft_roots(

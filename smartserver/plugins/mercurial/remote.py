@@ -22,7 +22,7 @@ from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, NoSuchRepository, WrongVcs
 from smartserver.plugins.mercurial.markers import MarkerMemory, are_exchanged
-from smartserver.plugins.mercurial.phase import DRAFT, PhaseHeads, draft_roots, is_publishing, phase_heads
+from smartserver.plugins.mercurial.phase import DRAFT, PhaseHeads, draft_roots, phase_heads
 from smartserver.plugins.mercurial.server import environment_of, server_of
 from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
 from smartserver.records.limits import MAX_TAKEN
@@ -33,7 +33,7 @@ from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NU
 from smartserver.vcs.hg.markers import KnownRoot, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
-from smartserver.vcs.hg.system import HG
+from smartserver.vcs.hg.system import HG, is_publishing
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
 from transports.errors import CodedError

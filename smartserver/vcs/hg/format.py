@@ -5,6 +5,8 @@ A manifest is lines, sorted by path: path, NUL, 40 hex digits of the node, a fla
 
 from __future__ import annotations
 
+import math
+from binascii import unhexlify
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -18,14 +20,12 @@ _LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})([xl]?)")
 _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
 """What no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
 
-_EXTRA: Final = rb"(?:[^\0\n:]*:[^\0\n]*)?"
-_DATE: Final = compile_pattern(rb"-?\d+(?:\.\d+)? -?\d+(?: %b(?:\0%b)*)?" % (_EXTRA, _EXTRA))
-"""Seconds, the offset of the time zone, and the extras, each with a colon."""
-
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
 """What ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two digits."""
 
 _HEX: Final = 40
+
+_UNREADABLE: Final = "it cannot be read as a changeset"
 
 CENSORED: Final = b"\1\ncensored:"
 """How the text of a version begins that was taken away: Mercurial reads none that begins so."""
@@ -61,32 +61,46 @@ def changeset_manifest(text: bytes) -> Node:
     Raises:
         ValueError: it cannot be read.
     """
-    head, blank, _ = text.partition(b"\n\n")
-    lines = head.split(b"\n", 3)  # The manifest, the user, the date, the files.
-    if not blank or len(lines) < 3 or len(lines[0]) != _HEX or not _DATE.fullmatch(lines[2]):
-        raise ValueError("it cannot be read as a changeset")
-    if b"\\" in lines[2] and _BAD_ESCAPE.search(lines[2]):
-        raise ValueError("its extras cannot be read: a backslash escapes nothing")
-    return _node(text[:_HEX])
+    return read_changeset(text).manifest
 
 
 def read_changeset(text: bytes) -> Changeset:
-    """What a changeset says.
+    """What a changeset says, read as Mercurial's `changelogrevision` reads it.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: Mercurial cannot read it, or cannot show its date.
     """
-    manifest = changeset_manifest(text)
-    head, _, message = text.partition(b"\n\n")
-    _, user, date = head.split(b"\n", 3)[:3]
-    seconds, offset = date.split(b" ", 2)[:2]
-    return Changeset(manifest, user, int(seconds.partition(b".")[0]), int(offset), message)
+    try:
+        manifest, user, line, rest = text.split(b"\n", 3)
+        date, offset, *extras = line.split(b" ", 2)
+        seconds = float(date)
+    except ValueError:
+        raise ValueError(_UNREADABLE) from None
+    _, blank, message = (b"\n" + rest).partition(b"\n\n")  # In front of the empty line: the files, if any.
+    if not blank or not math.isfinite(seconds):
+        raise ValueError(_UNREADABLE)
+    if extras:
+        _check_extras(extras[0])
+    return Changeset(_node(manifest), user, int(seconds), _offset(offset), message)
+
+
+def _offset(digits: bytes) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        return 0  # As Mercurial has it: other tools wrote such time zones.
+
+
+def _check_extras(extras: bytes) -> None:
+    if not all(b":" in each for each in extras.split(b"\0") if each):
+        raise ValueError(_UNREADABLE)
+    if b"\\" in extras and _BAD_ESCAPE.search(extras):
+        raise ValueError("its extras cannot be read: a backslash escapes nothing")
 
 
 def closes_branch(text: bytes) -> bool:
     """Whether a changeset, which can be read, closes its branch: it has the extra `close`."""
-    date = text.partition(b"\n\n")[0].split(b"\n", 3)[2]
-    extras = date.split(b" ", 2)[2:]
+    extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
     return any(extra.startswith(b"close:") for each in extras for extra in each.split(b"\0"))
 
 
@@ -106,7 +120,7 @@ def has_open_metadata(begin: bytes) -> bool:
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
-    """The file and its version that a file's version was copied or renamed from.
+    """The file and its version that a file's version was copied or renamed from; None unless its metadata name both.
 
     Raises:
         ValueError: it cannot be read.
@@ -115,9 +129,9 @@ def copied_from(text: bytes) -> tuple[bytes, Node] | None:
     if not end:
         return None
     said = dict(_pair(line) for line in text[len(_MARK) : end].split(b"\n") if line)
-    if b"copy" not in said:
+    if b"copy" not in said or b"copyrev" not in said:
         return None
-    return said[b"copy"], _node(said.get(b"copyrev", b""))
+    return said[b"copy"], _node(said[b"copyrev"])
 
 
 def _end_of_metadata(text: bytes) -> int:
@@ -140,7 +154,7 @@ def _pair(line: bytes) -> tuple[bytes, bytes]:
 def _node(digits: bytes) -> Node:
     if len(digits) != _HEX:
         raise ValueError(f"{len(digits)} hex digits, expected {_HEX}")
-    return bytes.fromhex(digits.decode("ascii"))
+    return unhexlify(digits)
 
 
 def read_line(line: bytes) -> ManifestLine:

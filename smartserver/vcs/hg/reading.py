@@ -1,8 +1,8 @@
 """`Repository.read` of Mercurial's histories: names become changesets as `hg` itself finds them, and their history is
 sent.
 
-In order: `tip`, `null`, a whole id, a bookmark, a tag of `.hgtags` of any head, a branch, the begin of an id that no
-other has. `0` is the first changeset; other numbers differ between repositories and are refused.
+In order: `tip`, `null`, the number of a changeset in this repository, a whole id, a bookmark, a tag of `.hgtags` of any
+head, a branch, the begin of an id that no other has.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from smartserver.vcs.hg.kinds import (
 from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, decode, encode_found
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
+_NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+"""Written otherwise, as `012`, it is no number to Mercurial."""
 _TAG: Final = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
 
 TAGS: Final = b".hgtags"
@@ -106,7 +108,8 @@ def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], l
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
     for name in dict.fromkeys(names):
-        plain = name.removeprefix(BRANCH).removeprefix(FRAGMENT)
+        prefix = next((each for each in (BRANCH, FRAGMENT) if name.startswith(each)), b"")
+        plain = name.removeprefix(prefix)
         value = None if plain == name else stored.refs().get(plain)
         if value is not None:
             heads.update(dict.fromkeys(tip.id for tip in value))
@@ -157,10 +160,9 @@ class Finder:
             return stored.revision(self._count - 1) if self._count else NULL
         if name == b"null" or name == NULL.hex().encode():
             return NULL
-        if name == b"0":
-            return stored.revision(0) if self._count else NULL
-        if name.removeprefix(b"-").isdigit() and len(name) < 2 * NODE_BYTES and int(name) < self._count:
-            raise NoSuchPart(f"the number {name.decode()}: numbers differ between repositories, name an id")
+        number = int(name) if _NUMBER.fullmatch(name) else self._count
+        if -self._count <= number < self._count:
+            return stored.revision(number % self._count)
         whole = _whole(name)
         if whole is not None and stored.ordinal(whole) is not None:
             return whole

@@ -21,7 +21,8 @@ ONLY: Final = b"n"
 GRAPH: Final = b"g"
 
 BRANCH: Final = b"branch:"
-"""Begins a name that stands for all heads of a branch. No name of Mercurial's has a colon."""
+"""Begins a name that stands for all heads of a branch. Mercurial makes no name with a colon; an old one that begins
+with one of these three words is found by its id alone."""
 
 FRAGMENT: Final = b"fragment:"
 """Begins a name that is a branch if there is one, else any name: that after the # of a URL."""

@@ -1,7 +1,7 @@
 """Mercurial's records: the parents of a changeset, and what records refer to.
 
 A changeset refers to its manifest, that to the version of each of its files; a manifest and a file's version to their
-parents in Mercurial's store, and one that was copied to what it was copied from.
+parents in Mercurial's store.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from smartserver.vcs.hg.kinds import (
 from smartserver.vcs.hg.markers import WHOLE, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from smartserver.records.browse import Contents
     from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView, TipReader
@@ -101,12 +101,9 @@ class HgSystem(System):
         path = path_of(key)
         if text.startswith(CENSORED):
             raise ValueError("it is a version that was taken away (censored)")
-        found = [file_key(path, parent) for parent in parents]
-        # With a first parent Mercurial does not look at what the text says.
-        source = copied_from(text) if parents_of(meta)[0] == NULL else None
-        if source is not None and source[1] != NULL:
-            found.append(file_key(*source))
-        return ((FILE, None, found),) if found else NOTHING
+        if parents_of(meta)[0] == NULL:  # With a first parent Mercurial does not look at what the text says.
+            copied_from(text)  # It may name a version that is on another branch, or nowhere.
+        return ((FILE, None, [file_key(path, parent) for parent in parents]),) if parents else NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
         """Of a manifest, what the lines name that differ."""
@@ -131,17 +128,22 @@ class HgSystem(System):
 
         return HgContents(stored, question.ref)
 
+    def settings_entries(
+        self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
+    ) -> Mapping[str, Mapping[bytes, bytes]]:
+        """What was public because the repository published stays public where it no longer does."""
+        if not is_publishing(old) or is_publishing(new):
+            return {}
+        return {PUBLIC: {tip.hex().encode(): b"1" for tip in tips}}
+
     def ref_problem(self, name: bytes) -> str:
-        """What Mercurial says of the names of branches: no colon, no control character, no space around it."""
-        if b":" in name:
-            return "Mercurial allows no ':' in the name of a branch"
-        if name != name.strip():
-            return "Mercurial allows no space before or after the name of a branch"
-        return super().ref_problem(name)
+        """Nothing: what Mercurial refuses as the name of a new branch, old repositories have."""
+        del name
+        return ""
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
         """Drafts with an obsolescence marker. One with a bookmark stays, as Mercurial shows it to clients."""
-        if stored.settings.get(EVOLUTION) != YES or stored.settings.get(PUBLISHING) != NO:
+        if stored.settings.get(EVOLUTION) != YES or is_publishing(stored.settings):
             return (), ()
         replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
         if not replaced:
@@ -166,7 +168,9 @@ class HgSystem(System):
             return "a bookmark's name is not UTF-8"
         if len(value) != len(NULL):
             return f"a bookmark is on {len(value)} bytes, expected the {len(NULL)} of a changeset"
-        return self.ref_problem(key)
+        if _NO_BOOKMARK.search(key):
+            return "a bookmark's name has a tab or the end of a line in it, or a space at its end"
+        return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
         """The changeset that a bookmark is on, or that is public. A marker may be of one that was never here."""
@@ -199,6 +203,14 @@ class HgSystem(System):
 
 
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")
+
+_NO_BOOKMARK: Final = re.compile(rb"[\t\n\r]|\s\Z")
+"""What separates bookmarks in Mercurial's own file and answers, or is cut off there: it would end every pull."""
+
+
+def is_publishing(settings: Mapping[str, bytes]) -> bool:
+    """Whether everything that is pushed becomes public."""
+    return settings.get(PUBLISHING) != NO
 
 
 def _nodes(names: Iterable[bytes]) -> list[Node]:

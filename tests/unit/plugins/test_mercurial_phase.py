@@ -4,17 +4,11 @@ from pathlib import Path
 
 from mercurial import context, hg, initialization, ui
 
-from smartserver.plugins.mercurial.phase import draft_roots, is_publishing, phase_heads
+from smartserver.plugins.mercurial.phase import draft_roots, phase_heads
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.repository import HgRepository
 
 A, B, C, D, E = (bytes([n]) * 20 for n in (1, 2, 3, 4, 5))
-
-
-def test_whether_it_publishes() -> None:
-    assert is_publishing({})
-    assert is_publishing({"publishing": b"yes"})
-    assert not is_publishing({"publishing": b"no"})
 
 
 def test_of_what_came_alone() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable, Mapping
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, push
@@ -460,3 +461,18 @@ def test_a_repository_whose_head_cannot_be_one_is_not_made() -> None:
     with pytest.raises(InvalidName, match="HEAD cannot name it"):
         transaction.create(GIT, KINDS, {"HEAD": b"refs/heads/../../x"})
     assert not transaction.exists
+
+
+def test_a_setting_that_changes_leaves_what_is_stored_as_it_was(
+    repository: PackRepository, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def entries(
+        _system: object, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[bytes]
+    ) -> Mapping[str, Mapping[bytes, bytes]]:
+        return {"kept": {old.get("way", b"") + b"to " + new["way"]: b"".join(tips)}}
+
+    monkeypatch.setattr(type(system_of(GIT)), "settings_entries", entries)
+    transaction = begin(repository)
+    transaction.set_setting("way", b"one ")
+    transaction.set_setting("way", b"two")
+    assert transaction.map("kept") == {b"to one ": line[3], b"one to two": line[3]}

@@ -99,6 +99,9 @@ def find(stored: Stored, *names: bytes) -> dict[bytes, bytes]:
     [
         (b"tip", FOURTH),
         (b"0", FIRST),
+        (b"2", THIRD),
+        (b"-1", FOURTH),
+        (b"-4", FIRST),
         (b"mark", SECOND),
         (b"default", THIRD),
         (b"old", SECOND),
@@ -117,8 +120,10 @@ def test_names(name: bytes, node: bytes) -> None:
     ("name", "why"),
     [
         (b"ab", "ambiguous identifier 'ab'"),
-        (b"2", "the number 2: numbers differ"),
-        (b"-1", "the number -1: numbers differ"),
+        (b"4", "unknown revision '4'"),
+        (b"-5", "unknown revision '-5'"),
+        (b"-0", "unknown revision '-0'"),
+        (b"02", "unknown revision '02'"),
         (b"nothing", "unknown revision 'nothing'"),
         (b"lost", "unknown revision 'lost'"),
         (MISSING.hex().encode(), "unknown revision"),

@@ -10,9 +10,9 @@ from lines import Lines
 
 from smartserver.records.model import Record, Tip
 from smartserver.records.system import EntryRight, MapType, system_of
-from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, PUBLISHING
+from smartserver.vcs.hg.kinds import CHANGESET, EVOLUTION, FILE, MANIFEST, NULL, PUBLISHING
 from smartserver.vcs.hg.markers import key_of
-from smartserver.vcs.hg.system import HG, HgSystem
+from smartserver.vcs.hg.system import HG, HgSystem, is_publishing
 
 RULES = HgSystem()
 
@@ -55,12 +55,15 @@ def test_a_manifest_needs_its_files_and_parents() -> None:
     assert needs(MANIFEST, C, b"", b"") == {}
 
 
-def test_a_file_needs_its_parents_or_what_it_was_copied_from() -> None:
+def test_a_file_needs_its_parents_and_not_what_it_was_copied_from() -> None:
+    """To Mercurial that may be on another branch, or missing."""
     copied = b"\1\ncopy: other\ncopyrev: %b\n\1\ntext" % C.hex().encode()
     assert needs(FILE, b"d/f\0" + C, A + B, b"text") == {FILE: [b"d/f\0" + A, b"d/f\0" + B]}
-    assert needs(FILE, b"d/f\0" + C, NULL + B, copied) == {FILE: [b"d/f\0" + B, b"other\0" + C]}
+    assert needs(FILE, b"d/f\0" + C, NULL + B, copied) == {FILE: [b"d/f\0" + B]}
     assert needs(FILE, b"d/f\0" + C, A, copied) == {FILE: [b"d/f\0" + A]}
-    assert needs(FILE, b"d/f\0" + C, b"", b"text") == {}
+    assert needs(FILE, b"d/f\0" + C, b"", copied) == needs(FILE, b"d/f\0" + C, b"", b"text") == {}
+    with pytest.raises(ValueError, match="hex digits"):
+        needs(FILE, b"d/f\0" + C, b"", copied.replace(C.hex().encode(), b"c"))
 
 
 def test_a_version_that_was_taken_away() -> None:
@@ -74,8 +77,9 @@ def test_a_version_that_was_taken_away() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        (b"mark", A, ""), ("bü".encode(), NULL, ""), (b"x\ny", A, "control character"), (b"x\ty", A, "control char"),
-        (b"a:b", A, "':'"), (b"b\xfc", A, "not UTF-8"), (b"x", A[1:], "on 19 bytes, expected the 20"),
+        (b"mark", A, ""), ("bü".encode(), NULL, ""), (b"a:b", A, ""), (b" a\x1b[31m", A, ""),
+        (b"x\ny", A, "end of a line"), (b"x\ty", A, "tab"), (b"x\ry", A, "end of a line"), (b"x ", A, "space at"),
+        (b"b\xfc", A, "not UTF-8"), (b"x", A[1:], "on 19 bytes, expected the 20"),
         (b"x", b"", "on 0"), (b"x", A.hex().encode(), "on 40"),
     ],
 )  # fmt: skip
@@ -90,6 +94,26 @@ def test_whether_a_repository_publishes() -> None:
     assert [RULES.setting_problem(PUBLISHING, value) for value in (b"yes", b"no")] == ["", ""]
     assert RULES.setting_problem(PUBLISHING, b"maybe") == "it is yes or no"
     assert RULES.setting_problem("other", b"maybe") == ""
+    assert [is_publishing(settings) for settings in ({}, {PUBLISHING: b"yes"}, {PUBLISHING: b"no"})] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ({}, {PUBLISHING: b"no"}, True),
+        ({PUBLISHING: b"yes", EVOLUTION: b"yes"}, {PUBLISHING: b"no"}, True),
+        ({PUBLISHING: b"no"}, {}, False),
+        ({PUBLISHING: b"no"}, {PUBLISHING: b"no", EVOLUTION: b"yes"}, False),
+        ({}, {EVOLUTION: b"yes"}, False),
+    ],
+)
+def test_what_was_public_stays_so(old: dict[str, bytes], new: dict[str, bytes], kept: bool) -> None:
+    entries = {A.hex().encode(): b"1", B.hex().encode(): b"1"}
+    assert RULES.settings_entries(old, new, [A, B]) == ({"public": entries} if kept else {})
 
 
 def test_what_a_manifest_changes() -> None:
@@ -104,18 +128,11 @@ def test_what_a_manifest_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "fine"),
-    [
-        (b"default", True),
-        ("\u00fc b".encode(), True),
-        (b"a:b", False),
-        (b" a", False),
-        (b"a\n", False),
-        (b"a\rb", False),
-    ],
+    "name", [b"default", "\u00fc b".encode(), b"a:b", b" a", b"a\n", b"a\rb", b"\x1b[31m", b"\xff"]
 )
-def test_names_of_branches(name: bytes, fine: bool) -> None:
-    assert (RULES.ref_problem(name) == "") is fine
+def test_every_name_may_be_that_of_a_branch(name: bytes) -> None:
+    """Repositories that were made long ago have such branches, and Mercurial pushes them."""
+    assert RULES.ref_problem(name) == ""
 
 
 MARKER = struct.pack(">IdhHBBB", 59, 0.0, 0, 0, 1, 3, 0) + A + B
@@ -232,8 +249,9 @@ def test_a_bookmark_may_leave_a_draft_that_others_replace() -> None:
     ("extras", "closed"),
     [(b"", False), (b" branch:x", False), (b" branch:x\0close:1", True), (b" close:1", True), (b" closed:1", False)],
 )
-def test_a_tip_is_closed_where_its_changeset_says_so(extras: bytes, closed: bool) -> None:
-    text = A.hex().encode() + b"\nJo\n0 0" + extras + b"\nclose:1\n\nclose:1\n"
+@pytest.mark.parametrize("user", [b"Jo", b""])
+def test_a_tip_is_closed_where_its_changeset_says_so(user: bytes, extras: bytes, closed: bool) -> None:
+    text = A.hex().encode() + b"\n" + user + b"\n0 0" + extras + b"\nclose:1\n\nclose:1\n"
     assert bool(RULES.tip_fact(b"", text)) is closed
     assert RULES.prove_tips(Lines(facts={A: RULES.tip_fact(b"", text)}), [A]) == [Tip(A, closed=closed)]
 
