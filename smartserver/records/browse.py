@@ -275,9 +275,13 @@ def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:
 def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
     """The items of a content body, given in parts, and its end."""
     crc = 0
-    for part in items:
+
+    def checked(part: Buffer) -> Buffer:
+        nonlocal crc
         crc = crc32(part, crc)
-        yield part
+        return part
+
+    yield from map(checked, items)  # Which keeps none of a reader that stops, as a loop would.
     yield _END.pack(0, crc)
 
 

@@ -35,13 +35,6 @@ class Cache(Generic[K, V]):
             self._values.move_to_end(key)
         return found
 
-    def pop(self, key: K) -> V | None:
-        """The value of a key, which is kept no longer."""
-        found = self._values.pop(key, None)
-        if found is not None:
-            self.size -= self._cost(found)
-        return found
-
     def put(self, key: K, value: V, *, spare: bool = False) -> int:
         """Keep a value in the place of the one before, which goes even where this one is over the limit. `spare`: it
         is the next to be dropped, unless it is used before (midpoint insertion).

@@ -40,6 +40,7 @@ from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.caches import HEADERS
 from smartserver.store.content import SnapshotView
+from smartserver.store.parts import LARGE
 
 _BITS: Final = 8
 BLOCK: Final = 1 << _BITS
@@ -106,12 +107,14 @@ class ContentBody:
         while missing and (part := self._rest or next(self._parts, None)) is not None:
             self._rest = b""
             if len(part) > missing:
-                # Views: the rest of a large text is not copied for each piece of it.
+                # Views: the rest is not copied for each piece of it.
                 view = memoryview(part)
                 part, self._rest = view[:missing], view[missing:]
             gathered.append(part)
             missing -= len(part)
         read = b"".join(gathered)
+        if len(self._rest) <= LARGE:
+            self._rest = bytes(self._rest)  # A view would keep all of a large text.
         self.size += len(read)
         return read
 
@@ -119,8 +122,7 @@ class ContentBody:
 def _compressed(items: Iterator[Buffer], level: int) -> Iterator[bytes]:
     bulk = BulkWriter(level, CONTENT_WINDOW_LOG)
     yield COMPRESSED
-    for item in items:
-        yield bulk.add(item)
+    yield from map(bulk.add, items)
     yield bulk.finish()
 
 

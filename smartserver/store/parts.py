@@ -7,10 +7,11 @@ readers that asked last; the others decode it once more up to where they are.
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from smartserver.records.cache import Cache
 from smartserver.records.check import TextProof
 from smartserver.records.hunks import Buffer
 
@@ -32,47 +33,74 @@ class Source(NamedTuple):
     held: int
 
 
-_sources: Final = Cache[object, Source](HELD, lambda source: min(source.held, HELD))
-_lock: Final = threading.Lock()
+class PartedText:
+    """A text of `length` bytes, in parts that nothing here keeps. `open_` begins to decode it; `proof` checks it before
+    its last part is given.
 
-
-def _take(reader: object) -> Source | None:
-    with _lock:
-        return _sources.pop(reader)
-
-
-def _keep(reader: object, source: Source) -> None:
-    with _lock:
-        _sources.put(reader, source)
-
-
-def in_parts(open_: Callable[[], Source], length: int, proof: TextProof | None) -> Iterator[Buffer]:
-    """A text of `length` bytes. `open_` begins to decode it; `proof` checks it before its last part is given.
-
-    Raises:
-        ValueError: it is not what its key says, or cannot be decoded.
+    Iterating raises ValueError where it is not what its key says, or cannot be decoded.
     """
-    reader = object()
-    at = 0
-    try:
-        while at < length:
-            source = _take(reader)
-            if source is None:
-                source = open_()
-                source = source._replace(parts=_after(at, source.parts))
-            part = next(source.parts)
-            at += len(part)
-            if proof is not None:
-                proof.update(part)
-            if at < length:
-                _keep(reader, source)
-            else:
-                next(source.parts, None)  # It looks whether anything follows.
-                if proof is not None:
-                    proof.finish()
-            yield part
-    finally:
-        _take(reader)
+
+    def __init__(self, open_: Callable[[], Source], length: int, proof: TextProof | None) -> None:
+        self._open = open_
+        self._length = length
+        self._proof = proof
+        self._at = 0
+        self._source: Source | None = None
+        """What follows; None where it is to be decoded again."""
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return self
+
+    def __next__(self) -> Buffer:
+        if self._at == self._length:
+            raise StopIteration
+        source, self._source = self._source, None
+        if source is None:
+            source = self._open()
+            source = source._replace(parts=_after(self._at, source.parts))
+        part = next(source.parts)
+        self._at += len(part)
+        proof = self._proof
+        if proof is not None:
+            proof.update(part)
+        if self._at < self._length:
+            self._source = source
+            _kept.use(self, source.held)
+            return part
+        next(source.parts, None)  # It looks whether anything follows.
+        if proof is not None:
+            proof.finish()
+        return part
+
+    def drop(self) -> None:
+        """Decode again what follows."""
+        self._source = None
+
+
+class _Kept:
+    """The readers whose sources are kept, by how lately they were used."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[weakref.ref[PartedText], int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def use(self, reader: PartedText, held: int) -> None:
+        """Keep the source of a reader; where all hold too much, drop those that were used least lately."""
+        with self._lock:
+            for gone in [each for each in self._held if each() is None]:
+                del self._held[gone]
+            me = weakref.ref(reader)
+            self._held.pop(me, None)
+            self._held[me] = min(held, HELD)
+            total = sum(self._held.values())
+            while total > HELD:
+                first, size = self._held.popitem(last=False)
+                total -= size
+                if (other := first()) is not None:
+                    other.drop()
+
+
+_kept: Final = _Kept()
 
 
 def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
@@ -87,8 +115,3 @@ def cut(text: Buffer) -> Iterator[Buffer]:
     """What is there whole, in parts."""
     view = memoryview(text)
     return (view[at : at + PART] for at in range(0, len(text), PART))
-
-
-def copied(text: bytes) -> Iterator[Buffer]:
-    """A text that is there whole, in parts that do not keep it there."""
-    return (text[at : at + 2 * PART] for at in range(0, len(text), 2 * PART))

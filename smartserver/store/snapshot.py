@@ -279,10 +279,10 @@ class Snapshot:
         pack = self.packs[number]
         try:
             if self._is_kept(entry.kind, entry.length):
-                yield from parts.in_parts(lambda: self._whole(number, row, charge), entry.length, None)
+                yield from parts.PartedText(lambda: self._whole(number, row, charge), entry.length, None)
                 return
             proof = TextProof(self.root.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
-            yield from parts.in_parts(lambda: self._source(number, row, said, entry, charge), entry.length, proof)
+            yield from parts.PartedText(lambda: self._source(number, row, said, entry, charge), entry.length, proof)
         except ValueError as wrong:  # Malformed is one.
             raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
 
@@ -294,7 +294,7 @@ class Snapshot:
             text = cached.text
         else:
             text = self._read(number, row, cached, None, charge, check=True).text
-        return parts.Source(parts.copied(text), len(text))
+        return parts.Source(parts.cut(text), len(text))
 
     def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
         """A text that is decoded as it is asked for, and what of its bases is so too."""
