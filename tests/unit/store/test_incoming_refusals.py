@@ -15,12 +15,12 @@ from smartserver.errors import (
     NoSuchRepository,
     WrongParents,
 )
-from smartserver.records.delta import compress
+from smartserver.records.delta import compress, decompress
 from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_SEGMENT
 from smartserver.records.model import Parent
 from smartserver.records.segment import encode_graph
 from smartserver.records.varint import encode
-from smartserver.store import incoming
+from smartserver.store import incoming, large
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
 
@@ -138,12 +138,25 @@ def test_missing_bases_are_named_up_to_a_limit(
     assert error.keys == [b"%020d" % 0, b"%020d" % 1]
 
 
-def test_a_text_that_is_not_what_its_key_says(repository: PackRepository, history: History) -> None:
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_text_that_is_not_what_its_key_says(
+    repository: PackRepository, history: History, in_parts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tip,) = history.line(1)
     blob = history.key_at(tip, FILE)
     length = len(history.objects[blob].text)
     wrong = raw(history, tip, frames_of={blob: compress(b"x" * length)[1]})
+    whole = []
+
+    def decoded(encoding: int, frame: bytes, size: int, base: bytes) -> bytes:
+        whole.append(size)
+        return decompress(encoding, frame, size, base)
+
+    monkeypatch.setattr(incoming, "decompress", decoded)
+    if in_parts:  # As a large one.
+        monkeypatch.setattr(large, "LARGE", 0)
     error = refused(repository, wrong)
+    assert (length in whole) is not in_parts
     assert isinstance(error, CorruptRecord)
     assert (error.revision, error.key) == (tip, blob)
     assert "hashes to" in error.why
