@@ -67,10 +67,10 @@ def test_a_listing(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_json(places: Places) -> None:
     folder, named = places
     stored(folder / "a", 2)
-    (listed,) = map(json.loads, run("list", "--json", "--refs", named("a")).output.splitlines())
+    (listed,) = map(json.loads, run("list", "--json", "--refs", named("a")).stdout.splitlines())
     assert (listed["vcs"], listed["refs"], listed["names"], listed["problem"]) == ("git sha1", 1, [MAIN.decode()], "")
-    assert "names" not in json.loads(run("list", "--json", named("a")).output)
-    stats = json.loads(run("stats", "--json", named("a")).output)
+    assert "names" not in json.loads(run("list", "--json", named("a")).stdout)
+    stats = json.loads(run("stats", "--json", named("a")).stdout)
     assert (stats["vcs"], stats["revisions"], stats["packs"], stats["refs"]) == ("git sha1", 2, 1, 1)
     assert stats["size"] > stats["largest"] > 100
 
