@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -10,6 +11,7 @@ from builders import MAIN, History, Repeatable, push, upload
 
 from smartserver.errors import Cancelled, CorruptRecord
 from smartserver.records import delta
+from smartserver.records.hunks import Buffer
 from smartserver.store import arrivals, incoming, large
 from smartserver.store.allowance import Allowance
 from smartserver.store.arrivals import RecentRecords
@@ -67,7 +69,14 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(length)
         return delta.decompress(encoding, frame, length, base)
 
+    def decompress_parts(
+        encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
+    ) -> Iterator[Buffer]:
+        lengths.append(length)
+        return delta.decompress_parts(encoding, frame, length, base)
+
     monkeypatch.setattr(incoming, "decompress", decompress)
+    monkeypatch.setattr(incoming, "decompress_parts", decompress_parts)
     return lengths
 
 
