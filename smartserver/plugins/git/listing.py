@@ -152,16 +152,19 @@ def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[by
     return [guess for guess in found if guess.ref in pushed]
 
 
-def conditions(refspecs: Refspecs, found: Sequence[Guess], known: Mapping[bytes, RefValue]) -> Sequence[RefUpdate]:
+def conditions(
+    refspecs: Refspecs, found: Sequence[Guess], known: Mapping[bytes, RefValue], leased: Collection[bytes]
+) -> Sequence[RefUpdate]:
     """Updates that change nothing, and fail where a guess may be wrong: another ref that the short target means must
-    be absent. The guessed ref must be as cached, unless it is also the one that the push would create."""
+    be absent. The guessed ref must be as cached, unless it is also the one that the push would create, or it is among
+    `leased`: those that the push itself expects to exist."""
     asked: dict[bytes, RefUpdate] = {}
     for guess in found:
         for ref in meanings(guess.short):
             if ref != guess.ref and len(ref) <= MAX_NAME:
                 asked[ref] = RefUpdate(ref, None, expected=NO_TIP)
         made = refspecs.default_target(guess.source, guess.short) if guess.source else b""
-        if guess.ref != made and guess.ref in known:
+        if guess.ref != made and guess.ref in known and guess.ref not in leased:
             tip = known[guess.ref][0]
             asked[guess.ref] = RefUpdate(guess.ref, tip.id, Rule.LEASE, expected=tip.id, attributes=tip.attributes)
     return list(asked.values())

@@ -70,7 +70,8 @@ class Push:
         knowledge = self._repository.knowledge
         if refspecs is None or not (found := guesses(refspecs, listed, {command.ref for command in commands})):
             return self._attempt(commands) or []
-        lines = self._attempt(commands, conditions(refspecs, found, knowledge.refs()))
+        leased = {each.ref for each in commands if not each.force and self._options.leases.get(each.listed)}
+        lines = self._attempt(commands, conditions(refspecs, found, knowledge.refs(), leased))
         if lines is not None:
             return lines
         refs = knowledge.refs()

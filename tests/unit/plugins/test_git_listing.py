@@ -109,14 +109,20 @@ def absent(*names: bytes) -> list[RefUpdate]:
 )
 def test_a_short_target_depends_on_other_refs(line: str, pushed: bytes, expected: list[RefUpdate]) -> None:
     refspecs = refspecs_of(line)
-    assert conditions(refspecs, guesses(refspecs, KNOWN, {pushed}), KNOWN) == expected
+    assert conditions(refspecs, guesses(refspecs, KNOWN, {pushed}), KNOWN, ()) == expected
+
+
+def test_a_lease_proves_that_the_target_exists() -> None:
+    refspecs = refspecs_of("git push o :topic")
+    asked = conditions(refspecs, guesses(refspecs, KNOWN, {TOPIC}), KNOWN, {TOPIC})
+    assert TOPIC not in {update.ref for update in asked} and asked
 
 
 def test_a_name_that_no_ref_can_have_is_not_asked_for() -> None:
     short = "n" * (MAX_NAME - len("refs/remotes/"))
     refspecs = refspecs_of(f"git push o main:{short}")
     found = guesses(refspecs, KNOWN, {b"refs/heads/" + short.encode()})
-    assert max(len(update.ref) for update in conditions(refspecs, found, KNOWN)) == MAX_NAME
+    assert max(len(update.ref) for update in conditions(refspecs, found, KNOWN, ())) == MAX_NAME
 
 
 def test_a_leased_ref_that_is_not_cached_may_change_what_a_short_target_means() -> None:
