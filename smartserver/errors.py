@@ -18,7 +18,7 @@ CodedError (transports.errors)
     │   ├── InternalError          a bug of the server
     │   └── UnknownRemoteError     a code this release does not know
     └── RepositoryError
-        ├── NoSuchRepository, RepositoryExists, NestedRepository, WrongVcs
+        ├── NoSuchRepository, RepositoryExists, IncompleteRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, NewHeads, StaleLease, HeadBranch, WrongTip
         ├── StaleEntry, WrongMapKind
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchPart

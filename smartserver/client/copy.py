@@ -269,7 +269,8 @@ def pull(
     wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
     with of_source():
         pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None, tagged=not wanted)
-    copied = of_remote(there.knowledge).only(names)
+        copied = of_remote(there.knowledge)
+    copied = copied.only(names)
     if not made and here.knowledge.vcs != copied.vcs:
         both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
         raise CannotCopy(f"{both}: only one of the same kind can be copied into it")

@@ -367,7 +367,6 @@ class Transaction:
             raise WrongMapKind(name, expected, kind)
         if declared is None:
             check_name(name.encode())
-            self.declared[name] = kind
         check_key(key)
         if value is not None:
             self.check_entry(name, key, value)
@@ -377,8 +376,10 @@ class Transaction:
         changes = self.entries.setdefault(name, {})
         if value == self._stored_map(name).get(key):
             changes.pop(key, None)
-        else:
-            changes[key] = value
+            return
+        changes[key] = value
+        if declared is None:
+            self.declared[name] = kind
 
     def check_map(self, name: str, kind: str, *, of_refs: bool) -> None:
         """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref.

@@ -189,9 +189,9 @@ def note(repository: PackRepository, number: bytes, delete: bytes | None = None)
     """An entry that belongs to nobody, one of a ref, and one too large for the root."""
 
     def plan(transaction: Transaction) -> bytes:
-        transaction.set_map("tags", "ids", number, number)
-        transaction.set_map("tags", "ids", SIDE + b"\0" + number, number)
-        transaction.set_map("notes", "opaque", SIDE + b"\0", number * 65_536)
+        transaction.set_map("notes", "opaque", number, number)
+        transaction.set_map("config", "opaque", SIDE + b"\0" + number, number)
+        transaction.set_map("config", "opaque", SIDE + b"\0", number * 65_536)
         if delete is not None:
             transaction.set_ref(delete, None)
             transaction.remove_entries(delete)
@@ -202,8 +202,8 @@ def note(repository: PackRepository, number: bytes, delete: bytes | None = None)
 
 def notes(*numbers: bytes) -> dict[bytes, bytes]:
     """The entries of the maps as `state_of` tells them."""
-    kept = {b"tags/" + key: each for each in numbers for key in (each, SIDE + b"\0" + each)}
-    return {**kept, b"notes/" + SIDE + b"\0": numbers[-1] * 65_536}
+    kept = {key: each for each in numbers for key in (b"notes/" + each, b"config/" + SIDE + b"\0" + each)}
+    return {**kept, b"config/" + SIDE + b"\0": numbers[-1] * 65_536}
 
 
 OPERATIONS = {
@@ -237,7 +237,7 @@ OPERATIONS = {
     "delete a ref and what belongs to it": Operation(
         noted,
         lambda repository, history: note(repository, b"2", SIDE),
-        lambda history: {MAIN: line(history, "base", 3)[2], b"tags/1": b"1", b"tags/2": b"2"},
+        lambda history: {MAIN: line(history, "base", 3)[2], b"notes/1": b"1", b"notes/2": b"2"},
     ),
     "delete the repository": Operation(three, delete, lambda history: None),
     "repack": Operation(many, lambda repository, history: repository.repack_if_needed(), many_refs),

@@ -39,7 +39,7 @@ def run(folder: Path, sources: Mapping[str, str], require_all: str) -> Run:
     for number, source in enumerate(sources.values()):
         (folder / f"test_{number}.py").write_text(f"import pytest\n\n{source}\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-rf", "--disable-plugin-autoload", "--continue-on-collection-errors"],
+        [sys.executable, "-m", "pytest", "-rN", "--disable-plugin-autoload", "--continue-on-collection-errors"],
         cwd=folder,
         env=os.environ | {"REQUIRE_ALL": require_all},
         capture_output=True,

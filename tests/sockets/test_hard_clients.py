@@ -104,7 +104,7 @@ def test_the_user_who_is_one_too_many_reads_one_line(tmp_path: Path) -> None:
             for connection, client in both:  # Who is in the middle of a request is not let go for another.
                 connection.sendall(client.send(Request(2, NEW, body=True)))
             first, client = both[0]
-            rejected = user.git("push", "-q", server.url("p"), "main:other", folder="w")
+            rejected = user.git("push", "-q", server.url("p"), "main:refs/heads/other", folder="w")
             assert rejected.status == 1
             assert f" ! [remote rejected] main -> other ({busy})\n" in rejected.err
             assert user.git("clone", "-q", server.url("p"), "c").failed("clone") == busy
@@ -113,7 +113,7 @@ def test_the_user_who_is_one_too_many_reads_one_line(tmp_path: Path) -> None:
             first.shutdown(socket.SHUT_WR)
             assert is_reset(first) is False  # Those that were there are as they were.
         wait_until(lambda: user.git("ls-remote", "-q", server.url("p")).status == 0, "there is room again")
-        assert user.git("push", "-q", server.url("p"), "main:other", folder="w").status == 0
+        assert user.git("push", "-q", server.url("p"), "main:refs/heads/other", folder="w").status == 0
         assert sum("refused: " + busy in line for line in server.log) == 1  # Once a minute.
 
 

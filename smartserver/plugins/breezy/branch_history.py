@@ -122,7 +122,11 @@ class BranchHistory:
         """
         self._until = asked = until(up_to())
         self.ask(kept, absent)
-        return asked is None or self._until is not None
+        found = asked is None or self._until is not None
+        if not found:
+            with self.place.words():
+                self.place.learn_refusal()
+        return found
 
     def narrow_to(self, heads: Sequence[RevisionId]) -> None:
         """Have what one revision reaches asked for, if nothing was."""
@@ -159,7 +163,7 @@ class BranchHistory:
         return True
 
     def ask(self, kept: Sequence[RevisionId] = (), absent: Collection[RevisionId] = ()) -> None:
-        """Ask for it; where there is no such revision as was named, only what the branch is.
+        """Ask for it; where there is no such revision as was named, nothing comes.
 
         `kept`: revisions that earlier commands left; `absent`: what is below these and not here.
         """
@@ -176,7 +180,6 @@ class BranchHistory:
                     raise
                 self.refused = self._until
                 self._until = None  # Breezy says that there is none such, or looks for it among all revisions.
-                place.learn_refusal()
                 return
             self._history = History(body, count, KINDS)
             place.server.read_on(self._history)
