@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hg_histories import RandomHistory, Served, new_repository, open_repository, verify
+from hg_histories import RandomHistory, Served, commit, new_repository, open_repository, verify
 
+from smartserver.records import limits
 from smartserver.vcs.hg import export as hg_export
 from smartserver.vcs.hg import insert as hg_insert
 from smartserver.vcs.hg import plan as hg_plan
@@ -120,8 +121,6 @@ def test_the_ways_of_a_push_make_no_difference(
 
 def test_a_merge_that_copies_a_file(tmp_path: Path) -> None:
     """Mercurial 7.2 flags its version of the file."""
-    from hg_histories import commit
-
     source = new_repository(tmp_path / "source")
     first = commit(source, (NULL, NULL), {b"a": (b"a\n", b"", None)}, b"a file", {}, 1)
     second = commit(source, (first, NULL), {b"b": (b"b\n", b"", None)}, b"another", {}, 2)
@@ -137,8 +136,6 @@ def test_a_merge_that_copies_a_file(tmp_path: Path) -> None:
 
 def test_an_empty_tree(tmp_path: Path) -> None:
     """A changeset without a manifest, and one whose manifest has no line."""
-    from hg_histories import commit
-
     source = new_repository(tmp_path / "source")
     first = commit(source, (NULL, NULL), {}, b"nothing", {}, 1)
     second = commit(source, (first, NULL), {b"a": (b"a\n", b"", None)}, b"a file", {}, 2)
@@ -159,6 +156,23 @@ def test_a_push_that_is_planned_again(history: RandomHistory) -> None:
     again = list(planned.segments())
     assert [begun, *first] == again
     assert "checkhash" not in vars(history.repository.unfiltered().changelog)
+
+
+@pytest.mark.parametrize("text", [b"line of a text\n" * 400, random.Random(1).randbytes(5_000)])
+def test_a_large_text_is_sent_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr(hg_export, "_PART", 700)
+    monkeypatch.setattr(limits, "MAX_BASED", 4_000)
+    source = new_repository(tmp_path / "source")
+    first = commit(source, (NULL, NULL), {b"a": (text, b"", None), b"b": (b"b\n", b"", None)}, b"both", {}, 1)
+    segments = list(hg_plan.plan(HgRepository(source), [first], ()).segments())
+    assert len(segments) > 2
+    assert max(map(len, segments)) < len(text)
+    served = Served()
+    served.bring([b"".join(segments)], [first])
+    target = new_repository(tmp_path / "target")
+    assert served.pull(target, [first]) == 1
+    assert open_repository(tmp_path / "target")[first][b"a"].data() == text
+    assert verify(tmp_path / "target") == (0, "")
 
 
 OLD = [

@@ -59,6 +59,9 @@ class Store(Protocol):
     def revdiff(self, base: int, rev: int) -> bytes:
         """How a text differs from another, in Mercurial's own form; quick where it is stored so."""
 
+    def clearcaches(self) -> None:
+        """Keep nothing of what was read."""
+
 
 def changesets(repository: Repository) -> Any:
     """The store of changesets, which is more than a `Store`."""

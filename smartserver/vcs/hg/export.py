@@ -13,6 +13,7 @@ from smartserver.errors import LimitExceeded, shown
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
 from smartserver.records.cache import Cache
+from smartserver.records.delta import TextParts
 from smartserver.records.hunks import Hunk, apply_hunks
 from smartserver.records.model import GraphNode, Key, Parent
 from smartserver.records.varint import decode
@@ -39,6 +40,9 @@ _ELSEWHERE: Final = 0xE000
 """Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Others say how it is kept,
 such as that of 7.2 for a merged file with copy metadata."""
 
+_PART: Final = 1 << 20
+"""Bytes of a part of a large text."""
+
 Candidates = dict[Key, None]
 
 
@@ -61,7 +65,7 @@ class Export:
         )
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
-        """Whole segments in that order.
+        """Segments in that order, one with a large text in parts.
 
         Raises:
             CannotSend: something is missing or broken here, or larger than a server takes.
@@ -71,11 +75,11 @@ class Export:
         with unchecked(self._changesets, self._manifests):
             for node, parents in graph:
                 try:
-                    yield self._segment(node, parents)
+                    yield from self._segment(node, parents)
                 except (Abort, LookupError, RevlogError, ValueError) as wrong:
                     raise _refusal(node, f"{wrong} (hg verify says more)") from wrong
 
-    def _segment(self, node: Node, parents: Sequence[Parent]) -> bytes:
+    def _segment(self, node: Node, parents: Sequence[Parent]) -> list[bytes]:
         before = [parent.id for parent in parents]
         candidates = {} if self._bulk else dict.fromkeys(before)  # In a bulk stream it is shorter without a base.
         records = [self._record(CHANGESET, node, self._changesets, candidates)]
@@ -87,14 +91,14 @@ class Export:
         for record in records:
             _check_limits(node, record)
         try:
-            segment = self._writer.segment(node, parents, records)
+            parts = self._writer.parts(node, parents, records)
         except LimitExceeded as wrong:
             raise _refusal(node, wrong) from wrong
-        size, _ = decode(segment, 0)
+        size, _ = decode(parts[0], 0)
         if size > limits.MAX_TAKEN:
             why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"
             raise _refusal(node, why)
-        return segment
+        return parts
 
     def _tree(self, manifest: Node, of_parents: Sequence[Node]) -> Iterator[NewRecord | HeldRecord]:
         """A manifest and the versions of files that no parent has."""
@@ -142,7 +146,12 @@ class Export:
         meta = meta_of(*store.parents(node))
         if self._bulk and usable:
             return HeldRecord(kind, key, meta, usable, path, store.rawsize(rev))
-        return NewRecord(kind, key, meta, self._text(kind, key), usable, path)
+        text = self._text(kind, key)
+        if len(text) <= limits.MAX_BASED:
+            return NewRecord(kind, key, meta, text, usable, path)
+        store.clearcaches()  # Mercurial keeps the text that was read last.
+        parts = TextParts(text[at : at + _PART] for at in range(0, len(text), _PART))
+        return NewRecord(kind, key, meta, b"", (), path, parts)
 
     # ---- texts
 
@@ -200,7 +209,10 @@ class Export:
 
 
 def _check_limits(node: Node, record: NewRecord | HeldRecord) -> None:
-    length = len(record.text) if isinstance(record, NewRecord) else record.length
+    if isinstance(record, HeldRecord):
+        length = record.length
+    else:
+        length = len(record.text) if record.parts is None else record.parts.length
     for what, size, most in (
         ("the path of a file", len(record.key), limits.MAX_ID),
         ("a text", length, limits.MAX_TAKEN),
