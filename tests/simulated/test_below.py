@@ -13,18 +13,9 @@ from netem.simulated import SimulatedNetwork
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.request import Refusal
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate
-from smartserver.errors import NoSuchBranch, NoSuchRepository
+from smartserver.errors import NoSuchRepository
 from smartserver.records.model import HERE
-from smartserver.verbs.branch_set_last_revision import (
-    SetLastRevisionRequest,
-    SetLastRevisionResult,
-    branch_set_last_revision,
-)
-from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
-from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
-from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 NEW = NewRepository(SILENT, KINDS)
@@ -136,40 +127,3 @@ def test_one_that_is_made_above_meanwhile(work: Work, monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(site), "find_below", lambda self, path, may_read: find_late(path))
     assert work.push("group/trunk", work.line[3]) is Outcome.DONE
     assert work.joint.refs("group") == {HERE: work.line[1], b"trunk": work.line[3]}
-
-
-def test_any_calls_in_one_request(work: Work) -> None:
-    work.push("project", work.line[0])
-    work.push("project/trunk", work.line[3])
-    work.trips()
-    remote = work.remote("project/trunk/a")
-    answer = remote.ask(
-        (repository_pull, PullRequest(refs=[HERE], haves=[work.line[1]])), (repository_stats, StatsRequest())
-    )
-    pulled, stats = answer.results
-    assert isinstance(pulled, PullResult)
-    assert isinstance(stats, StatsResult)
-    assert (pulled.segments, sum(map(len, answer.body)) == pulled.size, stats.revisions) == (2, True, 4)
-    assert (remote.knowledge.branch, remote.knowledge.inner) == (b"trunk", "a")
-    trunk = work.remote("project/trunk")
-    (moved,) = trunk.ask((branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], Rule.FORCE))).results
-    assert moved == SetLastRevisionResult([work.line[3]])
-    assert trunk.knowledge.refs()[b"trunk"][0].id == work.line[1]
-    work.push("project", None)
-    other = work.remote("project/other")
-    call = branch_set_last_revision, SetLastRevisionRequest(HERE, work.line[1], create=False)
-    with pytest.raises(Refusal) as refused:
-        other.exchange(other.outgoing([call]))
-    none = refused.value.outcomes[-1]
-    assert isinstance(none, NoSuchBranch)
-    assert none.ref == b"other"
-    assert work.trips() == 4
-
-
-def test_deleting_a_branch(work: Work) -> None:
-    work.push("project", work.line[0])
-    work.push("project/trunk", work.line[3])
-    work.trips()
-    assert work.push("project/trunk", None) is Outcome.DONE
-    assert work.trips() == 1
-    assert work.joint.refs() == {HERE: work.line[0]}

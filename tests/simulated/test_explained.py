@@ -19,10 +19,7 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
-from smartserver.client.vfs_link import VfsLink
-from smartserver.client.vfs_transport import VfsTransport
 from smartserver.errors import StaleLease
-from smartserver.records.model import RevisionId
 from smartserver.spans import listening
 from smartserver.trace import file
 from smartserver.trace.bans.every import noter
@@ -38,7 +35,6 @@ from smartserver.verbs.repository_create import CreateRequest, KindField, reposi
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from transports.decorators.counted import CountedTransport
 
 pytestmark = pytest.mark.unbanned("it makes such calls, and explains them")
 
@@ -120,21 +116,10 @@ def locks(bench: Bench, client: Client) -> None:
         over_files(client, verb, arguments)  # The planted line.
 
 
-def locks_by_another_name(bench: Bench, client: Client) -> None:
-    over_files(client, vfs.put, vfs.BringRequest("mutex", b"me"))
-    over_files(client, vfs.put, vfs.BringRequest("root", b"content"))
-    over_files(client, vfs.delete, vfs.PathRequest("mutex"))  # The planted line.
-
-
 def fills_what_it_made(bench: Bench, client: Client) -> None:
     kinds = [KindField(each.name, each.check, each.base) for each in NEW.kinds]
     client.call(repository_create, CreateRequest(NEW.vcs, kinds), "other")
     bench.push(bench.joint.remote("other", client), RefUpdate(MAIN, bench.line[1]))  # The planted line.
-
-
-def fills_a_folder_it_made(bench: Bench, client: Client) -> None:
-    over_files(client, vfs.mkdir, vfs.PathRequest("packs"))
-    over_files(client, vfs.put, vfs.BringRequest("packs/a", b"content"))  # The planted line.
 
 
 def asks_twice(bench: Bench, client: Client) -> None:
@@ -154,19 +139,6 @@ def calls_for_each_file(bench: Bench, client: Client) -> None:
         over_files(client, vfs.put, vfs.BringRequest(name, b"content of " + name.encode()))  # The planted line.
 
 
-def looks_for_each_file(bench: Bench, client: Client) -> None:
-    transport = CountedTransport(VfsTransport(VfsLink(client, "files", "vfs://simulated")))
-    for name in "abcd":
-        transport.exists(name)  # The planted line.
-
-
-def walks_the_graph(bench: Bench, client: Client) -> None:
-    revision: RevisionId | None = bench.line[3]
-    while revision is not None:
-        ask(client, repository_pull, PullRequest(refs=[], ids=[revision]))  # The planted line.
-        revision = next(iter(bench.history.parents[revision]), None)
-
-
 def goes_on_after_a_refusal(bench: Bench, client: Client) -> None:
     for _ in range(2):
         with pytest.raises(StaleLease):
@@ -181,14 +153,10 @@ def connects_again(bench: Bench, client: Client) -> None:
 
 PLANTED: list[tuple[Callable[[Bench, Client], None], str, int]] = [
     (locks, "file-lock", 6),
-    (locks_by_another_name, "file-lock", 2),
     (fills_what_it_made, "filled-later", 1),
-    (fills_a_folder_it_made, "filled-later", 1),
     (asks_twice, "duplicate", 1),
     (reads_back, "read-back", 1),
     (calls_for_each_file, "per-item", 4),
-    (looks_for_each_file, "per-item", 3),
-    (walks_the_graph, "per-item", 3),
     (goes_on_after_a_refusal, "late-refusal", 1),
     (connects_again, "extra-connection", 1),
 ]

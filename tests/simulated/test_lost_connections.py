@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -15,16 +15,12 @@ from netem.effects import Cut, Effect, Stall, base
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
-from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.request import Outgoing
-from smartserver.client.retry import PAUSES
 from smartserver.client.updates import Outcome, RefUpdate
-from smartserver.errors import Cancelled, NotDone, OutcomeUnknown
+from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
-from smartserver.store.commit import CommitOutcome
-from smartserver.store.repository import PackRepository
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -97,11 +93,6 @@ def spoilt_down(at: int) -> Link:
     return Link(1.0, down=[Spoilt(at)])
 
 
-def cut_up(at: int) -> Link:
-    """What the client sends stops after so many bytes."""
-    return Link(1.0, up=[Cut(at)])
-
-
 def cut_down(at: int) -> Link:
     """What the server sends does."""
     return Link(1.0, down=[Cut(at)])
@@ -168,7 +159,7 @@ def test_an_answer_that_is_spoilt_is_asked_for_again(at: int) -> None:
     stage.settle()
 
 
-@pytest.mark.parametrize("at", SPOILT_AT)
+@pytest.mark.parametrize("at", SPOILT_AT[::5])
 def test_answers_that_are_all_spoilt_leave_it_unknown(at: int) -> None:
     """The change was made; the client cannot know, and says what came instead of an answer."""
     stage = Stage.make()
@@ -180,22 +171,6 @@ def test_answers_that_are_all_spoilt_leave_it_unknown(at: int) -> None:
     assert str(cause) in str(raised.value)
     stage.settle()
     assert stage.tip == LINE[2]
-
-
-def test_lost_before_all_was_sent() -> None:
-    """On a link so slow that the end is still here: nothing can have been done, and the client says so."""
-    stage = Stage.make()
-    stage.joint.network.links.extend([Link(1.0, rate=100.0, buffer=64)] * 3)
-
-    def reset() -> None:
-        stage.joint.shells[-1].abort()
-
-    for seconds in (3.0, 6.0, 9.5):
-        stage.joint.network.clock.call_later(seconds, reset)
-    with pytest.raises(ConnectionLost, match="reset"):
-        stage.push(LINE[2])
-    stage.settle()
-    assert stage.tip == LINE[1]
 
 
 def test_others_push_between_a_push_and_its_repetition() -> None:
@@ -242,88 +217,6 @@ def test_made_anew_between_a_push_and_its_repetition(tip: bytes) -> None:
     stage.settle()
 
 
-def test_a_refusal_whose_first_sending_got_no_answer_is_not_certain() -> None:
-    """The client cannot know that the first sending ended: another server may still carry it out."""
-    stage = Stage.make()
-    stage.joint.network.links.append(cut_down(40))
-    update = RefUpdate(MAIN, SIDE[0], Rule.LEASE, expected=LINE[2])
-    with pytest.raises(OutcomeUnknown, match=r"sent again, it was refused: .* expected"):
-        stage.remote.push(PushRequest([update], stage.source, NEW))
-    assert stage.tip == LINE[1]
-    stage.settle()
-
-
-def test_a_server_that_comes_back() -> None:
-    stage = Stage.make()
-    stage.joint.network.links.append(cut_up(50))
-    stage.joint.up = True
-    clock = stage.joint.network.clock
-
-    def down() -> None:
-        stage.joint.up = False
-
-    def up() -> None:
-        stage.joint.up = True
-
-    clock.call_later(1.6, down)
-    clock.call_later(2.8, up)  # After the second attempt, before the third.
-    assert stage.push(LINE[2]) is Outcome.DONE
-    assert stage.tip == LINE[2]
-
-
-def test_a_server_that_does_not_come_back() -> None:
-    stage = Stage.make()
-    stage.joint.network.links.append(cut_down(0))
-    clock = stage.joint.network.clock
-    clock.call_later(2.1, lambda: setattr(stage.joint, "up", False))
-    started = clock.now
-    with pytest.raises(OutcomeUnknown, match="cut"):
-        stage.push(LINE[2])
-    assert clock.now - started == pytest.approx(2 + PAUSES[0] + 1 + PAUSES[1] + 1)
-    assert stage.tip == LINE[2]
-
-
-def test_nobody_there_is_said_at_once() -> None:
-    stage = Stage.make()
-    stage.joint.up = False
-    stage.joint.network.take()
-    with pytest.raises(CannotConnect, match="nobody listens"):
-        stage.push(LINE[2])
-    assert stage.joint.network.take().connections == 1
-
-
-def test_a_read_is_repeated_too() -> None:
-    stage = Stage.make()
-    for at in range(0, 300, 30):
-        stage.joint.network.links.append(cut_down(at))
-        pulled = stage.remote.pull()
-        try:
-            body = b"".join(pulled.body)
-        except ConnectionLost:
-            continue  # In the body: what came before stands, and whoever reads it decides.
-        assert body == b"".join(map(HISTORY.segment, LINE[:2]))
-        stage.client.close()
-
-
-def test_a_body_that_is_cut_is_never_whole() -> None:
-    stage = Stage.make()
-    stage.joint.network.take()
-    whole = b"".join(stage.remote.pull().body)
-    size = stage.joint.network.take().bytes_down
-    for at in range(size - len(whole) - 21, size, 7):
-        stage.client.close()
-        stage.joint.network.links.append(cut_down(at))
-        received = bytearray()
-        with pytest.raises(ConnectionLost):
-            receive(stage.remote.pull().body, received)
-        assert whole.startswith(bytes(received))
-
-
-def receive(body: Iterator[bytes], into: bytearray) -> None:
-    for chunk in body:
-        into += chunk
-
-
 @pytest.mark.parametrize("effect", [Stall(100), Stall(0)])
 def test_a_link_that_stalls_for_ever_is_given_up(effect: Effect) -> None:
     """After pings that nobody answers; an answer that is under way would have come."""
@@ -339,17 +232,6 @@ def test_a_link_that_stalls_for_ever_is_given_up(effect: Effect) -> None:
 def test_a_link_that_stalls_for_a_while_is_not() -> None:
     stage = Stage.make()
     stage.joint.network.links.append(Link(1.0, up=[Stall(100, 100.0)]))
-    stage.joint.network.take()
-    assert stage.push(LINE[2]) is Outcome.DONE
-    assert stage.joint.network.take().connections == 1
-
-
-def test_a_connection_that_was_lost_between_two_requests() -> None:
-    """Nothing was under way: the next request takes another connection by itself."""
-    stage = Stage.make()
-    stage.client.call(server_ping, PingRequest())
-    stage.joint.shells[-1].session.go_away("the server is stopping")
-    stage.joint.network.clock.sleep(5)
     stage.joint.network.take()
     assert stage.push(LINE[2]) is Outcome.DONE
     assert stage.joint.network.take().connections == 1
@@ -376,25 +258,6 @@ def test_the_servers_leaving_during_an_upload_lets_it_finish() -> None:
     assert stage.joint.network.take().connections == 1
     stage.client.call(server_ping, PingRequest())
     assert stage.joint.network.take().connections == 1
-
-
-def test_only_a_repeat_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long connecting takes: the server looks into its old logs for a repeat, and for nothing else."""
-    stage = Stage.make()
-    ages: list[int] = []
-    commit = PackRepository.commit
-
-    def noted(repository: PackRepository, request: bytes, age: int, *rest: object) -> CommitOutcome:
-        ages.append(age)
-        return commit(repository, request, age, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(PackRepository, "commit", noted)
-    stage.joint.network.links.extend([cut_up(500), cut_up(500)])
-    assert stage.push(LINE[2]) is Outcome.DONE
-    assert stage.push(LINE[3]) is Outcome.DONE
-    # Cut after half a round trip, noticed at once here; then the pause and another handshake, twice.
-    expected = (0.5 + PAUSES[0] + 1 + 0.5 + PAUSES[1] + 1) * 1000
-    assert ages == [pytest.approx(expected, abs=1), 0]
 
 
 @pytest.mark.long
@@ -433,28 +296,3 @@ def test_a_packet_with_a_request_that_arrives_twice(copied: bool) -> None:
     assert (TOPIC in stage.joint.refs(PATH)) is not copied
     others.close()
     stage.settle()
-
-
-def test_a_request_is_repeated_with_its_body() -> None:
-    """The body is made anew for each sending."""
-    stage = Stage.make()
-    made = 0
-
-    def body() -> Iterator[tuple[bytes, int]]:
-        nonlocal made
-        made += 1
-        yield HISTORY.segment(LINE[2]), 1
-
-    stage.joint.network.links.extend([cut_up(200), cut_up(300)])
-    calls = [(repository_insert_pack, InsertPackRequest())]
-    stage.client.request(Outgoing(PATH, calls, RequestFlag.BODY, body=body))
-    assert made == 3
-
-
-def test_refusals_are_not_repeated() -> None:
-    stage = Stage.make()
-    stage.joint.network.take()
-    (done,) = stage.remote.push(PushRequest([RefUpdate(MAIN, SIDE[0])], stage.source, NEW)).refs
-    assert done.outcome is Outcome.REFUSED
-    assert not isinstance(done.error, (NotDone, Cancelled))
-    assert stage.joint.network.take().rounds == 2

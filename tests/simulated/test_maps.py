@@ -15,9 +15,8 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate
-from smartserver.errors import AccessDenied, NoSuchBranch, NotDone, StaleEntry
+from smartserver.errors import NotDone, StaleEntry
 from smartserver.records.model import HERE
-from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import state_of
 from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest, Verdict
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -117,15 +116,6 @@ def test_strict_conflicts_and_what_comes_with_them(work: Work) -> None:
     assert work.remote().knowledge.map("tags", MAIN) == {b"v1": work.line[1]}
 
 
-def test_what_belongs_to_a_branch_goes_with_it(work: Work) -> None:
-    both = [RefUpdate(MAIN, work.line[3]), RefUpdate(SIDE, work.line[1])]
-    work.push(both, [tags(EntryChange(b"v1", b"x")), tags(EntryChange(b"v1", b"y"), of=SIDE)])
-    work.push([RefUpdate(SIDE, None)], [])
-    assert work.remote().knowledge.map("tags") == {MAIN + b"\0v1": b"x"}
-    (refused,) = work.push([], [tags(EntryChange(b"v2", b"y"), of=SIDE)]).maps
-    assert isinstance(refused.error, NoSuchBranch)
-
-
 def test_whose_branch_the_path_names(work: Work) -> None:
     for path in ("shared", "shared/trunk"):
         remote = work.remote(path=path, below=True)
@@ -158,18 +148,3 @@ def test_a_repository_made_anew_takes_the_rest_at_the_second_try(work: Work) -> 
     assert [each.outcome for each in pushed.refs] == [Outcome.DONE] * 2
     assert [each.entries for each in pushed.maps] == [[DONE]] * 2
     assert work.network.counts().rounds == 2
-
-
-def test_moving_a_tag_needs_the_permission_to_force(network: SimulatedNetwork, tmp_path: Path) -> None:
-    joint = Joint(network, access=anonymous(Anonymous.WRITE, local=False))
-    with joint.client() as client:
-        work = Work(network, client, joint, tmp_path)
-        work.push([RefUpdate(MAIN, work.line[3])], [tags(EntryChange(b"v1", work.line[1]))])
-        for value in (work.line[2], None):
-            (refused,) = work.push([], [tags(EntryChange(b"v1", value, How.SET))]).maps
-            assert isinstance(refused.error, AccessDenied)
-        assert work.push([], [tags(EntryChange(b"v2", work.line[1]))]).maps[0].entries == [DONE]
-        joint.access = anonymous(Anonymous.WRITE, local=True)
-        client.close()
-        moved = work.push([], [tags(EntryChange(b"v1", work.line[2], How.SET))])
-        assert moved.maps[0].entries == [EntryOutcome(Verdict.DONE, work.line[1])]

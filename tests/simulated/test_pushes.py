@@ -18,24 +18,17 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Answer, Outgoing
 from smartserver.client.updates import Outcome, RefUpdate, UpdateOutcome
 from smartserver.errors import (
-    BranchExists,
     DivergedBranches,
-    HeadBranch,
     MissingBase,
     MissingParents,
-    MissingRevision,
-    NoSuchBranch,
     NoSuchRepository,
-    NotDone,
-    StaleLease,
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import GraphNode, Key, Kind, Plan, RevisionId
+from smartserver.records.model import GraphNode, Key, Plan, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import system_of
 from smartserver.store.transaction import Transaction
-from smartserver.verbs.rules import Create, Rule
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
@@ -84,133 +77,13 @@ def work(joint: Joint) -> Iterator[Work]:
 # -- rules: (update, outcome, error); tips are given as places in the history
 
 
-def at(work: Work, place: str) -> bytes:
-    return (work.line if place[0] == "m" else work.side)[int(place[1:])]
-
-
-RULES: list[tuple[str, bytes, str | None, Rule, Create, str | None, Outcome, type | None]] = [
-    ("forward", MAIN, "m5", Rule.FF, Create.YES, None, DONE, None),
-    ("forward to what is there", MAIN, "m3", Rule.FF, Create.YES, None, UNCHANGED, None),
-    ("backward", MAIN, "m1", Rule.FF, Create.YES, None, REFUSED, DivergedBranches),
-    ("aside", MAIN, "s1", Rule.FF, Create.YES, None, REFUSED, DivergedBranches),
-    ("forced backward", MAIN, "m1", Rule.FORCE, Create.YES, None, DONE, None),
-    ("forced aside", MAIN, "s1", Rule.FORCE, Create.YES, None, DONE, None),
-    ("a new branch", OTHER, "m5", Rule.FF, Create.YES, None, DONE, None),
-    ("a new branch at an old revision", OTHER, "m0", Rule.FF, Create.MUST, None, DONE, None),
-    ("a branch that should exist", OTHER, "m5", Rule.FF, Create.NO, None, REFUSED, NoSuchBranch),
-    ("a branch that exists and should", MAIN, "m5", Rule.FF, Create.NO, None, DONE, None),
-    ("a branch that should not exist", MAIN, "m5", Rule.FF, Create.MUST, None, REFUSED, BranchExists),
-    ("one that should not exist, but equal", MAIN, "m3", Rule.FF, Create.MUST, None, UNCHANGED, None),
-    ("a new tag", TAG, "m2", Rule.NEW, Create.YES, None, DONE, None),
-    ("a tag that is there", MAIN, "m3", Rule.NEW, Create.YES, None, UNCHANGED, None),
-    ("a tag that would move", MAIN, "m5", Rule.NEW, Create.YES, None, REFUSED, BranchExists),
-    ("a lease that holds", MAIN, "s1", Rule.LEASE, Create.YES, "m3", DONE, None),
-    ("a lease that does not", MAIN, "m5", Rule.LEASE, Create.YES, "m2", REFUSED, StaleLease),
-    ("a lease that does not, but equal", MAIN, "m3", Rule.LEASE, Create.YES, "m2", UNCHANGED, None),
-    ("a lease of nothing, where nothing is", OTHER, "s1", Rule.LEASE, Create.YES, None, DONE, None),
-    ("a lease of nothing, where something is", MAIN, "m5", Rule.LEASE, Create.YES, None, REFUSED, StaleLease),
-    ("a lease of something, where nothing is", OTHER, "s1", Rule.LEASE, Create.YES, "m3", REFUSED, StaleLease),
-    ("deleting", TOPIC, None, Rule.FF, Create.YES, None, DONE, None),
-    ("deleting what is expected", TOPIC, None, Rule.FF, Create.YES, "s0", DONE, None),
-    ("deleting what is not expected", TOPIC, None, Rule.FF, Create.YES, "s1", REFUSED, StaleLease),
-    ("deleting nothing", OTHER, None, Rule.FF, Create.YES, None, UNCHANGED, None),
-    ("deleting nothing that is expected", OTHER, None, Rule.FF, Create.YES, "s1", REFUSED, StaleLease),
-    ("deleting HEAD's branch", MAIN, None, Rule.FF, Create.YES, None, REFUSED, HeadBranch),
-]
-
-
-@pytest.mark.parametrize(("ref", "tip", "rule", "create", "expected", "outcome", "error"), [row[1:] for row in RULES],
-                         ids=[row[0] for row in RULES])  # fmt: skip
-def test_rules(
-    work: Work,
-    ref: bytes,
-    tip: str | None,
-    rule: Rule,
-    create: Create,
-    expected: str | None,
-    outcome: Outcome,
-    error: type | None,
-) -> None:
-    before, files = work.refs(), work.joint.tree()
-    target = None if tip is None else at(work, tip)
-    lease = None if expected is None else at(work, expected)
-    (done,) = work.push(RefUpdate(ref, target, rule, create, lease))
-    assert (done.outcome, None if done.error is None else type(done.error)) == (outcome, error)
-    after = dict(before)
-    if outcome is DONE:
-        after.pop(ref, None)
-        if target is not None:
-            after[ref] = target
-        assert done.old == before.get(ref, b"")
-    else:
-        assert work.joint.tree() == files
-    assert work.refs() == after
-    # What the server said of it is remembered, also by the refused.
-    known = {name: value[0].id for name, value in work.remote.knowledge.refs().items()}
-    assert known == after
-
-
 # -- several in one push
-
-
-def test_each_has_its_verdict(work: Work) -> None:
-    done = work.push(
-        RefUpdate(MAIN, work.line[5]),
-        RefUpdate(TOPIC, work.line[5]),
-        RefUpdate(OTHER, None),
-        RefUpdate(TAG, work.side[1], Rule.NEW),
-        RefUpdate(b"refs/heads/absent", work.line[0], create=Create.NO),
-    )
-    assert [each.outcome for each in done] == [DONE, REFUSED, UNCHANGED, DONE, REFUSED]
-    assert [type(each.error) for each in done if each.error] == [DivergedBranches, NoSuchBranch]
-    assert work.refs() == {MAIN: work.line[5], TOPIC: work.side[0], TAG: work.side[1]}
-
-
-def test_when_all_are_refused_nothing_changes(work: Work) -> None:
-    before = work.joint.tree()
-    done = work.push(RefUpdate(MAIN, work.side[1]), RefUpdate(TOPIC, work.line[5]))
-    assert [type(each.error) for each in done] == [DivergedBranches, DivergedBranches]
-    assert work.joint.tree() == before
-
-
-def test_atomic_is_all_or_nothing(work: Work) -> None:
-    before = work.joint.tree()
-    updates = [RefUpdate(MAIN, work.line[5]), RefUpdate(TOPIC, work.line[5]), RefUpdate(OTHER, work.line[4])]
-    done = work.push(*updates, atomic=True)
-    assert [type(each.error) for each in done] == [NotDone, DivergedBranches, NotDone]
-    assert work.joint.tree() == before
-    done = work.push(updates[0], updates[2], atomic=True)
-    assert [each.outcome for each in done] == [DONE, DONE]
-    assert work.refs() == {MAIN: work.line[5], TOPIC: work.side[0], OTHER: work.line[4]}
-
-
-def test_a_refused_first_push_makes_no_repository(work: Work) -> None:
-    before = work.joint.tree()
-    remote = work.joint.remote("new/deep/one", work.client)
-    (done,) = remote.push(PushRequest([RefUpdate(MAIN, work.line[2], create=Create.NO)], work.source, NEW)).refs
-    assert isinstance(done.error, NoSuchBranch)
-    assert work.joint.tree() == before
-    assert not remote.knowledge.met
 
 
 def test_a_push_without_leave_to_create(work: Work) -> None:
     remote = work.joint.remote("new", work.client)
     with pytest.raises(NoSuchRepository):
         remote.push(PushRequest([RefUpdate(MAIN, work.line[2])], work.source))
-
-
-def test_a_dry_run_says_what_would_be(work: Work) -> None:
-    before = work.joint.tree()
-    done = work.push(RefUpdate(MAIN, work.line[5]), RefUpdate(TOPIC, work.line[5]), check_only=True)
-    assert [each.outcome for each in done] == [DONE, REFUSED]
-    assert work.joint.tree() == before
-    (done_anew,) = (
-        work.joint.remote("new", work.client)
-        .push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW, check_only=True))
-        .refs
-    )
-    assert done_anew.outcome is DONE
-    assert work.joint.tree() == before
 
 
 # -- what was remembered is wrong
@@ -257,15 +130,6 @@ def test_a_repository_made_anew_where_something_can_be_done(work: Work) -> None:
     assert work.refs() == {TAG: work.line[3], OTHER: work.line[0]}
 
 
-def test_a_repository_that_is_gone_is_made_again(work: Work) -> None:
-    work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
-    work.joint.network.take()
-    (done,) = work.push(RefUpdate(MAIN, work.line[5]))
-    assert done.outcome is DONE
-    assert work.joint.network.counts().rounds == 2
-    assert work.refs() == {MAIN: work.line[5]}
-
-
 def test_parents_that_are_nowhere(work: Work) -> None:
     """What the client plans with is short of its own history: no plan helps."""
 
@@ -279,14 +143,6 @@ def test_parents_that_are_nowhere(work: Work) -> None:
         work.remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], Short(work.history), NEW))
     assert caught.value.revisions == [work.line[4]]
     assert work.joint.tree() == before
-
-
-def test_a_tip_that_is_nowhere(work: Work) -> None:
-    """The server restored an older state: its refs are below what was remembered."""
-    before = len(work.source.planned)
-    (done,) = work.push(RefUpdate(OTHER, b"n" * 20))
-    assert isinstance(done.error, MissingRevision)
-    assert len(work.source.planned) == before + 1  # What the refusal says is what was planned with.
 
 
 def on_a_foreign_base(work: Work) -> tuple[bytes, Key]:
@@ -362,32 +218,6 @@ class Padded:
 
     def without_bases(self, keys: Collection[Key]) -> Padded:
         return self
-
-
-def test_a_repository_of_another_system(work: Work) -> None:
-    hg = type(NEW)("hg", (Kind("revision", "blake2b-128", True),), {})
-    remote = work.joint.remote(PATH, work.client)
-    with pytest.raises(WrongVcs) as caught:
-        remote.push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, hg))
-    assert (caught.value.vcs, caught.value.asked) == ("git sha1", "hg")
-    assert not remote.knowledge.met
-
-
-def test_a_large_push_announces_its_graph(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[RequestFlag] = []
-    request = work.client.request
-
-    def noted(outgoing: Outgoing) -> Answer:
-        sent.append(outgoing.flags)
-        return request(outgoing)
-
-    monkeypatch.setattr(work.client, "request", noted)
-    small = work.history.commit({"noise": bytes(range(256)) * 20}, [work.line[5]])
-    large = work.history.commit({"noise": random.Random(1).randbytes(80_000)}, [small])
-    work.push(RefUpdate(MAIN, small))
-    work.push(RefUpdate(MAIN, large))
-    assert [bool(flags & RequestFlag.GRAPH_FIRST) for flags in sent] == [False, True]
-    assert work.refs()[MAIN] == large
 
 
 def test_a_push_goes_as_a_bulk_stream_where_that_is_shorter(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,17 +307,3 @@ def test_a_pull_as_a_bulk_stream_is_the_same_segments(work: Work, noise: int) ->
     assert bulk.result == plain.result
     assert bulk.result.size == len(segments)
     assert list(remote.pull([tip], refs=[MAIN], bulk=True).body) == []
-
-
-def test_pulling_names_ids_and_what_follows(work: Work) -> None:
-    tag = work.history.tag(work.line[2])
-    work.push(RefUpdate(TAG, tag, Rule.NEW))
-    remote = work.joint.remote(PATH, work.client)
-    pulled = remote.pull(refs=[b"HEAD"], follow=[b"refs/tags/"])
-    assert b"".join(pulled.body) == b"".join(map(work.history.segment, [*work.line[:4], tag]))
-    pulled = remote.pull([work.line[3]], refs=[], ids=[work.side[0]])
-    assert b"".join(pulled.body) == work.history.segment(work.side[0])
-    assert pulled.result.common == b"\x01"
-    with pytest.raises(MissingRevision):
-        remote.pull(ids=[b"n" * 20])
-    assert remote.knowledge.ref(TAG) is not None

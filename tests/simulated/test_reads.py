@@ -28,7 +28,7 @@ from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
-from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
+from smartserver.vcs.bzr.kinds import INVENTORY, TEXT
 from smartserver.vcs.bzr.selector import History as Selected
 from smartserver.vcs.bzr.selector import Named, Parts, RevisionsField, TreesField, decode_answer, encode
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -96,41 +96,11 @@ def file(stage: Stage) -> None:
     assert texts(content) == expected(LINE[5], b"README")
 
 
-def numbered_file(stage: Stage) -> None:
-    remote = stage.remote("project/trunk/src/a.py")
-    content = read_parts(remote, trees=TreesField([2], inner=True))
-    assert texts(content) == expected(LINE[1], b"src/a.py")
-    knowledge = remote.knowledge
-    assert (knowledge.branch, knowledge.inner, knowledge.ref(TRUNK)) == (TRUNK, "src/a.py", (Tip(LINE[5], b"6"),))
-
-
 def folder(stage: Stage) -> None:
     content = read_parts(stage.remote("project/trunk/src"), trees=TreesField([LINE[3]], inner=True, texts=False))
     parts = list(content.parts)
     assert keys(parts, INVENTORY) == [LINE[3]]
     assert keys(parts, TEXT) == []
-
-
-def tree(stage: Stage) -> None:
-    assert texts(read_parts(stage.remote(), trees=TreesField([-1]))) == expected(LINE[5], *HISTORY.trees[LINE[5]])
-
-
-def two_trees(stage: Stage) -> None:
-    content = read_parts(stage.remote(), trees=TreesField([2, -1], changed=True))
-    assert texts(content) == {**expected(LINE[1], b"src/a.py"), **expected(LINE[5], b"src/a.py")}
-
-
-def versions(stage: Stage) -> None:
-    content = read_parts(stage.remote(), trees=TreesField([-1], paths=[b"src/a.py"], versions=True))
-    parts = list(content.parts)
-    assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", revision) for revision in reversed(LINE)]
-    assert keys(parts, REVISION) == LINE[::-1]
-
-
-def newest(stage: Stage) -> None:
-    parts = list(read_parts(stage.remote(), RevisionsField(limit=2, left_hand=True)).parts)
-    assert [part.revision for part in parts] == [LINE[5], LINE[4]]
-    assert keys(parts, REVISION) == [LINE[5], LINE[4]]
 
 
 def from_to(stage: Stage) -> None:
@@ -140,30 +110,12 @@ def from_to(stage: Stage) -> None:
     assert keys(parts, TEXT) == [HISTORY.text(b"src/a.py", LINE[number]) for number in (3, 2, 1)]
 
 
-def graph(stage: Stage) -> None:
-    parts = list(read_parts(stage.remote(), RevisionsField(bare=True)).parts)
-    assert {part.revision: part.parents for part in parts} == {each: HISTORY.parents[each] for each in LINE}
-    assert keys(parts, REVISION) == []
-
-
-def with_stats(stage: Stage) -> None:
-    content = read_parts(stage.remote(), trees=TreesField([-1, 1], paths=[], texts=False), stats=True)
-    assert content.stats is not None
-    assert content.stats.revisions == len(LINE) + 1
-    assert keys(list(content.parts), REVISION) == [LINE[5], LINE[0]]
-
-
 def either(stage: Stage) -> None:
     inside = (None, TreesField([-1], inner=True))
     for path, paths in (("project/trunk", []), ("project/trunk/src/a.py", [b"src/a.py"])):
         content = read_parts(stage.remote(path), RevisionsField(limit=1), inside=inside)
         assert texts(content) == expected(LINE[5], *paths)
         stage.joint.network.take() if not paths else None
-
-
-def dated(stage: Stage) -> None:
-    content = read_parts(stage.remote(), trees=TreesField([-1], paths=[b"src"], texts=False, bringers=True))
-    assert keys(list(content.parts), REVISION) == [LINE[5], LINE[0]]
 
 
 def history_of(stage: Stage) -> None:
@@ -187,17 +139,9 @@ def refused(stage: Stage) -> None:
 
 READS: dict[str, Callable[[Stage], None]] = {
     "a file": file,
-    "a file of a numbered revision, at a path below the branch": numbered_file,
     "a folder": folder,
-    "a tree": tree,
-    "two trees and what differs": two_trees,
-    "all versions of a file": versions,
-    "the newest revisions": newest,
     "revisions from number to number, with what they changed": from_to,
-    "the graph": graph,
-    "the first and the last revision, and what the repository consists of": with_stats,
     "what the path turns out to be": either,
-    "a folder, and when what is in it was changed": dated,
     "the history of one revision": history_of,
     "nothing, refused": refused,
 }

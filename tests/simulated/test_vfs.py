@@ -31,27 +31,15 @@ BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_tex
 LARGE = os.urandom(1 << 20)
 
 
-def vfs(joint: Joint, base: str = "") -> VfsTransport:
+def vfs(joint: Joint) -> VfsTransport:
     joint.site.allows_vfs = True
-    return VfsTransport(VfsLink(joint.client(), base, "vfs://simulated"))
+    return VfsTransport(VfsLink(joint.client(), "", "vfs://simulated"))
 
 
 class TestSimulated(TransportSuite):
     @pytest.fixture
     def transport(self, joint: Joint) -> Iterator[Transport]:
         transport = vfs(joint)
-        yield transport
-        transport.close()
-
-
-class TestBelow(TransportSuite):
-    """Of a folder below the one that is served."""
-
-    @pytest.fixture
-    def transport(self, joint: Joint) -> Iterator[Transport]:
-        joint.storage.make_directory("team")
-        joint.storage.make_directory("team/project")
-        transport = vfs(joint, "team/project")
         yield transport
         transport.close()
 
