@@ -68,7 +68,7 @@ class World:
     """A server that can be started anew at its port, a link in front of it, an sshd beside it, and users with one
     agent."""
 
-    def __init__(self, folder: Path, agent: dict[str, str], sshd: Sshd, programs: str) -> None:
+    def __init__(self, folder: Path, agent: dict[str, str], sshd: Sshd) -> None:
         self.root = folder / "root"
         self.root.mkdir()
         self.agent = agent
@@ -88,7 +88,6 @@ class World:
             shutil.copytree(template.home, folder / f"user{number}")
             self.users.append(User(folder / f"user{number}"))
             self.users[-1].environment |= agent | {"GIT_SSH_COMMAND": f"ssh -F {sshd.config}"}
-            self.users[-1].environment["PATH"] = f"{programs}:{os.environ['PATH']}"
         self._login = f"hpss+ssh://{sshd.user}@{sshd.host}:{sshd.port}/~"
 
     def url(self, number: int) -> str:
@@ -245,10 +244,10 @@ up is one of git's, as by a terminal that is closed."""
 
 
 @pytest.fixture
-def world(tmp_path: Path, programs: str) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[World]:
     (tmp_path / "sshd").mkdir()
     with Sshd(tmp_path / "sshd") as sshd, of_its_own() as agent:
-        made = World(tmp_path, agent, sshd, programs)
+        made = World(tmp_path, agent, sshd)
         yield made
         made.close()
 

@@ -30,8 +30,8 @@ from serving import (
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
-INTERRUPTS = 20
-LANES = 5
+INTERRUPTS = 8
+LANES = 4
 SEED = 7
 
 

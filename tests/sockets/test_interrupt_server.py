@@ -18,7 +18,7 @@ import pytest
 from agents import children
 from builders import MAIN, History
 from pushing import Source, connected, count_segments, push
-from serving import PATIENCE, Server, User, check_store, server_refs, wait_until, write_history
+from serving import PATIENCE, Server, check_store, server_refs, wait_until
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -110,18 +110,6 @@ def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
         process.wait()
 
 
-@pytest.mark.interop
-def test_after_commands_nothing_holds_it(tmp_path: Path) -> None:
-    user = User(tmp_path / "user")
-    write_history(user, "w", 2, seed="commands", size=100)
-    (tmp_path / "root").mkdir()
-    with Server(tmp_path / "root") as server:
-        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
-        user.git("clone", "-q", server.url("p"), "c").worked()
-        server.process.terminate()
-        assert server.process.wait(PATIENCE / 4) == 0
-
-
 def test_a_clone_that_has_begun_is_finished(tmp_path: Path) -> None:
     history, tip = big_history()
     with Server(tmp_path) as server:
@@ -136,7 +124,7 @@ def test_a_clone_that_has_begun_is_finished(tmp_path: Path) -> None:
         assert server.process.wait(PATIENCE / 4) == 0
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
 def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path, sent: signal.Signals) -> None:
     history, tip = big_history()
     with Server(tmp_path) as server, connected(server.port) as remote:
@@ -151,7 +139,7 @@ def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path, sent: 
         assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.Signals) -> None:
     """The signal is the ^C of the one command it serves: it makes nothing after that, and writes nothing after it."""
     history, first = big_history(1, 100)
@@ -227,8 +215,7 @@ def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
     check_store(tmp_path, "p")
 
 
-@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["", "workers"])
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("sent", "options"), [(signal.SIGTERM, ("--workers", "2")), (signal.SIGINT, ())])
 def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals, options: tuple[str, ...]) -> None:
     """The first one says what is waited for. A terminal or systemd sends one to all processes, which counts once."""
     history, tip = big_history()

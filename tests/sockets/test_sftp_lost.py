@@ -69,9 +69,9 @@ def work(size: int) -> list[Step]:
 @pytest.mark.parametrize(
     ("size", "up", "cuts"),
     [
-        (50_000, True, range(0, 56_000, 3500)),
-        (50_000, False, range(0, 2600, 160)),
-        (1 << 20, True, range(0, 1_100_000, 68_000)),
+        (50_000, True, range(0, 56_000, 7000)),
+        (50_000, False, range(0, 2600, 320)),
+        (1 << 20, True, range(0, 1_100_000, 180_000)),
     ],
     ids=["up", "down", "up, much"],
 )

@@ -48,18 +48,6 @@ def test_log_in(sshd: Sshd, link: Proxy, tmp_path: Path) -> None:
     made.close()
 
 
-@pytest.mark.max_round_trips("sftp: get")
-def test_get(transport: SftpTransport) -> None:
-    assert transport.get("f7") == b"7" * 1000
-
-
-@pytest.mark.max_round_trips("sftp: get 20")
-def test_get_20(transport: SftpTransport) -> None:
-    asked = [steps.Get(f"f{number}") for number in range(20)]
-    transport.perform(asked)
-    assert [step.content for step in asked] == [b"%d" % number * 1000 for number in range(20)]
-
-
 @pytest.mark.max_round_trips("sftp: get 300")
 def test_get_300(transport: SftpTransport) -> None:
     """No more are open at once than a server has room for."""
@@ -85,11 +73,6 @@ def test_questions(transport: SftpTransport) -> None:
     transport.perform([whole, ranges, steps.GetStat("f1"), names, steps.GetStat("absent")])
     assert (whole.content, ranges.result) == (MIB, [MIB[500:509], b"", MIB[7:8]])
     assert names.result is not None
-
-
-@pytest.mark.max_round_trips("sftp: put")
-def test_put(transport: SftpTransport) -> None:
-    transport.put("new", [b"one", b"two"])
 
 
 @pytest.mark.max_round_trips("sftp: put 2")

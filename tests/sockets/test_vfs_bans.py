@@ -1,8 +1,8 @@
 """trace.bans over the file-level verbs as they are, in commands as they are shipped: each rule of the documents, what
 it stops and what it lets pass.
 
-No command does over files what `filled-later`, `reopen`, `late-refusal`, `resend` and `extra-connection` ban, nor calls
-`Repository.pack` there: those let all of them pass, and fire in `tests/unit/trace/bans`.
+No command does over files what `per-item` bans: it lets all of them pass, as the others do that fire in
+`tests/unit/trace/bans`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,11 @@ STOPS: dict[str, dict[str, str]] = {
         ("create", "push", "nothing", "pull", "stats", "verify", "pack", "list", "upgrade", "secret"), ""
     ),
     "vfs:*:*/lock/*": {"push": "rename", "pack": "rename"},
-    "vfs:put": {"create": "put", "push": "put", "pack": "put"},
-    "rpc:*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
     "rpc:Repository.*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
-    "rpc:Repository.pack": {},
     "*:*:secret/*": {"list": "", "secret": "get"},
     "file-lock": {"push": "rename", "pack": "rename"},
-    "filled-later": {},
     "read-back": {"pack": "list_dir"},
-    "duplicate": {"create": "get", "verify": "get"},
-    "reopen": {},
     "per-item": {},
-    "late-refusal": {},
-    "resend": {},
-    "extra-connection": {},
     "silly": dict.fromkeys(("create", "push", "pack", "verify"), ""),
 }
 """Rule -> the commands it stops, and the verb that is named."""
@@ -97,23 +88,6 @@ def served() -> Iterator[Served]:
         for name in "abc":
             (files / "secret" / name).mkdir(parents=True)
         yield made
-
-
-def test_none_is_made_in_the_folders_of_another(served: Served) -> None:
-    """Nor by these verbs, whatever the folder is called that a URL names; it costs no request more than elsewhere."""
-    served.make("around", 1)
-    for place in ("around/packs/a", "plain/packs/a"):
-        (served.files / place).mkdir(parents=True)
-    above = f"vfs://{HOST}:{served.port}"
-    source = str(served.folder / "source")
-    refused = CliRunner().invoke(group, ["push", source, f"{above}/around/packs/a/n"])
-    assert f"{above}/around is a repository: nothing is made inside it" in str(refused.exception)
-    asked = []
-    for url in (f"{above}/plain/packs/a/n", f"{above}/other"):
-        done = CliRunner().invoke(group, ["-Dhpss", "push", source, url])
-        assert done.exit_code == 0, done.exception
-        asked.append(done.stderr.count("hpss: "))
-    assert asked[0] == asked[1]
 
 
 def test_where_no_repository_is(served: Served) -> None:

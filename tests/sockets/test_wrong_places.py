@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 import strangers
 from builders import MAIN, History
 from pushing import Source, connected, push
-from serving import NOISE, PATIENCE, SMARTSERVER, Server, User, lanes, run, server_refs, wait_until, write_history
+from serving import PATIENCE, SMARTSERVER, Server, User, lanes, run, wait_until, write_history
 from strangers import stranger
 
 from smartserver.client import link, retry
@@ -78,15 +77,9 @@ def fails(user: User, command: str, url: str) -> str:
     ("url", "why"),
     [
         ("hpss://", "it has no host"),
-        ("hpss:///p", "it has no host"),
-        ("hpss://:4155/p", "it has no host"),
         ("hpss://localhost:port/p", "'port' is not a port of 1 to 65535"),
-        ("hpss://localhost:0/p", "'0' is not a port of 1 to 65535"),
         ("hpss://localhost:65536/p", "'65536' is not a port of 1 to 65535"),
-        ("hpss://localhost:-1/p", "'-1' is not a port of 1 to 65535"),
         ("hpss://me@localhost/p", "a user or password has no meaning for plain hpss"),
-        ("hpss://[::1/p", "its IPv6 address has no closing bracket"),
-        ("hpss://localhost/p%zz", "a % in its path is not followed by two hexadecimal digits"),
         ("hpss://localhost/%ff", "its path is not UTF-8"),
         ("hpss://localhost/p?x", "a query or fragment has no meaning"),
     ],
@@ -233,12 +226,8 @@ def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a/../../p", "invalid repository path 'a/../../p': '..' is not allowed in it"),
         ("%2e%2e/p", "invalid repository path '../p': '..' is not allowed in it"),
         ("a%2f..%2f..%2fp", "invalid repository path 'a/../../p': '..' is not allowed in it"),
-        ("a//b", "invalid repository path 'a//b': a part of it is empty"),
-        ("./p", "invalid repository path './p': '.' is not allowed in it"),
         (".hidden", "invalid repository path '.hidden': '.hidden' begins with a dot"),
-        ("a%5cb", r"invalid repository path 'a\\b': 'a\\b' has a backslash or a control character"),
         ("a%00b", r"invalid repository path 'a\x00b': 'a\x00b' has a backslash or a control character"),
-        ("out", "invalid repository path 'out': it leads out of the served folder"),
         ("out/new", "invalid repository path 'out/new': it leads out of the served folder"),
         ("p/inside", "'p/inside' is inside the repository 'p'"),
         ("p/packs", "invalid repository path 'p/packs': 'packs' is a name the store uses itself"),
@@ -297,30 +286,3 @@ def test_nothing_is_there(server: Server, user: User) -> None:
 def tree(folder: Path) -> dict[str, bytes | None]:
     """Every name below a folder, and what is in it."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
-# -- what one may not do
-
-
-def test_a_read_only_server(server: Server, user: User) -> None:
-    before = server_refs(server.root, "p")
-    with Server(server.root, anonymous="read") as readonly:
-        done = user.git("push", readonly.url("p"), "main:refs/heads/new", folder="w")
-        assert done.status == 1
-        assert "read-only for anonymous users" in done.err
-        assert not NOISE.search(done.err)
-        assert "read-only for anonymous users" in fails(user, "push", readonly.url("q"))
-        user.git("clone", "-q", readonly.url("p"), "read").worked()
-        shutil.rmtree(user.home / "read")
-    with Server(server.root, anonymous="none") as closed:
-        for command in ("push", "clone"):
-            assert "admits no anonymous users" in fails(user, command, closed.url("p"))
-    with Server(server.root, "--no-create") as grown:
-        said = fails(user, "push", grown.url("q"))
-        assert said == "create the repository 'q': this server makes none (`serve --no-create`)"
-        user.git("push", "-q", grown.url("p"), "main", folder="w").worked()
-    assert server_refs(server.root, "p") == before
-    assert not (server.root / "q").exists()
-
-
-# -- the server's own command line
