@@ -29,6 +29,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 HELD = "1 round trip on a held connection"
 CONNECTED = "1 round trip on a fresh connection"
 
+KEEPERS = pytest.mark.parametrize("programs", ["python"], indirect=True)
+"""Of what the agent does, whichever program git runs."""
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
@@ -73,6 +76,7 @@ sys.exit(status)
 """A `git-remote-hpss` that does what a worker does, and says what it loaded then."""
 
 
+@KEEPERS
 def test_a_worker_loads_no_module(user: User, tmp_path: Path) -> None:
     user("git push origin main")  # The agent is there.
     user("git clone -q $(git remote get-url origin) other")
@@ -98,6 +102,7 @@ def test_it_is_off_where_its_user_says_so(user: User) -> None:
     assert CONNECTED in user("git fetch")
 
 
+@KEEPERS
 def test_what_is_held_can_be_seen_and_closed(user: User) -> None:
     assert user("smartserver agent status").startswith("no agent: ")
     user("git push origin main")
@@ -116,6 +121,7 @@ def test_what_is_held_can_be_seen_and_closed(user: User) -> None:
     assert "'nothing' is not a URL" in user("smartserver agent forget nothing", status=1)
 
 
+@KEEPERS
 def test_one_can_be_run_by_hand(user: User) -> None:
     process = user.start("smartserver agent run")
     try:
@@ -129,6 +135,7 @@ def test_one_can_be_run_by_hand(user: User) -> None:
     process.communicate()
 
 
+@KEEPERS
 def test_a_server_that_was_started_anew_is_met_anew(user: User, server: Served) -> None:
     """The agent has seen the end of what it held."""
     user("git push origin main")
@@ -212,6 +219,7 @@ def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
     assert blocked.git.returncode == 128
 
 
+@KEEPERS
 @pytest.mark.parametrize("said", [b"", b"\x0f", BEGIN], ids=["nothing", "a signal", "to begin with nothing"])
 def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: bytes) -> None:
     """The command did not wait for it, and runs itself."""
@@ -255,6 +263,7 @@ def test_an_error_is_told_as_without_an_agent(user: User) -> None:
     assert "nothing-like-that" in user("git fetch", status=128)
 
 
+@KEEPERS
 def test_after_the_zygote_another_agent_is_started(user: User) -> None:
     """Or commands would be slow for as long as somebody needs the keeper."""
     user("git push origin main")
@@ -266,6 +275,7 @@ def test_after_the_zygote_another_agent_is_started(user: User) -> None:
     assert HELD in user("git fetch")
 
 
+@KEEPERS
 def test_a_worker_that_ends_before_its_command_is_replaced(user: User) -> None:
     user("git push origin main")
     (idle,) = children(user.wait_until_loaded())
@@ -274,6 +284,7 @@ def test_a_worker_that_ends_before_its_command_is_replaced(user: User) -> None:
     assert children(user.wait_until_loaded()) != [idle]
 
 
+@KEEPERS
 def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: Blocked) -> None:
     zygote, keeper = zygote_of(user), user.keeper()
     (worker,) = workers(zygote)
@@ -284,6 +295,7 @@ def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: B
     assert Path(f"/proc/{worker}").exists()
 
 
+@KEEPERS
 def test_after_the_keeper_another_is_started(user: User) -> None:
     user("git push origin main")
     zygote, keeper = user.wait_until_loaded(), user.keeper()
@@ -294,10 +306,10 @@ def test_after_the_keeper_another_is_started(user: User) -> None:
     assert user.keeper() != keeper
 
 
+@KEEPERS
 @pytest.mark.parametrize(
     "prefix",
     [
-        "ulimit -c 0; ulimit -n 200;",
         "export PYTHONUTF8=0;",
         "nice -n 1",
         "export GIT_TRACE_PACKET=9; exec 9>trace;",
@@ -316,7 +328,8 @@ def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -
         made.close()
 
 
-@pytest.mark.parametrize("variable", ["LANGUAGE=de:en", "TZ=Asia/Tokyo"])
+@KEEPERS
+@pytest.mark.parametrize("variable", ["TZ=Asia/Tokyo"])
 def test_what_the_agent_does_not_know_of_is_no_reason(user: User, variable: str) -> None:
     name, _, value = variable.partition("=")
     user.environment[name] = value
@@ -396,6 +409,7 @@ def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(use
     assert found == {expected}
 
 
+@KEEPERS
 def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:
     """What ssh says is shown while its command is there; what it holds open keeps nobody waiting."""
     count = tmp_path / "count"
@@ -420,6 +434,7 @@ def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None
     shutil.rmtree(home)
 
 
+@KEEPERS
 def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> None:
     """As git-shell, which runs nothing of ours and ends with 128. Each log-in may ask for a password."""
     count = tmp_path / "count"
@@ -433,6 +448,7 @@ def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> 
     assert "cannot connect to me@host" in said
 
 
+@KEEPERS
 def test_eight_at_once_push(user: User) -> None:
     user("git push origin main")
     for number in range(8):
@@ -444,6 +460,7 @@ def test_eight_at_once_push(user: User) -> None:
     assert len(user("git ls-remote --heads origin").splitlines()) >= 9
 
 
+@KEEPERS
 def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
     user("env SMARTSERVER_AGENT=0 git push origin main")
     started = [user.start("git fetch") for _ in range(8)]

@@ -58,18 +58,19 @@ def repository(side: Side) -> Path:
     return side.served.root / side.url.rpartition("/")[2]
 
 
+PUSH, FETCH, CLONE = "a git push origin main:new", "b git fetch origin", 'as c git clone "$URL" c'
+
 CASES = [
-    ("root", half, "root at byte 0: "),
-    ("root", flipped(60), "root at byte 0: the content does not match its check"),
-    ("format", half, "format at byte 17: expected one line"),
-    ("packs/*.pack", gone, "at byte 0: the file is missing"),
-    ("packs/*.pack", half, "expected "),
-    ("packs/*.pack", zeros, "at byte 0: begins with "),
+    (PUSH, "root", half, "root at byte 0: "),
+    (CLONE, "root", flipped(60), "root at byte 0: the content does not match its check"),
+    (CLONE, "format", half, "format at byte 17: expected one line"),
+    (PUSH, "packs/*.pack", gone, "at byte 0: the file is missing"),
+    (FETCH, "packs/*.pack", half, "expected "),
+    (CLONE, "packs/*.pack", zeros, "at byte 0: begins with "),
 ]
 
 
-@pytest.mark.parametrize("command", ["a git push origin main:new", "b git fetch origin", 'as c git clone "$URL" c'])
-@pytest.mark.parametrize(("name", "damage", "why"), CASES)
+@pytest.mark.parametrize(("command", "name", "damage", "why"), CASES)
 def test_damage_the_server_meets_is_named(side: Side, command: str, name: str, damage: Damage, why: str) -> None:
     place = repository(side)
     (file,) = place.glob(name)
@@ -88,7 +89,7 @@ def test_damage_the_server_meets_is_named(side: Side, command: str, name: str, d
     assert not (side.folder / "c").exists()
 
 
-@pytest.mark.parametrize("at", [80, 120])
+@pytest.mark.parametrize("at", [80])
 def test_damage_only_the_client_meets_is_named(side: Side, at: int) -> None:
     """The server reads no record it passes on."""
     place = repository(side)

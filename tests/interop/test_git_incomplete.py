@@ -107,7 +107,7 @@ def test_a_shallow_repository_fetches_all_history(ours: Begin) -> None:
     check_server_holds(side, "c", "FETCH_HEAD")
 
 
-@pytest.mark.parametrize("option", ["--depth=1", "--shallow-since=2020-01-01", "--shallow-exclude=v1"])
+@pytest.mark.parametrize("option", ["--depth=1", "--shallow-since=2020-01-01"])
 def test_a_shallow_clone_is_a_whole_one_and_says_so(ours: Begin, option: str) -> None:
     side = ours("shared")
     result = side.run(f'as c git clone {option} "$URL" c')
@@ -121,16 +121,6 @@ def test_a_shallow_clone_is_a_whole_one_and_says_so(ours: Begin, option: str) ->
         "refs/remotes/origin/HEAD",
         "refs/remotes/origin/main",
     ]
-
-
-def test_a_shallow_fetch_is_a_whole_one_and_says_so(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare("a commit four; a git push -q origin main")
-    for option in ("--depth=1", "--deepen=1"):
-        result = side.run(f"b git fetch {option}")
-        assert result.status == 0, result.said
-        assert result.err.splitlines().count("hpss: --depth is not supported: the whole history is fetched") == 1
-    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
 
 
 # -- partial
@@ -249,12 +239,6 @@ def test_grafts_and_replacements_change_nothing_that_is_sent(ours: Begin) -> Non
     assert side.git("a", "log", "--format=%s", "main").split() == ["three"]
     side.prepare("a git push -q origin main 2>/dev/null")
     check_clone(side, "three", "two", "one")
-
-
-def test_a_repository_of_one_commit_pushes_from_a_detached_place(ours: Begin) -> None:
-    side = ours("nothing")
-    side.prepare('git init -q a; a commit one; a git checkout -q --detach; a git push -q "$URL" HEAD:refs/heads/main')
-    check_clone(side, "one")
 
 
 @pytest.mark.parametrize("limit", [100, 1])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from agents import children
-from git_histories import Builder, RandomHistory, environment
+from git_histories import Builder, environment
 
 from smartserver.records.model import Plan
-from smartserver.vcs.base import CannotSend, ToolFailed, VcsError
+from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.objects import BLOB, MissingObject
-from smartserver.vcs.git.plan import introduced, revisions
+from smartserver.vcs.git.plan import revisions
 from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -211,50 +209,6 @@ def test_what_gc_broke_is_not_offered(env: dict[str, str], builder: Builder) -> 
         tip = chain(builder, 1, main[-1], name=b"tip")
         plan = revisions(repository, tip, [without_commit[-1], without_blob[-1], main[-1]])
         assert [revision.id for revision in plan] == tip
-
-
-def test_after_a_real_gc(env: dict[str, str], builder: Builder) -> None:
-    history = RandomHistory(builder, 11, 60)
-    builder.ref("refs/heads/main", history.commits[30])
-    builder.git("prune", "--expire=now")
-    with GitRepository(builder.path, env) as repository:
-        haves = repository.complete_haves(history.commits, MAX_HAVES)
-        assert set(haves) == history.ancestors(history.commits[30])
-
-
-def test_a_shallow_clone_offers_nothing(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:
-    main = chain(builder, 5)
-    builder.ref("refs/heads/main", main[-1])
-    clone = tmp_path / "shallow.git"
-    command = ["git", "clone", "-q", "--bare", "--depth=2", builder.path.as_uri(), str(clone)]
-    subprocess.run(command, check=True, env=env)
-    with GitRepository(clone, env) as repository:
-        assert repository.is_shallow
-        assert repository.complete_haves([main[-1]], MAX_HAVES) == []
-        with pytest.raises(CannotSend, match="shallow"):
-            revisions(repository, [main[-1]], [])
-
-
-def test_a_partial_clone_offers_nothing_and_fetches_nothing(
-    tmp_path: Path, env: dict[str, str], builder: Builder
-) -> None:
-    main = chain(builder, 5)
-    builder.ref("refs/heads/main", main[-1])
-    builder.git("config", "uploadpack.allowFilter", "true")
-    builder.git("config", "uploadpack.allowAnySHA1InWant", "true")
-    clone = tmp_path / "partial.git"
-    command = ["git", "clone", "-q", "--bare", "--filter=tree:0", builder.path.as_uri(), str(clone)]
-    subprocess.run(command, check=True, env=env)
-    before = sorted(clone.rglob("*.pack"))
-    with GitRepository(clone, env) as repository:
-        assert repository.is_partial
-        assert repository.complete_haves([main[-1]], MAX_HAVES) == []
-        plan = revisions(repository, [main[-1]], [])
-        for bulk in (False, True):
-            with pytest.raises(CannotSend, match="partial clone"):
-                list(introduced(repository, plan, bulk=bulk))
-    assert sorted(clone.rglob("*.pack")) == before
-    shutil.rmtree(builder.path)
 
 
 def test_what_is_borrowed_is_offered(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:

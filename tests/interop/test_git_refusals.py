@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from git_sides import Done, Served, Side, check_rounds, fine, server_refs
 
-from smartserver.client.call import Client
-from smartserver.client.media.tcp import TcpMedium
 from smartserver.records.limits import MAX_TAKEN
-from smartserver.records.system import system_of
-from smartserver.vcs.bzr.system import BZR
-from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -33,103 +25,12 @@ def only_line(done: Done) -> str:
 
 # -- URLs
 
-URLS = {
-    "hpss://": "it has no host",
-    "hpss:///path": "it has no host",
-    "hpss://host:port/x": "'port' is not a port of 1 to 65535",
-    "hpss://host:0/x": "'0' is not a port of 1 to 65535",
-    "hpss://host:99999/x": "'99999' is not a port of 1 to 65535",
-    "hpss://user@host/x": "a user or password has no meaning for plain hpss",
-    "hpss://[::1/x": "its IPv6 address has no closing bracket",
-    "hpss://host/x?y": "a query or fragment has no meaning",
-    "hpss://host/%zz": "not followed by two hexadecimal digits",
-    "hpss://host/%ff": "its path is not UTF-8",
-}
-
-
-@pytest.mark.parametrize(("url", "why"), URLS.items(), ids=URLS.keys())
-def test_a_url_that_is_none(ours: Begin, url: str, why: str) -> None:
-    side = ours("history")
-    line = only_line(side.run(f"a git ls-remote '{url}'"))
-    assert line.startswith(f"fatal: hpss: '{url}' is not a URL of a repository: "), line
-    assert why in line
-
 
 def test_a_scheme_that_is_another(ours: Begin) -> None:
     side = ours("history")
     result = side.run("a git ls-remote hpsss://host/x")
     assert result.status in (128, 141)  # Git may write to the helper that could not start: 128 + SIGPIPE.
     assert "remote-hpsss" in result.err
-
-
-@pytest.mark.parametrize("path", ["a/../b", "../x", "a//b", "./x", "%00", "a%5Cb"])
-def test_a_path_that_is_none(ours: Begin, path: str) -> None:
-    side = ours("history")
-    base = side.url.rpartition("/")[0]
-    for command in ("push", "fetch"):
-        line = only_line(side.run(f"a git {command} '{base}/{path}' main"))
-        assert line.startswith("fatal: hpss: "), line
-        assert "invalid repository path" in line
-
-
-def test_nobody_listens(ours: Begin) -> None:
-    side = ours("history")
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
-        for command in ("push", "fetch"):
-            line = only_line(side.run(f"a git {command} hpss://127.0.0.1:{port}/x main"))
-            assert line == f"fatal: hpss: cannot connect to 127.0.0.1:{port}: Connection refused"
-
-
-def test_a_host_that_is_not_there(ours: Begin) -> None:
-    line = only_line(ours("history").run("a git ls-remote hpss://nowhere.invalid/x"))
-    assert line.startswith("fatal: hpss: cannot connect to nowhere.invalid:4155: ")
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[int]:
-    """A server of another kind: it says `answer` to whoever connects, then no more."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                with connection, suppress(ConnectionError):
-                    connection.sendall(answer)
-                    connection.shutdown(socket.SHUT_WR)
-                    while connection.recv(65536):
-                        pass
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (b"hpss! 2 3\n", "the server speaks hpss version 2, 3, this client version 1"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "expected"),
-        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "expected"),
-        (b"", "the server closed the connection before"),
-        (b"hpss/1\n", "the server closed the connection before"),
-    ],
-    ids=["another version", "a web server", "an ssh server", "nothing", "a greeting alone"],
-)
-def test_a_server_of_another_kind(ours: Begin, answer: bytes, why: str) -> None:
-    side = ours("history")
-    with answering(answer) as port:
-        for command in ("push", "fetch"):
-            line = only_line(side.run(f"a git {command} hpss://127.0.0.1:{port}/x main"))
-            assert line.startswith("fatal: hpss: "), line
-            assert why in line
-            assert f"127.0.0.1:{port}" in line or "it is unknown whether the change was made" in line
 
 
 # -- repositories
@@ -150,24 +51,6 @@ def test_a_repository_that_is_not_there(ours: Begin, command: str) -> None:
     assert not (side.folder / "c").exists()
 
 
-def test_a_repository_of_another_system(ours: Begin, served: Served) -> None:
-    side = ours("history")
-    path = side.url.rpartition("/")[2]
-    with Client(lambda: TcpMedium(*served.direct)) as client:
-        client.call(
-            repository_create,
-            CreateRequest(BZR, [KindField(kind.name, kind.check, kind.base) for kind in system_of(BZR).kinds], {}),
-            path,
-        )
-    said = f"fatal: hpss: the repository at '{path}' is bzr 2a, not git"
-    for command in ("a git fetch", "a git ls-remote origin", 'as c git clone "$URL" c'):
-        assert only_line(side.run(command)) == said
-    for _ in range(2):  # Not known, then known.
-        line = only_line(side.run("a git push origin main"))
-        assert line in (said, said + " sha1"), line
-    assert server_refs(served, path) == {}
-
-
 def test_a_repository_around_another(ours: Begin) -> None:
     side = ours("shared")
     side.prepare('a git push -q "$URL-around/inner" main')
@@ -177,13 +60,6 @@ def test_a_repository_around_another(ours: Begin) -> None:
     assert line.startswith(f"fatal: hpss: {refused}")
     line = only_line(side.run(f"a git push {base}/ main"))
     assert line == "fatal: hpss: create a repository: it needs a name below the served folder"
-
-
-def test_a_repository_inside_another(ours: Begin) -> None:
-    side = ours("shared")
-    line = only_line(side.run('a git push "$URL/inner" main'))
-    path = side.url.rpartition("/")[2]
-    assert line == f"fatal: hpss: '{path}/inner' is inside the repository '{path}'"
 
 
 # -- sizes
@@ -287,7 +163,7 @@ def test_archive(ours: Begin) -> None:
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [("a git push -o x origin main", "'push-option'"), ("a git push --signed origin main", "--signed")],
+    [("a git push -o x origin main", "'push-option'")],
 )
 def test_an_option_git_insists_on(ours: Begin, command: str, name: str) -> None:
     side = ours("shared")

@@ -18,7 +18,6 @@ HEAVY = {"twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko"
     "command",
     [
         "a commit four; a git push origin main",
-        "a git commit -q --amend -m x; a git push --force-with-lease origin main",
         "a git push origin main:new :topic",
         "a git fetch",
         'as c git clone "$URL" c',

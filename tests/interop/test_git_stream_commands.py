@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fastimport.parser import ImportParser
 from git_sides import Done, Served, Side, fine, server_head, server_refs
 
 from smartserver.programs import OF_REPOSITORIES
@@ -194,17 +193,6 @@ def test_no_variable_of_another_repository_is_left(side: Side) -> None:
     assert OF_REPOSITORIES.issuperset(listed)
 
 
-def test_a_stream_goes_on_from_what_is_there(ours: Begin) -> None:
-    side = ours("shared")
-    before = refs_of(side)
-    stream = "commit refs/heads/main\ncommitter A <a@b> 1 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"
-    (side.folder / "stream").write_text(stream)
-    done = fine(side.run('as c smartserver fast-import "$URL" stream'), rounds=3)
-    assert done.out == "1 revision, 1 ref\n    refs/heads/main\n"
-    side.prepare("b git pull -q")
-    assert side.git("b", "rev-parse", "main~1") == before["refs/heads/main"]
-
-
 @pytest.mark.parametrize(
     ("stream", "why"),
     [
@@ -272,14 +260,3 @@ def test_nobody_reads_the_stream(ours: Begin) -> None:
     done = side.run('smartserver fast-export "$URL" 2>err | head -c 10 >/dev/null; cat err')
     assert "Traceback" not in done.said
     assert "BrokenPipe" not in done.said
-
-
-def test_tools_read_what_comes(ours: Begin) -> None:
-    """Breezy does: the library it has reads each command of the stream."""
-    side = ours("history")
-    side.prepare(
-        'git -C a tag -d nested >/dev/null; a git push -q origin main topic; smartserver fast-export "$URL" >stream'
-    )
-    with open(side.folder / "stream", "rb") as stream:
-        names = [command.name for command in ImportParser(stream).iter_commands()]
-    assert names.count(b"commit") == 4

@@ -39,7 +39,7 @@ esac
 class User:
     """Somebody with a clone, a credential helper, and perhaps an agent."""
 
-    def __init__(self, folder: Path, server: Served, access: Path, agent: dict[str, str], programs: Path) -> None:
+    def __init__(self, folder: Path, server: Served, access: Path, agent: dict[str, str]) -> None:
         self.folder, self.server, self.agent = folder, server, agent
         self.changes = TokenChanges(access)
         self.tokens = TokenFile(token_path(access))
@@ -47,7 +47,7 @@ class User:
         self.environment = {
             **environment(folder),
             **agent,
-            "PATH": os.pathsep.join([str(programs), os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
+            "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
             "SMARTSERVER_DEBUG": "hpss",
         }
         keeper = folder / "keeper"
@@ -115,15 +115,13 @@ def server(tmp_path: Path, access: Path) -> Iterator[Served]:
     made.close()
 
 
-@pytest.fixture(params=["without an agent", "with an agent", "with an agent, in C"])
+@pytest.fixture(params=["without an agent", "with an agent"])
 def user(tmp_path: Path, server: Served, access: Path, request: pytest.FixtureRequest) -> Iterator[User]:
     folder = tmp_path / "user"
     folder.mkdir()
     with contextlib.ExitStack() as stack:
         agent = stack.enter_context(of_its_own()) if request.param != "without an agent" else {}
-        in_c = request.param == "with an agent, in C"
-        programs = request.getfixturevalue("compiled") if in_c else Path(sys.executable).parent
-        found = User(folder, server, access, agent, programs)
+        found = User(folder, server, access, agent)
         if agent:
             found(f"git ls-remote {found.open}", status=128)
             wait_until_loaded(agent)
