@@ -58,9 +58,9 @@ SHORT_TOOLS := tests/house tests/simulated tests/interop/test_each_way.py
 # The long part beside it: the tests that compute; those of brz, those of hg, those of git and the rest of brz's with the real
 # programs; those of what goes wrong, of any input and of stores behind a link; and those of sockets and links.
 BREEZY := $(wildcard tests/interop/test_brz_[i-z]*.py)
-MERCURIAL := $(wildcard tests/interop/test_hg_*.py tests/interop/hg_suite/test_*.py)
+MERCURIAL := $(wildcard tests/interop/test_hg_*.py)
 STORES := tests/interop/test_stores.py
-INTEROP := $(filter-out $(BREEZY) $(MERCURIAL) $(STORES),$(wildcard tests/interop/test_*.py tests/interop/git_suite/test_*.py))
+INTEROP := $(filter-out $(BREEZY) $(MERCURIAL) $(STORES),$(wildcard tests/interop/test_*.py))
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 COMPUTING := $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))

@@ -49,7 +49,6 @@ ROWS = [
     Row(
         "clone", 'as c hg clone "$URL" c', says="added 5 changesets with 5 changes to 5 files (+1 heads)", is_same=False
     ),
-    Row("clone -U", 'as c hg clone -U "$URL" c', is_same=False),
     Row("clone -r", 'as c hg clone -r v1 "$URL" c'),
     Row(
         "clone -r of a branch",
@@ -59,20 +58,16 @@ ROWS = [
     ),
     Row("clone -r of a number", 'as c hg clone -r 1 "$URL" c'),
     Row("clone -b", 'as c hg clone -b topic "$URL" c'),
-    Row("clone URL#branch", 'as c hg clone "$URL#topic" c'),
     Row("clone URL#tag", 'as c hg clone "$URL#v1" c'),
-    Row("pull URL#id", 'b hg pull "$URL#$(a hg log -r tip -T "{node}")"', before=A_HAS_MORE),
     # -- pull
     Row("pull nothing", 'b hg pull "$URL"', says="no changes found", most_down=400),
     Row("pull one", 'b hg pull "$URL"', before=A_HAS_MORE, says="added 1 changesets", most_down=1000),
-    Row("pull -u", 'b hg pull -u "$URL"', before=A_HAS_MORE, says="1 files updated"),
     Row("pull of what diverged", 'b hg pull "$URL"', before=BOTH_HAVE_MORE, says="(+1 heads)"),
     Row(
         "pull -r of a branch",
         'b hg pull -r topic "$URL"',
         before='a hg update -q topic; a commit x; a hg push -q "$URL"',
     ),
-    Row("pull -r of an id", 'b hg pull -r "$(a hg id -i -r tip)" "$URL"', before=A_HAS_MORE),
     Row(
         "pull -r leaves the rest",
         'b hg pull -r default "$URL"',
@@ -86,7 +81,6 @@ ROWS = [
         ' as c hg clone -q -r "$(b hg id -i -r "tip^")" "$URL" c',
         says="added 3 changesets",
     ),
-    Row("pull -b", 'b hg pull -b topic "$URL"', before='a hg update -q topic; a commit x; a hg push -q "$URL"'),
     Row("pull -r of nothing", 'b hg pull -r none "$URL"', status=255, says="unknown revision 'none'"),
     Row(
         "pull -B",
@@ -94,17 +88,9 @@ ROWS = [
         before='a commit four; a hg bookmark mark; a hg push -q -B mark "$URL"',
         says="adding remote bookmark mark",
     ),
-    Row(
-        "pull -B of the active bookmark",
-        'b hg pull -B . "$URL"',
-        before=f'{MARK}; b hg pull -q -B mark "$URL"; b hg update -q mark; {A_HAS_MORE}',
-        says="updating bookmark mark",
-    ),
     Row("pull -B of nothing", 'b hg pull -B none "$URL"', status=255, says="abort: remote bookmark none not found!"),
-    Row("pull -B of a tag", 'b hg pull -B v1 "$URL"', status=255, says="abort: remote bookmark v1 not found!"),
     # -- push
     Row("push of all", 'a hg push --new-branch "$URL"', start="history", says="added 5 changesets"),
-    Row("push of a part", 'a hg push -r 1 "$URL"', start="history"),
     Row("push of one", 'a hg push "$URL"', before="a commit four", says="added 1 changesets"),
     Row("push of nothing", 'a hg push "$URL"', status=1, says="no changes found", most_down=400),
     Row("push -r", 'a hg push -r 3 "$URL"', before="a commit four; a hg update -q 3; a commit five", status=1),
@@ -114,11 +100,6 @@ ROWS = [
         before="a hg branch -q new; a commit new",
         status=255,
         says="push creates new remote branches: new",
-    ),
-    Row(
-        "push -f of a new branch",
-        'a hg push -f "$URL"',
-        before="a hg branch -q other; a commit four",
     ),
     Row(
         "push of a new branch",
@@ -147,12 +128,6 @@ ROWS = [
         before=f'{BOTH_HAVE_MORE}; b hg pull -q "$URL"; b hg merge -q; b hg commit -m m',
     ),
     Row(
-        "push beside another branch's",
-        'b hg push "$URL"',
-        before=f"b hg update -q topic; b commit other; {A_HAS_MORE}",
-        says="added 1 changesets",
-    ),
-    Row(
         "push of a closed branch", 'a hg push "$URL"', before="a hg update -q topic; a hg commit -q --close-branch -m x"
     ),
     Row("push by one who knows nothing", 'a hg push "$URL"', before="a commit four; forget a"),
@@ -171,7 +146,6 @@ ROWS = [
         says="no changes found",
     ),
     # -- bookmarks
-    Row("push -B", 'a hg push -B mark "$URL"', before="a hg bookmark mark", status=1, says="exporting bookmark mark"),
     Row(
         "push of a bookmark that moved",
         'a hg push "$URL"',
@@ -186,13 +160,6 @@ ROWS = [
         says="deleting remote bookmark mark",
     ),
     Row(
-        "push -B of the active bookmark",
-        'a hg push -B . "$URL"',
-        before="a hg bookmark mark",
-        status=1,
-        says="exporting bookmark mark",
-    ),
-    Row(
         "push -B of nothing", 'a hg push -B none "$URL"', status=2, says="bookmark none does not exist on the local or"
     ),
     Row(
@@ -204,26 +171,12 @@ ROWS = [
         says="bookmark mark does not exist on the local or",
     ),
     Row(
-        "push -B of a divergent bookmark",
-        'a hg push -B mark@x "$URL"',
-        before="a hg bookmark -r 0 mark@x",
-        status=2,
-        says="cannot push divergent bookmark mark@x!",
-    ),
-    Row(
         "push with a bookmark on a secret changeset",
         'a hg push "$URL"',
         before='a hg bookmark mark; a hg push -q -B mark "$URL" || true; a commit four; a hg phase -q -s -f .;'
         " a hg update -q 4; a commit five",
         status=255,
         says="cannot push bookmark mark as it points to a secret changeset",
-    ),
-    Row(
-        "push of nothing with a bookmark on a secret changeset",
-        'a hg push "$URL"',
-        before=f"{MARK}; a commit four; a hg phase -q -f -s .",
-        status=255,
-        says="no changes found (ignored 1 secret changesets)\nabort: cannot push bookmark mark",
     ),
     Row(
         "push that a hook refuses",
@@ -233,12 +186,6 @@ ROWS = [
         says="preoutgoing hook exited with status 1",
     ),
     Row(
-        "push with a hook after it",
-        'a hg push --config hooks.outgoing="echo sent \\$HG_NODE \\$HG_SOURCE" "$URL"',
-        before="a commit four",
-        says="sent ",
-    ),
-    Row(
         "push of names in another encoding",
         'HGENCODING=utf-8 a hg push --new-branch -B bü "$URL"',
         before="a hg branch -q é; a commit four; a hg bookmark bü",
@@ -246,9 +193,6 @@ ROWS = [
     ),
     # -- what is asked
     Row("incoming", 'b hg incoming "$URL"', before=A_HAS_MORE, says="four"),
-    Row("incoming, nothing", 'b hg incoming "$URL"', status=1, says="no changes found"),
-    Row("incoming -p", 'b hg incoming -p "$URL"', before=A_HAS_MORE, says="+four"),
-    Row("incoming -G", 'b hg incoming -G "$URL"', before=A_HAS_MORE, says="four"),
     Row(
         "incoming -r -b",
         'b hg incoming -r default -b topic "$URL"',
@@ -258,12 +202,7 @@ ROWS = [
         is_same=False,  # Which of the changesets is the tip.
     ),
     Row("outgoing", 'a hg outgoing "$URL"', before="a commit four", says="four", most_down=400),
-    Row(
-        "outgoing, nothing", 'b hg outgoing "$URL"', before=A_HAS_MORE, status=1, says="no changes found", most_down=600
-    ),
-    Row("outgoing of what diverged", 'b hg outgoing -r . "$URL"', before=BOTH_HAVE_MORE, says="other", most_down=600),
     Row("identify", 'b hg identify "$URL"', most_down=600, is_same=False),
-    Row("identify -r", 'b hg identify -r v1 "$URL"', most_down=600, is_same=False),
     Row("identify -r of a branch", 'b hg identify -r topic "$URL"', most_down=600, is_same=False),
     Row("identify -B", 'b hg identify -B "$URL"', before=MARK, says="mark", most_down=600, is_same=False),
     Row(
@@ -289,7 +228,6 @@ ROWS = [
         status=255,
         says="push creates new remote head",
     ),
-    Row("clone into a new pool", f'as c {POOL} "$URL" c', says="new pooled repository"),
     Row("clone from a pool", f'as c {POOL} "$URL" c', before=f'as b {POOL} "$URL" d', says="from existing pooled"),
     Row(
         "clone from an old pool",
@@ -298,21 +236,7 @@ ROWS = [
         says="from existing pooled",
     ),
     Row(
-        "pull with a progress bar",
-        f'b hg {BARS} pull "$URL"',
-        before=A_HAS_MORE,
-        says="receiving [=====",
-        is_same=False,
-    ),
-    Row(
         "push with a progress bar", f'a hg {BARS} push "$URL"', before="a commit four", says="sending [", is_same=False
-    ),
-    Row(
-        "pull with its calls shown",
-        'b hg --config hpss.debug=hpss pull "$URL"',
-        before=A_HAS_MORE,
-        says="hpss: 1 round trip on a fresh connection",
-        is_same=False,
     ),
     Row("debugdiscovery", 'b hg debugdiscovery "$URL"', before=BOTH_HAVE_MORE, says="round-trips:", is_same=False),
 ]

@@ -31,7 +31,7 @@ def start(side: HgSide, *words: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("words", [[], ["-r", "default"], ["-B", "mark"]], ids=lambda words: " ".join(words) or "all")
+@pytest.mark.parametrize("words", [[], ["-B", "mark"]], ids=lambda words: " ".join(words) or "all")
 def test_two_pulls(served: Served, tmp_path: Path, words: list[str]) -> None:
     side = HgSide(tmp_path / "ours", served.url(f"hg-{tmp_path.name}"), served)
     side.prepare(START)

@@ -98,7 +98,7 @@ def check_left(both: HgPair) -> None:
         assert verify(both.ours.folder / name) == (0, "")
 
 
-@pytest.mark.parametrize("before", ["", 'hg init "$URL"', 'a hg push -q -r 1 "$URL"', 'hg clone -q a "$URL"'])
+@pytest.mark.parametrize("before", ["", 'hg init "$URL"', 'a hg push -q -r 1 "$URL"'])
 def test_a_clone_to_a_server(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path, before: str) -> None:
     path = f"hg-cloned-{next(_numbers)}"
     side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url(path))

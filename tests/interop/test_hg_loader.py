@@ -142,7 +142,7 @@ def test_our_folders_are_the_last(hg: Mercurial) -> None:
     assert set(after) == {*before, str(ROOT), str(hg.home / "libraries")}
 
 
-@pytest.mark.parametrize("scheme", ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp"])
+@pytest.mark.parametrize("scheme", ["hpss", "hpss+sftp"])
 def test_the_first_url_loads_the_rest(stubbed: Mercurial, scheme: str) -> None:
     said = stubbed("-R", "here", "identify", "-r", "1", f"{scheme}://host/x")
     assert said.splitlines() == [

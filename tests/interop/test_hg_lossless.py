@@ -22,8 +22,8 @@ from smartserver.vcs.hg.repository import HgRepository
 pytestmark = pytest.mark.interop
 
 SIZE = 180
-TRIALS = 40
-VERIFIED = 6
+TRIALS = 12
+VERIFIED = 3
 
 
 @pytest.fixture(scope="module")

@@ -44,32 +44,22 @@ ROWS = {
     "an amended revision": ("a amend new", 'a hg push "$URL"', 1),
     "an amended revision, pulled": ('a amend new; a hg push -q "$URL"', 'b hg pull "$URL"', 1),
     "what is pulled twice": ('a amend new; a hg push -q "$URL"; b hg pull -q "$URL"', 'b hg pull "$URL"', 1),
-    "amended twice": ("a amend new; a amend newer", 'a hg push "$URL"', 1),
     "a clone": ('a amend new; a hg push -q "$URL"', 'as c hg clone -q "$URL" c', 1),
-    "a clone of a part": ('a amend new; a hg push -q "$URL"', 'as c hg clone -q -r tip "$URL" c', 1),
     "a marker alone": ("a prune tip", 'a hg push "$URL"', 1),
     "a marker alone, pulled": ('a prune tip; a hg push -q "$URL" || :', 'b hg pull "$URL"', 1),
     "a marker alone, into a pool": (
         f'as b {POOL} "$URL" d; a prune tip; a hg push -q "$URL" || :', f'as c {POOL} "$URL" c', 2,
     ),
-    "several at once": ("a prune tip; a prune tip; a commit four", 'a hg push "$URL"', 1),
     "a part": ("a prune tip; a hg update -q 0; a commit other", 'a hg push -f -r . "$URL"', 1),
     "a bookmark goes along": ('a hg bookmark m; a hg push -q -B m "$URL" || :; a amend new', 'a hg push "$URL"', 1),
-    "a bookmark that stays": (
-        'b hg bookmark m; b hg push -q -B m "$URL" || :; a amend new', 'a hg push "$URL"', 1,
-    ),
     "an old head is built upon": (
         'b commit onto; b hg push -q "$URL"; a amend new', 'a hg push "$URL"', 2,
     ),
     "an orphan is refused": ('a amend new; a hg push -q "$URL"; b commit onto', 'b hg push "$URL"', 2),
-    "an orphan by force": (
-        'a amend new; a hg push -q "$URL"; b commit onto; b hg pull -q "$URL"', 'b hg push -f "$URL"', 1,
-    ),
     "an obsolete revision is refused": (
         "a hg update -q 1; a commit old; a prune tip; a hg update -q --hidden 'max(desc(old))'; a commit onto",
         'a hg push "$URL"', 0,
     ),
-    "another branch": ("a hg branch -q other; a amend new", 'a hg push --new-branch "$URL"', 1),
     "a branch is gone": (
         'a hg branch -q other; a commit new; a hg push -q --new-branch "$URL"; a prune tip', 'a hg push "$URL"', 1,
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from git_sides import Served, fine
-from hg_sides import HgSide
+from hg_sides import HgSide, copy_hg_side
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -24,11 +24,19 @@ as b hg clone -q "$URL" b
 """
 
 
-@pytest.fixture
-def side(served: Served, tmp_path: Path) -> HgSide:
-    made = HgSide(tmp_path / "ours", served.url(f"phases-{tmp_path.name}"), served)
+@pytest.fixture(scope="module")
+def start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> HgSide:
+    made = HgSide(tmp_path_factory.mktemp("phases") / "ours", served.url("phases"), served)
     made.prepare(START)
     return made
+
+
+@pytest.fixture
+def side(start: HgSide, served: Served, tmp_path: Path) -> HgSide:
+    """A copy of the start, with a repository of its own on the server."""
+    path = f"phases-{tmp_path.name}"
+    served.copy("phases", path)
+    return copy_hg_side(start, tmp_path / "ours", served.url(path))
 
 
 def phases(side: HgSide, user: str) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from git_sides import Served, environment, fine
 from hg_histories import verify
-from hg_sides import HgSide, server_bookmarks, server_heads, server_markers
+from hg_sides import HgSide, copy_hg_side, server_bookmarks, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -23,11 +23,19 @@ a hg push -q -f --new-branch "$URL"; a hg push -q -B mark "$URL" || true
 """A branch with two heads, one of them closed, another branch, and a bookmark."""
 
 
-@pytest.fixture
-def side(served: Served, tmp_path: Path) -> HgSide:
-    made = HgSide(tmp_path / "ours", served.url(f"places-{tmp_path.name}"), served)
+@pytest.fixture(scope="module")
+def start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> HgSide:
+    made = HgSide(tmp_path_factory.mktemp("places") / "ours", served.url("places"), served)
     made.prepare(HISTORY)
     return made
+
+
+@pytest.fixture
+def side(start: HgSide, served: Served, tmp_path: Path) -> HgSide:
+    """A copy of the start, with a repository of its own on the server."""
+    path = f"places-{tmp_path.name}"
+    served.copy("places", path)
+    return copy_hg_side(start, tmp_path / "ours", served.url(path))
 
 
 def smartserver(side: HgSide, *words: str) -> str:

@@ -114,15 +114,6 @@ def test_a_token_that_is_wrong(secure: Secure, tmp_path: Path) -> None:
 
 
 @OF_ITS_OWN
-def test_tls_with_the_agent(secure: Secure, tmp_path: Path) -> None:
-    side = HgSide(tmp_path / "ours", secure.url("project"))
-    use(side, f"[auth]\ncode.prefix = {secure.above}\ncode.password = {secure.token()}\n")
-    with of_its_own() as agent:
-        for said in exchange(side, **agent)[2:]:
-            assert HELD in said
-
-
-@OF_ITS_OWN
 def test_the_second_command_has_the_connection_of_the_first(served: Served, tmp_path: Path) -> None:
     side = HgSide(tmp_path / "ours", served.url("hg-agent"), served)
     side.prepare(START)
@@ -149,14 +140,10 @@ def login(tmp_path: Path) -> Iterator[Sshd]:
         yield server
 
 
-@pytest.mark.parametrize("is_agent_there", [False, pytest.param(True, marks=OF_ITS_OWN)])
-def test_ssh(login: Sshd, tmp_path: Path, is_agent_there: bool) -> None:
+@OF_ITS_OWN
+def test_ssh_with_the_agent(login: Sshd, tmp_path: Path) -> None:
     side = HgSide(tmp_path / "ours", f"hpss+ssh://{login.user}@{login.host}:{login.port}/~/project")
     use(side, f"[ui]\nssh = ssh -F {login.config}\n")
-    if not is_agent_there:
-        for said in exchange(side):
-            assert FRESH in said
-        return
     with of_its_own() as agent:
         first, *others = exchange(side, **agent)
         assert FRESH in first
@@ -174,25 +161,6 @@ def test_sftp(sshd: Sshd, tmp_path: Path) -> None:
     shutil.copy(sshd.config, side.folder / ".ssh" / "config")
     for said in exchange(side):
         assert "1 round trip" in said
-
-
-def test_a_server_for_reading(served: Served, tmp_path: Path) -> None:
-    side = HgSide(tmp_path / "ours", served.url("hg-read"), served)
-    exchange(side)
-    folder = tmp_path / "server"
-    folder.mkdir()
-    server = Served(folder, "--anonymous", "read", root=served.root)
-    try:
-        reader = HgSide(side.folder, server.url("hg-read"), server)
-        reader.prepare("a commit four")
-        done = reader.run('a hg push "$URL"')
-        assert done.status == 255
-        assert done.err.startswith("abort: "), done.said
-        assert done.err.count("\n") == 1, done.said
-        assert done.counts.rounds == 2
-        assert reader.run('b hg pull "$URL"').counts.rounds == 2
-    finally:
-        server.close()
 
 
 def test_a_command_server_keeps_nothing(served: Served, tmp_path: Path) -> None:
