@@ -150,16 +150,6 @@ def test_an_export_is_that_of_brz(sides: Sides) -> None:
     assert files[b'a folder/odd \\ "name"'] == File("file", b"x")
 
 
-def test_a_part_of_a_tree(sides: Sides) -> None:
-    whole = sides.checkout("a", "1")
-    doc = {path[4:]: file for path, file in whole.items() if path.startswith(b"doc/")}
-    assert sides.browser.export("@v1", "--path", "doc") == doc
-    assert sides.browser.export("/trunk/doc@1") == doc
-    assert sides.browser.export("/doc@1") == doc
-    assert sides.browser.export("/topic/doc/later") == {b"later": File("file", b"later\n")}
-    assert sides.browser.export("/src@v1", "--path", "link") == {b"link": whole[b"src/link"]}
-
-
 def test_lists(sides: Sides) -> None:
     for revision in ("1", "-1"):
         lines = sides.browser.run("ls", "-R", f"{sides.browser.url}@{revision}").decode().splitlines()
@@ -288,9 +278,7 @@ def test_what_another_branch_has(sides: Sides) -> None:
     assert [each["message"] for each in sides.browser.log("/topic", "-r", "trunk..")] == ["later on topic"]
 
 
-@pytest.mark.parametrize(
-    "path", ["doc", "doc/guide.txt", "src", "src/run", "source", "broken", "doc0", "empty", "\u00fc.txt", "absent"]
-)
+@pytest.mark.parametrize("path", ["doc", "doc/guide.txt", "src/run", "source", "broken", "doc0", "absent"])
 def test_the_log_of_a_path(sides: Sides, path: str) -> None:
     """A revision is shown where what is there differs from that in each parent."""
 
@@ -314,12 +302,6 @@ def test_the_log_of_a_path(sides: Sides, path: str) -> None:
     assert sides.browser.ids("", "--path", path) == expected
     assert sides.browser.ids(f"/trunk/{path}") == expected
     assert bool(expected) == (path != "absent")
-
-
-def test_the_log_of_a_file_is_that_of_brz(sides: Sides) -> None:
-    found = ids(sides, "a/doc/guide.txt")
-    assert len(found) == 3
-    assert sides.browser.ids("/trunk/doc/guide.txt") == found
 
 
 def test_what_is_not_there(sides: Sides) -> None:

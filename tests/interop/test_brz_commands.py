@@ -54,17 +54,6 @@ def test_a_push_remembers_where_to_unless_told_not_to(users: Users, option: tupl
         assert (branch.get_push_location() is not None) is remembered
 
 
-@pytest.mark.parametrize(("option", "status"), [((), 0), (("--remember",), 0), (("--no-remember",), 3)])
-def test_a_push_from_a_server_remembers_where_to_unless_told_not_to(
-    users: Users, option: tuple[str, ...], status: int
-) -> None:
-    """In a lightweight checkout the branch on the server does, which everybody shares."""
-    assert users.run("", "checkout", "-q", "--lightweight", users.url(), "light").status == 0
-    assert users.run("light", "push", "-q", *option, users.url("new")).status == 0
-    done = users.run("light", "push")
-    assert (done.status, "Using saved push location: URL/new" in done.said) == (status, status == 0), done.said
-
-
 def test_push(users: Users) -> None:
     said = users.ask("push, nothing new", "a", "push")
     assert said == "Using saved push location: URL/trunk/\nNo new revisions or tags to push.\n"

@@ -62,7 +62,7 @@ class Random:
         return {place: record.text for place, record in found.items()}
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=range(2))
 def served(request: pytest.FixtureRequest) -> Iterator[Random]:
     with quiet():
         yield Random(request.param)

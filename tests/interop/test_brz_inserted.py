@@ -81,7 +81,7 @@ def test_a_bundle_that_is_torn_leaves_nothing(light: Users) -> None:
     checked(light)
 
 
-@pytest.mark.parametrize("words", [["merge-directive"], ["bundle-revisions", "-o", "-"], ["send", "-o", "-"]])
+@pytest.mark.parametrize("words", [["bundle-revisions", "-o", "-"], ["send", "-o", "-"]])
 def test_what_is_compared_is_not_sent(light: Users, words: list[str]) -> None:
     light.commit("a", "beside")
     (light.path("light") / "one").write_text("changed\n")

@@ -40,19 +40,6 @@ def large(large_start: Users, tmp_path: Path, request: pytest.FixtureRequest) ->
     return copy_start(large_start, tmp_path / "users", f"brz-{request.node.name}")
 
 
-def test_two_users_in_turn(users: Users) -> None:
-    for turn in range(1, 3):
-        users.commit("a", f"a{turn}")
-        users.tag("a", f"ta{turn}")
-        assert "Pushed up" in fine(users.run("a", "push")).err
-        fine(users.run("b", "pull"))
-        users.commit("b", f"b{turn}")
-        assert "Pushed up" in fine(users.run("b", "push", users.url())).err
-        fine(users.run("a", "pull", users.url()))
-        assert users.tip("a") == users.tip("b") == users.served_tip()
-    assert users.tags("a") == users.tags("b")
-
-
 @pytest.mark.parametrize("place", ["", "relative"])
 def test_a_cache_folder_that_is_no_place(users: Users, place: str) -> None:
     """It is where git's users of the same environment have it, and nothing is made in the current folder."""

@@ -20,11 +20,6 @@ def uncommitted(users: Users) -> None:
     assert users.run("a", "uncommit", "--force", users.url()).status == 0
 
 
-def overwritten(users: Users) -> None:
-    check_out(users)
-    overwrite(users)
-
-
 def overwrite(users: Users) -> None:
     assert users.run("", "branch", "-q", "-r", "2", "a", "apart").status == 0
     users.commit("apart", "other")
@@ -38,7 +33,7 @@ def committed_here(users: Users) -> None:
     overwrite(users)
 
 
-@pytest.fixture(params=[uncommitted, overwritten, committed_here])
+@pytest.fixture(params=[uncommitted, committed_here])
 def light(changed: Begin, request: pytest.FixtureRequest) -> Users:
     """A lightweight checkout that was left behind, with a file changed."""
     users = changed(request.param)
@@ -94,6 +89,7 @@ def test_diff(light: Users) -> None:
     assert "-three" not in said
 
 
+@pytest.mark.parametrize("light", [committed_here], indirect=True)
 @pytest.mark.parametrize(
     "words",
     [

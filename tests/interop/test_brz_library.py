@@ -150,19 +150,6 @@ print(*said)
     ]
 
 
-@pytest.mark.parametrize("remember", ["False", "None", "True"])
-def test_a_push_remembers_the_place_if_none_is(users: Users, remember: str) -> None:
-    source = f"""
-from breezy.controldir import ControlDir
-here = Branch.open("../b")
-ControlDir.open(other).push_branch(here, remember={remember})
-first = here.get_push_location() == ControlDir.open(other).open_branch().base
-ControlDir.open(url).push_branch(here, remember={remember})
-print(first, here.get_push_location() == ControlDir.open(url if {remember} else other).open_branch().base)
-"""
-    assert run(users, source) == ["True", "True"]
-
-
 def test_what_is_copied_has_the_same_parent(users: Users) -> None:
     source = """
 here = Branch.open("../b")
@@ -249,11 +236,3 @@ except errors.UnsupportedOperation as wrong:
 Branch.open(".").repository.copy_content_into(branch.repository)
 """
     assert run(users, source) == ["True"]
-
-
-def test_the_result_of_reconciling_is_breezys(users: Users) -> None:
-    source = """
-from breezy.reconcile import ReconcileResult
-print(isinstance(branch.reconcile(), ReconcileResult), isinstance(branch.repository.reconcile(), ReconcileResult))
-"""
-    assert run(users, source) == ["True", "True"]

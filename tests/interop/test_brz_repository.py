@@ -117,33 +117,6 @@ def test_absent_are_the_ghosts_below_what_is_had() -> None:
     assert repository.absent([b"unknown"]) == []
 
 
-def test_what_a_ghost_cut_repository_lacks_comes_with_a_pull() -> None:
-    """Its ghost is no ghost to the server, which must not take what is below for had."""
-    history = line("memory:///whole", 5)
-    source, tree = history.repository, history.trees[b"r4"]
-    side = Node(ROOT, "side", "file", b"side\n" * 50, False, b"")
-    with source.lock_write():
-        source.start_write_group()
-        history.commit(b"side", [b"r2"], [], {**history.trees[b"r2"], b"side-id": side})
-        history.commit(b"r5", [b"r4", b"side"], [], dict(tree))
-        later = history.trees[b"side"][b"side-id"]._replace(content=b"side\n" * 50 + b"more\n")
-        history.commit(b"side2", [b"side"], [], {**history.trees[b"side"], b"side-id": later})
-        history.commit(b"r6", [b"r5", b"side2"], [], {**tree, b"side-id": history.trees[b"side2"][b"side-id"]})
-        source.commit_write_group()
-    served = Served()
-    assert served.push(source, [b"r6"]) == 9
-    local = new_repository("memory:///cut")
-    segments = served.segments([b"r5"])
-    insert(BrzRepository(local), [each for each in segments if decode_segment(each, 0, KINDS).revision != b"side"])
-    mine = BrzRepository(local)
-    assert mine.absent(names(5)) == [b"side"]
-    assert insert(mine, served.segments([b"r6"], names(5), mine.absent(names(5)))).revisions == 3
-    assert mine.absent([b"r6"]) == []
-    with local.lock_read():
-        assert local.revision_tree(b"r6").get_file_text("side").endswith(b"more\n")
-    assert served.segments([b"r6"], names(5)) == served.segments([b"r6"], names(5), [b"side"])[1:]
-
-
 # ---- plans
 
 
@@ -390,36 +363,6 @@ def test_bytes_that_were_changed_on_the_way() -> None:
     damaged = bytearray(segment)
     damaged[header.frames_at + 40] ^= 1
     assert refused([bytes(damaged)]).key
-
-
-@pytest.mark.usefixtures("working")
-def test_a_text_that_neither_came_nor_is_here() -> None:
-    (segment,) = whole(line("memory:///incomplete", 1))
-    header = decode_segment(segment, 0, KINDS)
-    cut = encode_segment(
-        b"r0", (), header.entries[:-1], [bytes(frame) for frame in frames(header, segment)][:-1], KINDS
-    )
-    target = new_repository("memory:///incomplete-target")
-    with pytest.raises(VcsError, match="lacks a text that what was pulled refers to: the-root-1 of r0"):
-        insert(BrzRepository(target), [cut])
-    assert not any(all_keys(target).values())
-
-
-@pytest.mark.usefixtures("working")
-def test_a_page_that_neither_came_nor_is_here() -> None:
-    (segment,) = whole(line("memory:///incomplete-pages", 1))
-    header = decode_segment(segment, 0, KINDS)
-    names_of_folders = max(n for n, entry in enumerate(header.entries) if entry.kind == CHK)
-    kept = [n for n in range(len(header.entries)) if n != names_of_folders]
-    found = [bytes(frame) for frame in frames(header, segment)]
-    cut = encode_segment(b"r0", (), [header.entries[n] for n in kept], [found[n] for n in kept], KINDS)
-    target = new_repository("memory:///incomplete-pages-target")
-    with pytest.raises(VcsError, match="lacks a page that what was pulled refers to: sha1:"):
-        insert(BrzRepository(target), [cut])
-    assert not any(all_keys(target).values())
-    assert "_check_new_inventories" not in vars(target._pack_collection), (
-        "Breezy looks no more, for whoever writes next"
-    )
 
 
 @pytest.mark.usefixtures("working")

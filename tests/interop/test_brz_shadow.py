@@ -269,12 +269,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
     ("part", "damage"),
     [
         ("pack-names", "garbage"),
-        ("pack-names", "empty"),
         ("packs/*", "cut"),
-        ("packs/*", "gone"),
         ("indices/*.rix", "gone"),
-        ("indices/*.cix", "empty"),
-        ("indices/*.tix", "garbage"),
         ("format", "empty"),
     ],
 )
@@ -290,10 +286,7 @@ def test_it_is_damaged(users: Users, part: str, damage: str) -> None:
     little(read(users))
 
 
-@pytest.mark.parametrize(
-    "part",
-    ["packs/*", "indices/*.rix", "indices/*.tix", "indices/*.cix", "indices/*.iix", "pack-names", "format"],
-)
+@pytest.mark.parametrize("part", ["packs/*", "indices/*.cix", "pack-names"])
 def test_a_file_of_it_is_a_folder(users: Users, part: str) -> None:
     read(users)
     for file in files(users, part):
@@ -309,7 +302,7 @@ def test_one_byte_is_another(users: Users) -> None:
     read(users)
     (pack,) = files(users, "packs/*")
     sound = pack.read_bytes()
-    for at in random.Random(3).sample(range(len(sound)), 12):
+    for at in random.Random(3).sample(range(len(sound)), 6):
         (pack,) = files(users, "packs/*")
         content = bytearray(pack.read_bytes())
         content[at % len(content)] ^= 0x55
@@ -364,9 +357,6 @@ elif WHEN == "locked":
 elif WHEN == "uploading":
     from breezy.bzr import pack_repo
     pack_repo.NewPack.finish = killed
-elif WHEN == "after":
-    publish = shadows.Place.publish
-    shadows.Place.publish = lambda *arguments: (publish(*arguments), killed())
 """
 
 
@@ -382,9 +372,7 @@ def broken(users: Users, breaks: str, when: str) -> Done:
     return users.run(LIGHT, *WORDS, plugin=breaks, WHEN=when)
 
 
-@pytest.mark.parametrize(
-    ("when", "left"), [("before", ""), ("after", ""), ("locked", "lock/held/*"), ("uploading", "upload/*")]
-)
+@pytest.mark.parametrize(("when", "left"), [("before", ""), ("locked", "lock/held/*"), ("uploading", "upload/*")])
 def test_a_process_that_is_killed(users: Users, breaks: str, when: str, left: str) -> None:
     assert broken(users, breaks, when).status == -9
     assert said(read(users)) == []
@@ -470,18 +458,13 @@ if os.geteuid() == 0:
 
 
 UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
-    "smartserver": lambda top, shadow: _file(top),
     "remotes": lambda top, shadow: _file(top / "remotes"),
     "shadows": lambda top, shadow: _file(top / "shadows"),
     "write": lambda top, shadow: _folder(shadow.with_name(f"{shadow.name}.write")),
-    "use": lambda top, shadow: _folder(shadow.with_name(f"{shadow.name}.use")),
     "new": lambda top, shadow: _file(shadow.rename(shadow.with_name(f"{shadow.name}.new"))),
     "shadow": lambda top, shadow: _file(shadow),
     "upload": lambda top, shadow: _file(shadow / ".bzr/repository/upload"),
-    "lock": lambda top, shadow: _file(shadow / ".bzr/repository/lock"),
     "all read-only": lambda top, shadow: _bound(top),
-    "shadows read-only": lambda top, shadow: _bound(top / "shadows"),
-    "shadow read-only": lambda top, shadow: _bound(shadow),
 }
 
 

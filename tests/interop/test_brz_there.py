@@ -67,8 +67,7 @@ def test_branch_of_a_revision_that_the_branch_does_not_reach(users: Users, place
     assert "has no revision" in done.err
 
 
-@pytest.mark.parametrize("folder", ["", "light"])
-@pytest.mark.parametrize("name", ["tag:v3", "revid:", ""])
+@pytest.mark.parametrize(("name", "folder"), [("tag:v3", ""), ("revid:", "light"), ("", "")])
 def test_what_the_branch_does_not_reach_is_a_place_to_begin(users: Users, name: str, folder: str) -> None:
     """In a range, before it, as a change; nothing here has it."""
     spec = name if name == "tag:v3" else name + users.tip("a")[1].decode()
@@ -121,8 +120,7 @@ def test_a_clone_by_gits_remote_helper_for_breezy(users: Users) -> None:
     assert (users.folder / "clone" / "two").read_text() == "two\n"
 
 
-@pytest.mark.parametrize("met", [True, False])
-@pytest.mark.parametrize("name", ["tag:v3", "revid"])
+@pytest.mark.parametrize(("name", "met"), [("tag:v3", False), ("revid", True)])
 def test_what_the_branch_does_not_reach_is_merged_and_pulled(users: Users, name: str, met: bool) -> None:
     spec = name if name == "tag:v3" else f"revid:{users.tip('a')[1].decode()}"
     for name in ("c", "d"):

@@ -89,8 +89,3 @@ def test_what_would_be_removed_is_what_is_there_now(merged: Users) -> None:
     assert merged.run("", "uncommit", "--force", merged.url()).status == 0
     done = merged.run("a", "uncommit", "--force", "--dry-run", merged.url())
     assert "three" in done.out, done.said
-
-
-def test_tags_are_kept(merged: Users) -> None:
-    assert merged.run("", "uncommit", "--force", "--keep-tags", merged.url()).status == 0
-    assert merged.served_entries("tags").keys() == {"v1", "beside", "v4"}

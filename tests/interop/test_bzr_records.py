@@ -28,7 +28,7 @@ from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.interop
 
-SEEDS = (0, 1)
+SEEDS = (1,)
 
 
 @pytest.fixture(scope="module", params=SEEDS, ids="seed {}".format)
@@ -237,7 +237,7 @@ class Store:
         return (FulltextContentFactory(key, (), None, self.pages[key[0]]) for key in keys)
 
 
-@pytest.mark.parametrize("size", [100, 400, 2000, 20_000])
+@pytest.mark.parametrize("size", [100, 2000])
 def test_maps_of_small_pages(repository: Any, history: BzrHistory, size: int) -> None:
     """Breezy splits them as it does those of hundreds of thousands of files.
 

@@ -89,9 +89,8 @@ def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str)
 # -- there and back
 
 
-@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_git(home: Path, tmp_path: Path, object_format: str) -> None:
-    builder = git_histories.Builder(home / "a.git", environment(home), object_format)
+def test_git(home: Path, tmp_path: Path) -> None:
+    builder = git_histories.Builder(home / "a.git", environment(home))
     history = git_histories.RandomHistory(builder, 3, 120)
     commits = list(history.commits)
     served = Served(tmp_path, "--anonymous", "write", "--fsck", "off")  # It has all faults that git can have.
@@ -105,7 +104,7 @@ def test_git(home: Path, tmp_path: Path, object_format: str) -> None:
         builder.git("push", "-q", urls[0], "refs/*:refs/*")
         run(home, "dump", *(() if part == "first" else ("--since", "first")), urls[0], part)
         run(home, "load", part, urls[1])
-    every = [git_histories.Builder(home / f"{name}.git", environment(home), object_format) for name in ("b", "c")]
+    every = [git_histories.Builder(home / f"{name}.git", environment(home)) for name in ("b", "c")]
     for url, clone in zip(urls, every, strict=True):
         clone.git("fetch", "-q", url, "refs/*:refs/*")
         clone.git("fsck", "--connectivity-only")
@@ -159,17 +158,23 @@ def test_brz(home: Path, tmp_path: Path) -> None:
 # -- cut, killed, interrupted
 
 
-@pytest.fixture
-def content(home: Path) -> bytes:
-    """A dump of 4 MB of noise, of a repository in the folder `source`."""
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of 1.5 MB of noise."""
+    folder = tmp_path_factory.mktemp("noise")
     history, parent = History(), None
-    for number in range(40):
+    for number in range(15):
         files = {"noise": os.urandom(100_000), "number": b"%d\n" % number}
         parent = history.commit(files, () if parent is None else (parent,), f"noise {number}")
     assert parent is not None
-    (home / "source").mkdir()
-    push(PackRepository(LocalTransport(home), "source"), history, list(history.parents), {MAIN: parent})
-    return run(home, "dump", "source")
+    push(PackRepository(LocalTransport(folder), "source"), history, list(history.parents), {MAIN: parent})
+    return folder / "source"
+
+
+@pytest.fixture(scope="module")
+def content(source: Path) -> bytes:
+    """A dump of it."""
+    return run(source.parent, "dump", "source")
 
 
 def test_a_pipe_that_is_cut_or_damaged_changes_nothing(
@@ -190,8 +195,9 @@ def test_a_pipe_that_is_cut_or_damaged_changes_nothing(
     assert run(home, "dump", served.url(path)) == content
 
 
-@pytest.mark.parametrize("into", ["server", "folder"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "into"), [(signal.SIGKILL, "server"), (signal.SIGINT, "folder"), (signal.SIGTERM, "server")]
+)
 def test_a_load_that_is_ended_half_way_changes_nothing(
     home: Path, served: Served, content: bytes, number: signal.Signals, into: str
 ) -> None:
@@ -256,8 +262,8 @@ def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, content
     server.close()
 
 
-def test_a_reader_that_ends_is_no_fault(home: Path, content: bytes) -> None:
-    script = f"{' '.join(PROGRAM)} dump source | head -c 100"
+def test_a_reader_that_ends_is_no_fault(home: Path, source: Path, content: bytes) -> None:
+    script = f"{' '.join(PROGRAM)} dump {source} | head -c 100"
     done = subprocess.run(["sh", "-c", script], cwd=home, env=environment(home), capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (content[:100], b"")
 

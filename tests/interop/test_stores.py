@@ -120,7 +120,7 @@ def test_git_by_verbs(by_verbs: Account) -> None:
 
 
 @pytest.mark.unbanned("it bans by itself")
-@pytest.mark.parametrize("how", ["environment", "flag", "flag of brz", "configuration of brz"])
+@pytest.mark.parametrize("how", ["environment", "configuration of brz"])
 def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """File by file, by that which serves the command: it prints these calls, and makes none that is banned."""
     url = by_verbs.url("project")
@@ -131,10 +131,6 @@ def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest
             case "environment":
                 monkeypatch.setenv("SMARTSERVER_DEBUG", flags)
                 return by_verbs.attempt("git", "clone", "-q", url, "a")[0]
-            case "flag":
-                return by_verbs.attempt("smartserver", f"-D{flags}", "stats", url)[0]
-            case "flag of brz":
-                return by_verbs.attempt(*BRZ, "revno", f"-D{flags}", url)[0]
         by_verbs.run(*BRZ, "config", "--scope=breezy", f"hpss.debug=hpssdetail,{flags}")
         return by_verbs.attempt(*BRZ, "revno", url)[0]
 
@@ -215,15 +211,6 @@ def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
 
 
 def test_a_dump_and_its_load(account: Account) -> None:
-    dump_and_load(account, trips=(13, 23))
-
-
-@pytest.mark.unbanned("file-level calls are how it is reached")
-def test_a_dump_and_its_load_by_verbs(by_verbs: Account) -> None:
-    dump_and_load(by_verbs, trips=(4, 10))
-
-
-def dump_and_load(account: Account, trips: tuple[int, int]) -> None:
     """`smartserver dump` and `load`; the trips of each are those of the store."""
     account.run("git", "init", "-q", "a")
     commit(account, "a", "one")
@@ -232,26 +219,23 @@ def dump_and_load(account: Account, trips: tuple[int, int]) -> None:
     # Who is slow to send looks as if he had waited: the least of three counts is right.
     dumped = min(account.run("smartserver", "dump", f"{above}/one", f"x{n}.dump").rounds for n in range(3))
     loaded = min(account.run("smartserver", "load", "x0.dump", f"{above}/deep/{n}").rounds for n in range(3))
-    assert (dumped, loaded) == trips
+    assert (dumped, loaded) == (13, 23)
     assert account.tip(b"refs/heads/main", "deep/2") == account.tip(b"refs/heads/main", "one")
     account.run("smartserver", "dump", f"{above}/deep/2", "y.dump")
     assert (account.home / "x0.dump").read_bytes() == (account.home / "y.dump").read_bytes()
 
 
-@pytest.mark.parametrize("tool", ["git", "brz"])
-def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd, tool: str) -> None:
-    program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
-
+def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd) -> None:
     def line(url: str) -> str:
-        done, _ = account.attempt(*program, url)
+        done, _ = account.attempt("git", "ls-remote", url)
         assert done.returncode, done.stdout
         (said,) = done.stderr.splitlines()
         return said
 
     assert "is not there" in line(f"{account.url('').replace(account.served.as_posix(), '/absent')}project/trunk")
-    if tool == "git":  # The path as it is in the URL, and not from the folder on that its server serves.
-        path = account.url("project/trunk").removeprefix("hpss+")
-        assert line(account.url("project/trunk")) == f"fatal: hpss: no repository at '{path}'"
+    # The path as it is in the URL, and not from the folder on that its server serves.
+    path = account.url("project/trunk").removeprefix("hpss+")
+    assert line(account.url("project/trunk")) == f"fatal: hpss: no repository at '{path}'"
     nobody = f"hpss+sftp://127.0.0.1:1{account.served}/project"
     assert "cannot connect to" in line(nobody)
     assert "has a NUL (%00) in it" in line(f"hpss+sftp://127.0.0.1:{account.proxy.port}/t%00mp/project")
@@ -275,25 +259,16 @@ def test_brz_names_what_breaks_a_lock(by_verbs: Account) -> None:
         assert done.returncode == status
 
 
-@pytest.mark.parametrize("tool", ["git", "brz"])
-def test_a_host_key_may_be_told(account: Account, sshd: Sshd, tool: str) -> None:
+def test_a_host_key_may_be_told(account: Account, sshd: Sshd) -> None:
     """In the URL, as with sftp://."""
     (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
     keygen = [needs.program("ssh-keygen"), "-l", "-f", str(sshd.folder / "host_key.pub")]
     shown = subprocess.run(keygen, capture_output=True, text=True, check=True)
     keys = [shown.stdout.split()[1], "any"]
-    if tool == "git":
-        account.run("git", "init", "-q", "a")
-        commit(account, "a", "one")
-        account.run("git", "push", "-q", f"{account.url('project')}?host-key={keys[0]}", "main", where="a")
-        account.run("git", "clone", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
-        account.run("git", "fetch", "-q", where="b")
-    else:
-        account.run(*BRZ, "init", "-q", "a")
-        account.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
-        account.run(*BRZ, "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
-        account.run(*BRZ, "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
-    program = ("git", "ls-remote") if tool == "git" else (*BRZ, "revno")
-    done, _ = account.attempt(*program, f"{account.url('project')}?key=any")
+    account.run(*BRZ, "init", "-q", "a")
+    account.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
+    account.run(*BRZ, "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
+    account.run(*BRZ, "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
+    done, _ = account.attempt(*BRZ, "revno", f"{account.url('project')}?key=any")
     assert done.returncode
     assert "its query is not host-key=SHA256:... or host-key=any" in done.stderr
