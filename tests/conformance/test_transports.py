@@ -33,24 +33,6 @@ class TestPassing(TransportSuite):
         return PassingTransport(MemoryTransport())
 
 
-class TestCounted(TransportSuite):
-    @pytest.fixture
-    def transport(self) -> Transport:
-        return CountedTransport(MemoryTransport())
-
-
-class TestCountedLocal(TransportSuite):
-    @pytest.fixture
-    def transport(self, tmp_path: Path) -> Transport:
-        return CountedTransport(LocalTransport(tmp_path))
-
-
-class TestFaultyThatDoesNotFail(TransportSuite):
-    @pytest.fixture
-    def transport(self) -> Transport:
-        return FaultyTransport(MemoryTransport())
-
-
 class TestDecoratorsInDecorators(TransportSuite):
     @pytest.fixture
     def transport(self) -> Transport:

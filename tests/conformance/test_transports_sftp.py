@@ -15,7 +15,6 @@ from sshd import Sshd
 from transports import sftp_talks
 from transports.base import Transport
 from transports.conformance import TransportSuite
-from transports.decorators.counted import CountedTransport
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
 
@@ -58,12 +57,6 @@ class TestOpenSsh(TransportSuite):
             (tmp_path / name).touch()
         assert transport.list_directory("") == names
         assert transport.list_directory("") == names
-
-
-class TestCountedOpenSsh(TransportSuite):
-    @pytest.fixture
-    def transport(self, line: Line, tmp_path: Path) -> Transport:
-        return CountedTransport(SftpTransport(line, str(tmp_path), f"sftp://there{tmp_path}"))
 
 
 class TestConch(TransportSuite):

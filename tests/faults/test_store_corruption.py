@@ -21,15 +21,15 @@ from transports.memory import MemoryTransport
 
 
 class Sample:
-    """Two packs, the second resting on the first."""
+    """Two packs, the second resting on the first; in it a record also rests on one beside it."""
 
     def __init__(self) -> None:
         self.history = History()
         self.storage = MemoryTransport()
         self.line = self.history.line(3)
         repository = PackRepository(self.storage, clock=Clock(), randomness=Repeatable())
-        push(repository, self.history, self.line[:2], {MAIN: self.line[1]})
-        push(repository, self.history, self.line[2:], {MAIN: self.line[2]})
+        push(repository, self.history, self.line[:1], {MAIN: self.line[0]})
+        push(repository, self.history, self.line[1:], {MAIN: self.line[2]})
         snapshot = repository.snapshot()
         self.packs: list[PackEntry] = [pack.entry for pack in snapshot.packs]
         self.segments: dict[int, list[tuple[int, Segment]]] = {
@@ -103,8 +103,8 @@ def check_pull(sample: Sample, storage: MemoryTransport) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_every_byte_of_a_pack(sample: Sample, number: int) -> None:
+def test_every_byte_of_a_pack(sample: Sample) -> None:
+    number = 1
     entry = sample.packs[number]
     path = pack_path(entry.name)
     refused = harmless = 0
@@ -125,10 +125,9 @@ def test_every_byte_of_a_pack(sample: Sample, number: int) -> None:
     assert PackRepository(sample.storage, clock=Clock()).verify().problems == ()
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_every_byte_of_an_index(sample: Sample, number: int) -> None:
+def test_every_byte_of_an_index(sample: Sample) -> None:
     """An index is a cache: what reads it makes it again from the pack, and loses nothing."""
-    path = index_path(sample.packs[number].name)
+    path = index_path(sample.packs[1].name)
     for at, storage in sample.flipped(path):
         repository = PackRepository(storage, clock=Clock())
         assert repository.verify().problems == (f"{path}: {NO_INDEX}",), at

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from mercurial import obsolete
 from stored import pack_of, stored
 
-from smartserver.cli.copying import _parts, between, report, repository_at
+from smartserver.cli.copying import _parts, between, repository_at
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.progress import ProgressLine
@@ -31,9 +31,8 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, Outcome, PushOutcome, RefUpdate, UpdateOutcome
-from smartserver.errors import DivergedBranches, NoSuchRepository
-from smartserver.records.model import Tip
+from smartserver.client.updates import NewRepository, PushOutcome
+from smartserver.errors import NoSuchRepository
 from smartserver.records.system import SYSTEMS, every_system
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
@@ -175,15 +174,6 @@ def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
         assert run(command, str(empty), str(there)).stdout == "nothing new\n"
 
 
-def test_what_was_made_is_said_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
-    refused = UpdateOutcome(RefUpdate(MAIN, b"x" * 20), Outcome.REFUSED, error=DivergedBranches(MAIN, b"y" * 20))
-    with pytest.raises(CommandError):
-        report(PushOutcome([refused], []), 0)
-    assert capsys.readouterr().out == ""
-    report(PushOutcome([], [], created=True), 0)
-    assert capsys.readouterr().out == "0 revisions, 0 refs (a new repository)\n"
-
-
 @pytest.mark.parametrize(
     ("place", "parts"),
     [
@@ -251,15 +241,6 @@ def test_what_a_server_would_log_is_not_said_besides(source: tuple[Path, History
     assert done.stderr == "smartserver: /absent/code/project: /absent is not there\n"
 
 
-def test_a_mistyped_path_is_noticed(source: tuple[Path, History]) -> None:
-    folder, _ = source
-    for command in ("push", "pull"):
-        result = run(command, str(folder), "/absent/code/project")
-        assert why(result) == "/absent/code/project: /absent is not there"
-        assert result.stderr == ""
-    assert not os.path.exists("/absent")
-
-
 @pytest.mark.parametrize(
     ("place", "meant"),
     [
@@ -323,32 +304,6 @@ def test_a_repository_of_an_unknown_system_is_refused_by_name(tmp_path: Path, mo
         said = f"not supported: the version-control system 'another 1' (this side speaks {known})"
         assert why(run(command, str(odd), str(mine))) == f"{odd}: {said}"
         assert not mine.exists()
-
-
-def test_a_ref_with_several_tips(source: tuple[Path, History], tmp_path: Path) -> None:
-    folder, history = source
-    line = list(history.parents)
-    side = history.line(1, line[0], "side")
-    push(PackRepository(LocalTransport(folder)), history, side, {b"refs/heads/side": side[0]})
-    tips = tuple(map(Tip, sorted([line[-1], side[0]])))
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_ref(b"refs/heads/default", tips)
-        return b""
-
-    PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", plan)
-    for command in ("push", "pull"):
-        target = tmp_path / command
-        assert run(command, str(folder), str(target)).exit_code == 0
-        assert refs(target) == refs(folder)
-        assert opened(target).view.refs()[b"refs/heads/default"] == tips
-
-
-def test_a_url_is_decoded(source: tuple[Path, History], tmp_path: Path) -> None:
-    folder, _ = source
-    there = tmp_path / "a b"
-    assert run("push", str(folder), there.as_uri()).exit_code == 0
-    assert refs(there) == refs(folder)
 
 
 def test_what_is_done_is_shown_and_banned_wherever_it_is_done(

@@ -52,22 +52,6 @@ def there(folder: Path) -> dict[bytes, object]:
     return found
 
 
-def test_a_tree(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    write_tree(stream(TREE), str(target), b"")
-    assert there(target) == {
-        b"a": None,
-        b"a/b": None,
-        b"a/b/file": (b"deep\n", False),
-        b"a/c": b"b/file",
-        b"empty": None,
-        b"run": (b"#!\n", True),
-        b"sub": None,
-        b"\xe4 b": (bytes(300_000), False),
-    }
-    assert os.listdir(tmp_path) == ["out"]
-
-
 def test_an_empty_folder_is_filled_and_a_single_file_keeps_its_name(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write_tree(stream([(b"", FILE, b"text")]), str(tmp_path / "out"), b"guide.md")

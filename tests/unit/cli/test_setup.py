@@ -79,13 +79,6 @@ def test_the_programs_are_compiled_where_they_can_be(
     assert program.stat().st_mode & 0o777 == 0o711
 
 
-def test_what_is_configured_already_stays(home: Path) -> None:
-    (home / ".gitconfig").write_text('[user]\n\tname = A\n[protocol "hpss"]\n\tallow = never\n')
-    assert CliRunner().invoke(group, ["setup", "git"]).exit_code == 0
-    assert allowed() == {"always\n"}
-    assert "name = A" in (home / ".gitconfig").read_text()
-
-
 def test_without_git(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     result = CliRunner().invoke(group, ["setup", "git"])
@@ -190,15 +183,6 @@ def test_hg_finds_the_extension(hg_home: Path) -> None:
     text = file.read_text()
     assert text.startswith("# mine\n[ui]\nusername = A\n\n[extensions]\nhpss =")
     assert text.count("hpss =") == 1
-    assert "hpss" in extensions_of_hg()
-
-
-def test_hg_reads_another_file(hg_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HGRCPATH", str(hg_home / "deep/own.rc"))
-    result = CliRunner().invoke(group, ["setup", "hg"])
-    assert result.exit_code == 0, result.output
-    assert (hg_home / "deep/own.rc").is_file()
-    assert not (hg_home / ".hgrc").exists()
     assert "hpss" in extensions_of_hg()
 
 

@@ -7,7 +7,6 @@ import pytest
 from exchanges import DELETE, MAIN, banner, broken, closed, upload
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
-from smartserver.client.call import Client
 from smartserver.client.certainty import NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
@@ -44,40 +43,11 @@ def refuse_times(times: int) -> Answering:
 
 
 @pytest.mark.parametrize("how", [broken, closed])
-def test_a_lost_request_is_sent_again_with_its_id(how: Answering) -> None:
-    server = Server([how, how, reply(done(BranchDeleteResult([])))])
-    with server.client() as client:
-        client.request(DELETE)
-    assert server.ids == [DELETE.id] * 3
-    assert server.pauses == list(PAUSES)
-    assert [connection.closed for connection in server.connections] == [1, 1, 1]
-
-
-def test_a_repeat_tells_how_old_it_is() -> None:
-    server = Server([broken, reply(done(BranchDeleteResult([])))])
-
-    def sleep(seconds: float) -> None:
-        server.now += seconds
-
-    with Client(server.connect, clock=lambda: server.now, sleep=sleep) as client:
-        client.request(DELETE)
-    assert [connection.request.age for connection in server.connections] == [0, int(PAUSES[0] * 1000)]
-
-
-@pytest.mark.parametrize("how", [broken, closed])
 def test_a_change_that_was_sent_and_never_answered_is_unknown(how: Answering) -> None:
     server = Server([how] * 3)
     with server.client() as client, pytest.raises(OutcomeUnknown, match="it is unknown whether the change was made"):
         client.request(DELETE)
     assert server.tried == 3
-
-
-def test_it_is_unknown_too_when_the_server_is_gone_afterwards() -> None:
-    server = Server([broken])
-    with server.client() as client, pytest.raises(OutcomeUnknown, match="Connection reset by peer"):
-        client.request(DELETE)
-    assert server.tried == 3
-    assert server.pauses == list(PAUSES)
 
 
 @pytest.mark.parametrize(
@@ -133,17 +103,6 @@ def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
     server = Server([broken] * 3)
     with server.client() as client, pytest.raises(ConnectionLost):
         client.request(Outgoing("project", DELETE.calls, RequestFlag.CHECK_ONLY))
-
-
-def test_a_push_cut_off_before_its_end_was_not_made() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Body):
-            medium.break_off()
-
-    server = Server([answering] * 3)
-    with server.client() as client, pytest.raises(ConnectionLost):
-        client.request(upload(10))
-    assert server.tried == 3
 
 
 FILE = Outgoing("project", [(put, BringRequest("root.1", b"x"))])
@@ -219,13 +178,6 @@ def test_a_change_whose_answer_is_none_is_repeated_and_then_unknown(said: Answer
     assert server.ids == [DELETE.id] * 3
     assert server.pauses == list(PAUSES)
     assert [connection.closed for connection in server.connections] == [1, 1, 1]
-
-
-def test_the_repetition_of_a_change_whose_answer_was_none_is_answered() -> None:
-    server = Server([reply(b"\xc1"), reply(done(BranchDeleteResult([])))])
-    with server.client() as client:
-        client.request(DELETE)
-    assert server.ids == [DELETE.id] * 2
 
 
 @pytest.mark.parametrize("scripts", [[broken, reply(b"\xc1")], [reply(b"\xc1"), broken], [reply(b"\xc1")]])

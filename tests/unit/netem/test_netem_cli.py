@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +17,6 @@ from netem.cli import main, proxy, run
 from netem.counter import Counts
 from netem.effects import EFFECTS
 from netem.lateness import Lateness
-from netem.proxy import Proxy, ProxyError
 from netem.run import RunResult
 
 COUNTS = Counts(
@@ -82,38 +77,6 @@ def help_of(command: str) -> str:
     return out.getvalue()
 
 
-@pytest.fixture
-def signals() -> Iterator[None]:
-    """Those that `netem proxy` takes for itself are as before afterwards."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, action in before.items():
-        signal.signal(number, action)
-
-
-def test_a_name_that_there_is_not_is_said_in_the_words_of_who_looked_for_it(
-    signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def unknown(*_: object, **__: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    assert main.main(["proxy", "--rtt", "1s", "--listen", "nohost.invalid:4001", "--to", ":2"]) == 1
-    assert capsys.readouterr() == ("", "netem: cannot listen on nohost.invalid:4001: Name or service not known\n")
-
-
-def test_a_proxy_that_does_not_start_is_one_line(
-    signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Stuck(Proxy):
-        def start(self) -> None:
-            raise ProxyError("the proxy does not listen after 30 s")
-
-    monkeypatch.setattr(proxy, "Proxy", Stuck)
-    assert main.main(PROXY.split()) == 1
-    assert capsys.readouterr() == ("", "netem: the proxy does not listen after 30 s\n")
-
-
 @pytest.mark.parametrize("line", [PROXY + " --up loss:1%", RUN + " --down cut:5 -- true", RUN])
 def test_what_means_nothing_there_is_one_line_and_status_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(line.split()) == 2
@@ -131,28 +94,6 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
     crossed = RunResult(0, 1.0, COUNTS, Lateness())
     for word in (*options, *EFFECTS, *run.costs(crossed, ""), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
-
-
-def test_the_proxy_is_told_the_seed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def told(*_: object, seed: int, **__: object) -> None:
-        raise ValueError(f"the seed is {seed}")
-
-    monkeypatch.setattr(proxy, "Proxy", told)
-    assert main.main([*PROXY.split(), "--seed", "5"]) == 2
-    assert capsys.readouterr().err == "netem: proxy: the seed is 5\n"
-
-
-def test_json_lines() -> None:
-    out = io.StringIO()
-    report = proxy.Report(out, as_json=True, gone=lambda: None)
-    report.operation(COUNTS)
-    report.total()
-    one, total = map(json.loads, out.getvalue().splitlines())
-    assert one == {
-        "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
-        "flights_down": 1, "seconds": 2.0114,
-    }  # fmt: skip
-    assert total == {"total": True, "operations": 1, **one}
 
 
 class Refusing(io.StringIO):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import re
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from netem.cli import meter
-from netem.cli.commands import parser
 from netem.cli.main import main
 from netem.counter import Counts
-from netem.proxy import Proxy, ProxyError
 
 COUNTS = Counts(connections=1, bytes_up=1100, bytes_down=240, flights_up=1, flights_down=1, depth=4,
                 depth_without_handshake=2, seconds=2.0114)  # fmt: skip
@@ -42,22 +38,6 @@ def measures(
     return made
 
 
-def raising(error: BaseException) -> Callable[[float], float]:
-    def seconds(rtt: float) -> float:
-        raise error
-
-    return seconds
-
-
-def test_arguments() -> None:
-    found = parser().parse_args(["meter", "--to", "h:1", "--rtts", "10ms,1s,0.3s", "--repeat", "5", "--listen", ":4001",
-                                 "--prepare", "rm -rf x", "--json"])  # fmt: skip
-    assert (found.to, found.listen, found.rtts, found.repeat) == (("h", 1), ("127.0.0.1", 4001), [0.01, 1.0, 0.3], 5)
-    assert (found.prepare, found.json) == ("rm -rf x", True)
-    found = parser().parse_args(["meter", "--to", ":1"])
-    assert (found.rtts, found.repeat, found.listen) == ([0.2, 0.6, 1.0], 3, ("127.0.0.1", 0))
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -77,11 +57,6 @@ def test_bad_input_is_one_line_and_status_2(words: str, why: str, capsys: pytest
     assert re.search(why, err)
 
 
-def test_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["meter", "--to", ":1"]) == 2
-    assert capsys.readouterr().err == "netem: meter: no command; write it after -- (see netem meter --help)\n"
-
-
 def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     made = measures(monkeypatch)
     assert main(METER) == 0
@@ -92,19 +67,6 @@ def test_what_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         "the proxy counted: 2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.000 s\n",
         "",
     )
-
-
-def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    measures(monkeypatch)
-    assert main(["meter", "--to", ":9418", "--json", "--repeat", "1", "--", "git", "fetch"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    runs = found.pop("runs")
-    assert found == {"judged": True, "why_not": None, "rounds": 2.0, "intercept": 0.25, "residual": 0.0, "tilt": 0.01}
-    assert runs[0] == {
-        "rtt": 0.2, "seconds": 0.65, "late": 0.0004, "rounds": 2, "handshake_rounds": 1, "connections": 1,
-        "bytes_up": 1100, "bytes_down": 240, "flights_up": 1, "flights_down": 1,
-    }  # fmt: skip
-    assert [run["rtt"] for run in runs] == [0.2, 0.6, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -129,45 +91,6 @@ def test_what_cannot_be_judged(
     assert json.loads(out)["why_not"] in err
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (meter.NothingToMeasure(128, "the command ended with status 128"), 128, "the command ended with status 128"),
-        (KeyboardInterrupt(), 130, "interrupted"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "Cannot allocate memory"),
-        (OSError(errno.ENOENT, "No such file or directory", "/tmp"), 1, "/tmp: No such file or directory"),
-        (ProxyError("the proxy's thread failed"), 1, "the proxy's thread failed"),
-    ],
-)
-def test_what_ends_a_measurement(
-    error: BaseException, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measures(monkeypatch, raising(error))
-    assert main(METER) == status
-    assert capsys.readouterr() == ("", f"netem: {said}\n")
-
-
-def test_a_proxy_that_cannot_listen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    class Taken(Proxy):
-        def start(self) -> None:
-            raise OSError(errno.EADDRINUSE, "whatever")
-
-    monkeypatch.setattr(meter, "Proxy", Taken)
-    assert main(METER) == 1
-    assert capsys.readouterr() == ("", "netem: cannot listen on 127.0.0.1:0: Address already in use\n")
-
-
-def test_signals_are_as_before_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    def terminated(rtt: float) -> float:
-        signal.raise_signal(signal.SIGTERM)
-        raise AssertionError
-
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    measures(monkeypatch, terminated)
-    assert main(METER) == 130
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
 def test_the_address_is_filled_in() -> None:
     words = ["git://{proxy}/x", "{host}", "p={port}", "stash@{0}", "{}", "{proxy"]
     filled = ["git://h:1/x", "h", "p=1", "stash@{0}", "{}", "{proxy"]
@@ -188,14 +111,3 @@ def test_the_reference_names_every_option_and_field(
     fields = json.loads(capsys.readouterr().out)
     for word in (*options, *fields, "rtt", "late", "{proxy}", "{host}", "{port}"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
-
-
-def test_a_count_that_is_a_whole_round_trip_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measures(monkeypatch, lambda rtt: 3 * rtt)
-    assert main(METER) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith("3.00 round trips")
-    assert err.startswith("netem: the slope is 3.00 round trips where the proxy counted 2: ")
-    assert err.count("\n") == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from twisted.internet.abstract import FileDescriptor
 
-from netem.patches import Patches, size_of, sum_of
+from netem.patches import Patches
 
 LOOP = asyncio.selector_events
 PATCHED = (socket.socket, ssl.SSLSocket, LOOP.BaseSelectorEventLoop, LOOP._SelectorSocketTransport, FileDescriptor)  # type: ignore[attr-defined]
@@ -56,17 +56,6 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield one, other
 
 
-def test_each_way_to_send_says_how_much(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
-    one, other = pair
-    assert one.send(b"12") == 2
-    assert one.sendall(memoryview(b"123")) is None  # type: ignore[func-returns-value]
-    assert one.sendmsg([b"12", b"34"]) == 4
-    with one.makefile("wb", buffering=0) as stream:
-        assert stream.write(b"12345") == 5
-    assert notes.said == [("send", size) for size in (2, 3, 4, 5)]
-    assert other.recv(99) == b"12" + b"123" + b"1234" + b"12345"
-
-
 def test_a_file_is_sent_once_however_it_is_done(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
     one, other = pair
     with tempfile.TemporaryFile() as file:
@@ -106,18 +95,6 @@ def test_what_is_sent_over_tls_may_have_flags_by_name(notes: Notes) -> None:
     assert [size for what, size in notes.said if what == "send"][-1] == 4
 
 
-def test_twisted_is_reached_when_it_is_there(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
-    class Descriptor(FileDescriptor):
-        socket = pair[0]
-        connected = 1
-        startWriting = staticmethod(lambda: None)
-
-    descriptor = Descriptor()
-    descriptor.write(b"123")
-    descriptor.writeSequence([b"12", b"34"])
-    assert notes.said == [("write", 3), ("write", 4)]
-
-
 def test_wrong_arguments_are_refused_by_who_always_did(notes: Notes, pair: tuple[socket.socket, socket.socket]) -> None:
     with pytest.raises(TypeError):
         pair[0].sendall("text")  # type: ignore[arg-type]
@@ -137,8 +114,3 @@ def test_undone_everything_is_as_it_was() -> None:
     assert [dict(vars(kind)) for kind in PATCHED] == before
     patches.undo()
     assert [dict(vars(kind)) for kind in PATCHED] == before
-
-
-def test_sizes() -> None:
-    assert [size_of(each) for each in (b"ab", bytearray(3), memoryview(bytes(8)).cast("Q"))] == [2, 3, 8]
-    assert sum_of([b"ab", bytearray(3)]) == 5

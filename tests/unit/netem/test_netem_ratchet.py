@@ -26,13 +26,6 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_budgets_are_found_in_whatever_table_they_are(path: Path) -> None:
-    budgets = Budgets(path)
-    assert [budgets[name] for name in ("push", "pull one revision", "log", "ping")] == [3, 2, 1, 2]
-    with pytest.raises(BudgetsError, match="has no budget of 'fetch'"):
-        budgets["fetch"]
-
-
 def test_what_was_written_into_the_file_meanwhile_stays(path: Path) -> None:
     budgets = Budgets(path)
     budgets.measured("push", 1)
@@ -54,28 +47,6 @@ def test_a_link_to_the_file_stays_one(path: Path) -> None:
     budgets.lower()
     assert link.is_symlink()
     assert "push = 1 " in path.read_text()
-
-
-def test_nothing_is_written_where_nothing_falls(path: Path) -> None:
-    budgets = Budgets(path)
-    budgets.measured("push", 3)
-    path.unlink()
-    budgets.lower()
-    assert not path.exists()
-
-
-def test_a_file_that_cannot_be_replaced_is_left_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    budgets = Budgets(path)
-    budgets.measured("push", 1)
-
-    def full(*_: object) -> None:
-        raise OSError("full")
-
-    monkeypatch.setattr("netem.ratchet.os.replace", full)
-    with pytest.raises(OSError, match="full"):
-        budgets.lower()
-    assert path.read_text() == TEXT
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_line_ends_are_kept(path: Path) -> None:

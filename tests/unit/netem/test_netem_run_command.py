@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -15,11 +13,11 @@ import pytest
 from netem.cli import run
 from netem.cli.commands import parser
 from netem.cli.main import main
-from netem.counter import Counts, Message
+from netem.counter import Counts
 from netem.effects import Delay, Jitter, Loss
 from netem.lateness import Lateness
 from netem.link import Link
-from netem.run import RunError, RunResult
+from netem.run import RunResult
 
 COUNTS = Counts(
     connections=1, bytes_up=1100, bytes_down=240, depth=4, depth_without_handshake=2, flights_up=1, flights_down=1,
@@ -77,32 +75,10 @@ def test_a_line(counts: Counts, link: Link, line: str) -> None:
     assert out.getvalue() == line
 
 
-def test_json() -> None:
-    out = io.StringIO()
-    run.report(RunResult(3, 3.5, COUNTS, Lateness()), Link(0.6), "veth", as_json=True, out=out)
-    assert json.loads(out.getvalue()) == {
-        "rounds": 2, "handshake_rounds": 1, "connections": 1, "bytes_up": 1100, "bytes_down": 240, "flights_up": 1,
-        "flights_down": 1, "seconds": 3.0, "packets_up": 9, "packets_down": 8, "dropped": 0, "repeated": 0,
-        "not_tcp": 0,
-        "wall_seconds": 3.5, "late_seconds": 0.0, "least_late_seconds": 0.0, "status": 3, "backend": "veth",
-    }  # fmt: skip
-
-
 def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
     late = RunResult(0, 1.0, COUNTS, Lateness(0.001, 0.05, 0.06), Lateness(0.001, 0.013, 0.02))
     run.report(late, Link(0.6), "veth", as_json=False)
     assert "one packet in a hundred came 13.0 ms late: the machine is too busy" in capsys.readouterr().err
-    for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
-        run.report(late, link, "veth", as_json=False)
-        assert "late" not in capsys.readouterr().err
-
-
-def test_one_that_may_have_been_is_not_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    late = RunResult(0, 1.0, COUNTS, Lateness(0.001, 0.087, 0.09), Lateness(0.001, 0.002, 0.003))
-    run.report(late, Link(0.6), "veth", as_json=False)
-    said = capsys.readouterr().err
-    assert "one packet in a hundred may have come 87.0 ms late: it was let out on time" in said
-    assert "too busy" not in said
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
         run.report(late, link, "veth", as_json=False)
         assert "late" not in capsys.readouterr().err
@@ -146,69 +122,6 @@ class Crossing:
 def crossing(monkeypatch: pytest.MonkeyPatch) -> type[Crossing]:
     monkeypatch.setattr(run, "Crossing", Crossing)
     return Crossing
-
-
-def test_the_picture_has_a_line_for_each_round_trip_with_its_extra_delays(
-    crossing: type[Crossing], tmp_path: Path
-) -> None:
-    message = Message(1, True, 5, 1, 1, 0.0, 1.9)
-    crossing.outcome = RunResult(0, 2.0, Counts(connections=1, messages=(message,)), Lateness())
-    picture = tmp_path / "it.svg"
-    words = ["--rtt", "200ms", "--down", "delay:300ms", "--server", "x", "--svg", str(picture), "--", "true"]
-    assert main(["run", *words]) == 0
-    assert picture.read_text().count(" RTT</text>") == 5  # 0 to 4 round trips of 500 ms
-
-
-def test_a_run_that_failed_leaves_no_picture(crossing: type[Crossing], tmp_path: Path) -> None:
-    crossing.outcome = RunError("no-such-client: No such file or directory")
-    new, old, led, loose = (tmp_path / f"{name}.svg" for name in ("new", "old", "led", "loose"))
-    old.write_text("another one")
-    led.symlink_to(old)
-    loose.symlink_to(new)
-    for picture in (new, old, led, loose):
-        assert main([*ARGUMENTS, "--svg", str(picture), "--", "no-such-client"]) == 125
-    assert sorted(tmp_path.iterdir()) == [led, loose, old]
-    assert old.read_text() == "another one"
-    assert main([*ARGUMENTS, "--svg", str(tmp_path / "no" / "such.svg"), "--", "true"]) == 125
-
-
-def test_a_picture_is_drawn_through_a_link_and_over_an_old_one_or_into_nothing(
-    crossing: type[Crossing], tmp_path: Path
-) -> None:
-    crossing.outcome = RunResult(0, 2.0, COUNTS, Lateness())
-    new, old, loose = (tmp_path / f"{name}.svg" for name in ("new", "old", "loose"))
-    old.write_text("another one" * 1000)
-    loose.symlink_to(new)
-    for picture in (old, loose, Path("/dev/null")):
-        assert main([*ARGUMENTS, "--svg", str(picture), "--", "true"]) == 0
-    assert new.read_text() == old.read_text()
-    assert new.read_text().endswith("</svg>\n")
-
-
-class Closing(Crossing):
-    """Its end takes long enough for a signal to come."""
-
-    def __exit__(self, *_: object) -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-
-def interrupted(*_: object) -> str:
-    signal.raise_signal(signal.SIGTERM)
-    raise AssertionError
-
-
-@pytest.mark.parametrize(("name", "by"), [("svg", interrupted), ("Crossing", Closing)])
-def test_a_run_that_is_interrupted_at_its_end_leaves_the_old_picture(
-    crossing: type[Crossing], name: str, by: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr(Crossing, "outcome", RunResult(0, 2.0, COUNTS, Lateness()), raising=False)
-    monkeypatch.setattr(run, name, by)
-    old = tmp_path / "old.svg"
-    old.write_text("another one")
-    assert main([*ARGUMENTS, "--svg", str(old), "--", "true"]) == 128 + signal.SIGTERM
-    assert old.read_text() == "another one"
-    assert capsys.readouterr().err.endswith("netem: interrupted\n")
 
 
 @pytest.mark.parametrize("ignored", [True, False])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
 
 from netem.counter import Counts
-from netem.effects import Corrupt, Delay, Loss, Stall
+from netem.effects import Corrupt, Delay, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, SimulatedNetwork, SimulatedStream
 
@@ -134,24 +134,6 @@ def test_deadlock_says_who_waits_for_what() -> None:
         full.send(bytes(11))
 
 
-def test_nobody_listens() -> None:
-    net = network()
-    with pytest.raises(ConnectionRefusedError, match="nobody listens"):
-        net.connect(None)
-    counts = net.take()
-    assert (net.clock.now, counts.rounds, counts.application_rounds) == (1.0, 1, 1.0)
-
-
-def test_an_exception_in_the_server_reaches_the_waiting_client() -> None:
-    def fail(_: Sink) -> None:
-        raise RuntimeError("bug in the server")
-
-    stream = network().connect(Kept(fail))
-    stream.send(b"x")
-    with pytest.raises(RuntimeError, match="bug in the server"):
-        stream.read(1)
-
-
 def test_the_example_of_the_reference_runs() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
     (example,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Echo" in block]
@@ -188,21 +170,6 @@ def test_a_connection_with_a_link_of_its_own_is_counted_by_it() -> None:
     assert net.counts().application_rounds == 0.0
 
 
-def test_a_change_of_the_link_heals_open_connections() -> None:
-    network = SimulatedNetwork(Link(rtt=1.0, up=[Stall(2)]))
-    stream = network.connect(Echo)
-    stream.send(b"abcd")
-    assert stream.poll(timeout=5.0) == (True, False)
-    assert stream.read(10) == b"ab"
-    assert stream.poll(timeout=5.0) == (False, False)
-    network.change(Link(rtt=0.1))
-    begun = network.clock.now
-    assert stream.read(10) == b"cd"
-    assert network.clock.now - begun == pytest.approx(0.1)
-    with pytest.raises(ValueError, match="loss is of packets"):
-        network.change(Link(rtt=0.1, up=[Loss(0.5)]))
-
-
 def test_a_change_just_after_connecting_lets_bytes_overtake_the_handshake() -> None:
     network = SimulatedNetwork(Link(rtt=1.0))
     kept = Kept(lambda sink: sink.transport.write(b"ab"))
@@ -232,28 +199,6 @@ def test_a_take_in_the_middle_of_a_wait_divides_it() -> None:
     net.clock.call_later(0.25, lambda: taken.append(net.take()))
     ask(stream)
     assert [counts.application_rounds for counts in (*taken, net.take())] == [0.25, 0.75]
-
-
-def test_a_server_that_is_a_client_on_the_same_network() -> None:
-    class Asking(Echo):
-        def data_received(self, data: bytes) -> None:
-            self.transport.write(ask(net.connect(Echo), data))
-
-    net = network(1.0)
-    assert ask(net.connect(Asking)) == b"ask"
-    assert net.clock.now == 4.0
-    counts = net.take()
-    assert (counts.application_rounds, counts.application_rounds_without_handshake) == (4.0, 2.0)
-
-
-def test_an_error_in_a_wait_inside_another_is_the_one_that_is_told() -> None:
-    class Asking(Echo):
-        def data_received(self, data: bytes) -> None:
-            net.connect(None)
-
-    net = network(1.0)
-    with pytest.raises(ConnectionRefusedError, match="connection 2: nobody listens"):
-        ask(net.connect(Asking))
 
 
 def test_a_change_during_a_handshake_is_of_that_connection_too() -> None:

@@ -19,10 +19,6 @@ from smartserver.wire.messages import Advice, raw
 PUSH = parse(["git", "push", "o"])
 
 
-def test_capabilities() -> None:
-    assert Conversation("capabilities\n", FakeRemote()).run() == ["fetch", "push", "option", "object-format", ""]
-
-
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
@@ -36,30 +32,6 @@ def test_capabilities() -> None:
 def test_what_cannot_be_answered(lines: str, why: str) -> None:
     with pytest.raises(CannotGoOn, match=why):
         Conversation(lines, FakeRemote({})).run()
-
-
-def test_a_list_has_head_first_and_refs_by_name() -> None:
-    remote = FakeRemote({TOPIC: key(2), MAIN: key(1)})
-    lines = Conversation("list\n", remote).run()
-    assert lines == ["@refs/heads/main HEAD", f"{key(1).hex()} refs/heads/main", f"{key(2).hex()} refs/heads/topic", ""]
-    assert remote.asked == ["refs"]
-
-
-def test_a_list_has_the_target_of_each_annotated_tag() -> None:
-    tag, other = b"refs/tags/v1", b"refs/tags/v2"
-    remote = FakeRemote({tag: key(2), other: key(3)}, peeled={tag: key(1), other: b"7"})
-    lines = Conversation("list\n", remote).run()
-    assert lines[-4:] == [
-        f"{key(2).hex()} refs/tags/v1",
-        f"{key(1).hex()} refs/tags/v1^{{}}",
-        f"{key(3).hex()} refs/tags/v2",
-        "",
-    ]
-
-
-def test_a_list_of_an_unborn_head() -> None:
-    assert Conversation("list\n", FakeRemote({TOPIC: key(2)})).run() == [f"{key(2).hex()} refs/heads/topic", ""]
-    assert Conversation("list\n", FakeRemote({})).run() == [""]
 
 
 def test_a_list_of_long_ids() -> None:

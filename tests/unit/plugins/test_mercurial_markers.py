@@ -106,15 +106,6 @@ def test_what_is_new_there_came_from_here_alone() -> None:
     assert repository.memory().root == root(4)
 
 
-@pytest.mark.parametrize(("version", "expected"), [(1, root(1)), (2, (ONE, 0, 0))])
-def test_a_first_push(version: int, expected: KnownRoot) -> None:
-    """What made the repository sent all that is there."""
-    repository = Repository(A)
-    repository.memory().sent([A], None, root(version), is_changed=True)
-    assert repository.memory().root == expected
-    assert repository.unsent(A) == []
-
-
 def test_where_markers_were_removed_nothing_is_known() -> None:
     repository = Repository(A, B)
     repository.memory().took(encode(A), root(3), is_all=True)

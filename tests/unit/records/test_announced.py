@@ -68,7 +68,7 @@ def test_reading_is_charged_as_it_goes_on() -> None:
 def test_memory_is_a_few_times_the_bytes(git: bool) -> None:
     """Of git's ids 1.5 times besides the graph itself; of the shortest 8 times: those are bounded by their
     number, not by their bytes."""
-    count = 60_000
+    count = 30_000
     if git:
         raw = encode_graph(line(count))
     else:

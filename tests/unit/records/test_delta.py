@@ -73,7 +73,7 @@ def test_frame_has_no_more_than_it_needs() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("size", "lines"), [(100_000, 50), (1_000_000, 50), (6_000_000, 50), (31_000_000, 50)])
+@pytest.mark.parametrize(("size", "lines"), [(100_000, 50), (31_000_000, 50)])
 def test_fifty_changed_lines_cost_under_a_hundredth(size: int, lines: int) -> None:
     base = prose(size)
     text = edited(base, lines)

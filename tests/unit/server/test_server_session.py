@@ -72,36 +72,12 @@ def test_a_request_over_the_limit_is_refused_when_it_is_over(
     assert MAX_REQUEST == 8 << 20
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x90", encode(message(PING)) + b"x", b"\x97" * 5000])
-def test_a_payload_that_is_no_request_is_refused(dialog: Dialog, payload: bytes) -> None:
-    dialog.send(Request(1, payload))
-    assert code(dialog.answer(1)) == "unsupported"
-    assert not dialog.closed
-    dialog._last = 1
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
 @pytest.mark.parametrize("in_frame", [True, False])
 def test_the_frame_and_the_flag_must_agree_on_a_body(dialog: Dialog, in_frame: bool) -> None:
     flags = RequestFlag.NONE if in_frame else RequestFlag.BODY
     calls = [PING] if in_frame else [INSERT]
     dialog.send(Request(1, encode(message(*calls, flags=flags)), body=in_frame))
     assert code(dialog.answer(1)) == "unsupported"
-
-
-def test_bodies_go_one_at_a_time_and_small_answers_between(served: Served, line: list[bytes]) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    first, second = dialog.begin(message(PULL)), dialog.begin(message(PULL))
-    stepped.step()
-    stepped.step()  # Both are planned; the first has begun its body.
-    third = dialog.begin(message(PING, path=""))
-    stepped.run_all()
-    kinds = [(type(event).__name__, getattr(event, "id", 0)) for event in dialog.heard]
-    assert ("Reply", third) in kinds
-    assert kinds.index(("End", first)) < kinds.index(("Reply", second))
-    assert dialog.body(first) == dialog.body(second) == served.history.body(line[:4])
-    assert dialog.ended(second)
 
 
 @pytest.mark.parametrize(("room", "writes"), [(0, 3), (1 << 20, 1)])

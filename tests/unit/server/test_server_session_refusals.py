@@ -45,19 +45,6 @@ def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes
     assert code(dialog.ask(message(PING, path=""))) == "ok"
 
 
-def test_a_cancelled_upload_is_answered_and_leaves_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = served.files()
-    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    segment = served.history.segment(line[4])
-    assert dialog.send(Body(number, segment)) == []
-    assert served.files() != before
-    dialog.send(Cancel(number))
-    assert code(dialog.answer(number)) == "cancelled"
-    assert served.files() == before
-    assert served.refs() == {MAIN: line[3]}
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
 def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:
     """Which is `cancelled` while the change is not made yet, and what became of it afterwards."""
     stepped = SteppedExecutor()

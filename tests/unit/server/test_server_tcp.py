@@ -28,26 +28,6 @@ from smartserver.wire.frames import PREFACE
 
 
 @pytest.mark.parametrize(
-    ("host", "local"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("10.0.0.1", False),
-        ("::", False),
-        ("fe80::1%eth0", False),
-        ("::1%lo", True),
-        ("::ffff:127.0.0.1", True),
-        ("::ffff:192.0.2.1", False),
-        ("localhost", False),
-        ("", False),
-    ],
-)
-def test_loopback(host: str, local: bool) -> None:
-    assert tcp.is_loopback(host) is local
-
-
-@pytest.mark.parametrize(
     ("address", "may_force"),
     [
         (IPv4Address("TCP", "127.0.0.1", 1), True),

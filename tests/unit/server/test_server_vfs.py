@@ -18,7 +18,6 @@ from smartserver.verbs.vfs import (
     BringRequest,
     LookRequest,
     PathRequest,
-    RenameRequest,
 )
 from smartserver.wire.events import Body, Cancel, Error
 from smartserver.wire.limits import MAX_FILE_CALLS
@@ -71,19 +70,6 @@ def refused(answer: ReplyMessage | Failure) -> str:
 
 GET: AnyCall = (vfs.get, LookRequest("small"))
 PUT: AnyCall = (vfs.put, BringRequest("new", b"content"))
-
-
-def test_what_is_in_the_body_is_what_was_there(dialog: Dialog, served: Served) -> None:
-    """Though a later call of the request gives the name to another file."""
-    answer = ask(
-        dialog,
-        (vfs.get, LookRequest("large")),
-        (vfs.rename, RenameRequest("small", "large")),
-        (vfs.has, PathRequest("small")),
-    )
-    assert statuses(answer) == [Status.DONE] * 3
-    assert dialog.body(1) == LARGE
-    assert served.transport.get("files/large") == b"small"
 
 
 def test_nothing_is_done_before_the_body_is_whole(dialog: Dialog, served: Served) -> None:

@@ -19,7 +19,6 @@ from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, End
 from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, encode, named, raw
@@ -171,16 +170,6 @@ def test_a_check_brings_no_segments(dialog: Dialog, served: Served, line: list[b
 def test_a_check_without_its_graph(dialog: Dialog, line: list[bytes]) -> None:
     flags = BODY | RequestFlag.CHECK_ONLY
     assert refused(dialog.ask(message(INSERT, set_ref(line[4]), flags=flags))).code == "unsupported"
-
-
-def test_a_repository_is_deleted_and_a_repeat_says_so_again(dialog: Dialog, served: Served) -> None:
-    request = message((repository_delete, DeleteRequest()), request=numbered(7))
-    first = done(dialog.ask(request))
-    assert first.state is None
-    assert not served.repository().exists()
-    again = done(dialog.ask(msgspec.structs.replace(request, age=500)))
-    assert (again.outcomes, again.state) == (first.outcomes, None)
-    assert refused(dialog.ask(msgspec.structs.replace(request, id=numbered(8)))).code == "no-such-repository"
 
 
 def test_ten_requests_with_long_names_of_refs_leave_a_repository_that_can_be_read(

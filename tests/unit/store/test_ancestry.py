@@ -72,12 +72,10 @@ def wide_merges(count: int) -> list[list[int]]:
     return [list(range(ordinal)) if ordinal % 500 == 0 else [] for ordinal in range(count // 4)]
 
 
-FAMILIES = [one_far_parent, far_merges, many_lines, wide_merges]
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("stored", [0, 5000])
+@pytest.mark.parametrize(
+    ("family", "stored"), [(one_far_parent, 0), (far_merges, 5000), (many_lines, 0), (wide_merges, 5000)]
+)
 def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[list[int]]], stored: int) -> None:
     """Asked of each revision is what a push asks: whether what its first parents brought is there."""
     parents = family(40_000)

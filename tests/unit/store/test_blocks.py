@@ -43,20 +43,6 @@ def file_of(body: bytes, damage: Callable[[bytes], bytes] = lambda content: cont
     return transport, len(content)
 
 
-@pytest.mark.parametrize("size", [1, 63, 64, 65, 127, 128, 129, 1000, 8192])
-def test_what_was_sealed_is_read(size: int) -> None:
-    body = bytes(at * 7 & 0xFF for at in range(size))
-    transport, length = file_of(body)
-    for made in (Blocks(transport.open_read("index"), "index"), Blocks(transport.get("index"), "index")):
-        assert (made.length, made.size, made.hash) == (size, length, transport.get("index")[-16:])
-        for at in range(0, size, 13):
-            for wanted in (1, 8, 41, 64, 200):
-                assert made.read(at, min(wanted, size - at)) == body[at : at + wanted]
-        assert made.read(size, 0) == b""
-        made.check()
-        assert made.remade is None
-
-
 @pytest.mark.parametrize("size", [SMALL - 1, SMALL, 3 * SMALL, 200])
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_a_read_outside_of_the_body_is_refused(size: int, in_memory: bool) -> None:
@@ -83,29 +69,6 @@ def test_no_length_that_a_file_cannot_have() -> None:
         transport.put("index", [bytes(size)])
         with pytest.raises(CorruptFile, match="index at byte"):
             Blocks(transport.open_read("index"), "index")
-
-
-def test_each_byte_flipped_is_met_by_whoever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "CACHED", SharedCache[bytes](0, len, BLOCK_CACHE))
-    body = bytes(range(200))
-    for at in range(len(b"".join(seal([body])))):
-
-        def flip(content: bytes, at: int = at) -> bytes:
-            return content[:at] + bytes((content[at] ^ 8,)) + content[at + 1 :]
-
-        transport, _ = file_of(body, flip)
-        if at >= len(body):
-            with pytest.raises(CorruptFile, match="index at byte"):
-                Blocks(transport.open_read("index"), "index")
-            continue
-        made = Blocks(transport.open_read("index"), "index")
-        for first in range(0, 200, SMALL):
-            wanted = min(SMALL, 200 - first)
-            if first <= at < first + wanted:
-                with pytest.raises(CorruptFile, match="index at byte"):
-                    made.read(first, wanted)
-            else:
-                assert made.read(first, wanted) == body[first : first + wanted]
 
 
 def test_no_more_is_held_than_the_cache_takes(small: SharedCache[bytes]) -> None:

@@ -19,26 +19,6 @@ from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
 
-def test_a_pack_is_read_back_sealed_and_published(folder: MemoryTransport) -> None:
-    place = LockedQuarantine(folder, "", b"request", Repeatable())
-    draft = written(folder, place)
-    start = draft.length - 10
-    assert len(draft.read(start, 10)) == 10
-    with pytest.raises(TransportFailed, match="10 bytes at"):
-        draft.read(start, 11)
-    entry = draft.seal()
-    draft.close()
-    assert entry.name == place.name
-    assert folder.stat(place.pack_path).size == entry.length
-    assert folder.get(place.pack_path)[-16:] == entry.hash
-    assert folder.get(place.index_path)[-16:] == entry.index_hash
-    folder.perform(place.publication(""))
-    folder.perform(place.publication(""))
-    place.leave()
-    assert folder.list_directory(PACKS) == [f"{entry.name.hex()}.idx", f"{entry.name.hex()}.pack"]
-    assert folder.list_directory(INCOMING) == []
-
-
 def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
     """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
     history = History()

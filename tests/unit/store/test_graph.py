@@ -58,10 +58,6 @@ def test_ordinals_go_through_all_parts() -> None:
             GRAPH.parents(wrong)
 
 
-def test_parents_in_this_part_and_earlier_ones() -> None:
-    assert [named(GRAPH, GRAPH.parents(ordinal)) for ordinal in range(7)] == [b"", b"a", b"b", b"a", b"d", b"ce", b"f"]
-
-
 def test_an_absent_edge_is_cut_though_the_parent_is_here() -> None:
     graph = graph_of({b"a": (), b"b": (b"a",)}, {b"c": (b"B", b"a")})
     assert named(graph, graph.parents(2)) == b"a"
@@ -75,18 +71,6 @@ def test_a_ghost_that_comes_after_its_child_is_another_revision() -> None:
     assert named(graph, graph.missing([2], [0])) == b"ac"
 
 
-def test_announced_revisions_lie_above_the_stored_ones() -> None:
-    graph, lacking = GRAPH.with_announced(
-        announced({b"f": (b"c", b"e"), b"h": (b"g", b"Q"), b"g": (b"f",), b"i": (b"h", b"d")})
-    )
-    assert not lacking
-    assert graph.count == 9
-    assert named(graph, (7, 8)) == b"hi"
-    assert named(graph, graph.parents(8)) == b"hd"
-    assert graph.is_ancestor(0, 8)
-    assert GRAPH.count == 7  # The stored graph is as it was.
-
-
 def test_announcing_nothing_new_gives_the_same_graph() -> None:
     graph, lacking = GRAPH.with_announced(announced({b"a": (), b"g": (b"f",)}))
     assert graph is GRAPH
@@ -96,15 +80,6 @@ def test_announcing_nothing_new_gives_the_same_graph() -> None:
 def test_parents_neither_here_nor_before_are_named_once() -> None:
     _, lacking = GRAPH.with_announced(announced({b"h": (b"x", b"i"), b"i": (b"x", b"y", b"Z")}))
     assert lacking == [b"x", b"i", b"y"]
-
-
-def test_packs_and_their_outside_parents() -> None:
-    made = stored([3, 4, 2])
-    graph = Snapshot.open(made.transport, made.root()).graph
-    assert [(part.first, part.count) for part in graph.parts] == [(0, 3), (3, 4), (7, 2)]
-    assert [graph.parents(ordinal) for ordinal in range(9)] == [(), *((ordinal,) for ordinal in range(8))]
-    assert [graph.revision(ordinal) for ordinal in range(9)] == [b"revision-%04d" % number for number in range(9)]
-    assert graph.ordinal(b"revision-0008") == 8
 
 
 def test_a_pack_whose_parents_are_nowhere() -> None:

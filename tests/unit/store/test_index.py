@@ -6,47 +6,14 @@ import sys
 from array import array
 
 import pytest
-from index_samples import TEXT, build, content_of
-from pack_samples import KINDS, Revision, blob, history, note
+from index_samples import build, content_of
+from pack_samples import Revision, history, note
 
 from smartserver.errors import CorruptFile
-from smartserver.records.model import Parent
-from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
 from smartserver.store.blocks import seal
-from smartserver.store.index import Index, record_digest
+from smartserver.store.index import Index
 from smartserver.store.index_build import IndexBuilder
-
-
-def test_records_and_revisions_are_found() -> None:
-    revisions = history(9)
-    index = build(revisions)
-    assert (index.records, index.segments) == (21, 9)
-    assert (index.pack_length, index.pack_hash) == (sum(len(rev.segment()) for rev in revisions) + 116, b"h" * 16)
-    at = 100
-    for ordinal, revision in enumerate(revisions):
-        encoded = revision.segment()
-        segment = decode_segment(encoded, 0, KINDS)
-        assert index.segment_offsets[ordinal] == at
-        assert index.segment_of(revision.id) == ordinal
-        assert index.revision(ordinal) == revision.id
-        assert index.parents(ordinal) == ([ordinal - 1] if ordinal else [])
-        frame_at = at + segment.frames_at
-        for entry in segment.entries:
-            (row,) = index.find(entry.kind, entry.key)
-            assert index.digest(row) == record_digest(entry.kind, entry.key)
-            assert index.at(row).segment == ordinal
-            assert index.at(row).frame_offset == frame_at
-            assert index.at(row).frame_length == entry.frame_length
-            assert index.at(row).length == entry.length
-            assert encoded[index.at(row).header_offset - at] == entry.kind
-            frame_at += entry.frame_length
-        at += len(encoded)
-    assert index.segment_offsets[9] == at
-    assert index.segment_of(b"revision-0009") is None
-    assert index.segment_of(b"") is None
-    assert not index.find(0, b"note-1")
-    assert not index.find(1, b"note-9")
 
 
 def test_a_match_across_two_digests_is_no_match() -> None:
@@ -64,21 +31,6 @@ def test_an_empty_index() -> None:
     assert not index.find(0, b"k")
     assert index.segment_of(b"r") is None
     assert index.segment_offsets[0] == 24
-
-
-def test_each_byte_flipped_is_an_error_with_the_files_name() -> None:
-    base = blob(TEXT)
-    revision = Revision(b"r", (Parent(b"x"),), [(blob(TEXT + b"!"), base), (note(b"k", b"x"), None)])
-    content = bytearray(content_of([revision]))
-    for at in range(len(content)):
-        content[at] ^= 0x10
-        with pytest.raises(CorruptFile, match=r"packs/1\.idx at byte \d+"):
-            Index.of(bytes(content), "packs/1.idx")
-        content[at] ^= 0x10
-    for cut in range(len(content)):
-        with pytest.raises(CorruptFile, match=r"packs/1\.idx at byte \d+"):
-            Index.of(bytes(content[:cut]), "packs/1.idx")
-    assert Index.of(bytes(content), "packs/1.idx").records == 2
 
 
 def test_counts_that_pass_the_end_are_refused_though_the_hash_is_right() -> None:

@@ -25,22 +25,6 @@ def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
     assert index.row(0) == Row(17, 40, 18)
 
 
-def test_a_builder_answers_while_it_collects() -> None:
-    builder = IndexBuilder()
-    revisions = history(3)
-    at = 50
-    for revision in revisions:
-        segment = decode_segment(revision.segment(), 0, KINDS)
-        assert builder.first_copy(0, revision.records[0][0].key) is None
-        builder.add(at, segment, [Row(9, 9, 4)] * len(segment.entries))
-        at += segment.length
-    assert (builder.segments, builder.records) == (3, 7)
-    assert builder.first_copy(0, revisions[0].records[0][0].key) == Row(0, 2, 4)
-    assert builder.first_copy(0, revisions[2].records[0][0].key) == Row(2, 6, 4)
-    with pytest.raises(ValueError, match="has a segment in this pack already"):
-        builder.add(at, segment, [Row()] * len(segment.entries))
-
-
 def test_what_the_caller_numbered_is_checked() -> None:
     """Numbers out of step would give an index that leads to other records."""
     base, changed = blob(TEXT), blob(TEXT + b"changed\n")
@@ -89,29 +73,6 @@ def test_a_revision_in_two_packs_is_refused() -> None:
     index = build(history(3))
     with pytest.raises(ValueError, match=r"revision revision-0000 has a segment in two packs"):
         merge([index, index], 0, b"h" * 16)
-
-
-def test_a_base_that_lies_before_the_pack_is_external_though_a_copy_is_in_it() -> None:
-    """Else its depth would change when packs are joined."""
-    base, changed = blob(TEXT), blob(TEXT + b"changed\n")
-    revisions = [Revision(b"a", (), [(base, None), (changed, base)])]
-
-    def before(kind: int, key: bytes) -> bool:
-        return (kind, key) == (0, base.key)
-
-    builder = IndexBuilder(before)
-    segment = decode_segment(revisions[0].segment(), 0, KINDS)
-    builder.add(100, segment, [Row(), Row(8, 9, 7)])
-    index = Index.of(b"".join(builder.finish(0, b"h" * 16)), "index")
-    (row,) = index.find(0, changed.key)
-    assert index.at(row).base == EXTERNAL
-    assert index.row(row) == Row(8, 9, 7)
-    # It stays so when the pack is joined with a neighbour that has a copy too.
-    neighbour = build([Revision(b"b", (), [(base, None)])])
-    joined = Index.of(b"".join(merge([neighbour, index], 0, b"h" * 16, before)), "index")
-    (row,) = joined.find(0, changed.key)
-    assert joined.at(row).base == EXTERNAL
-    assert joined.row(row) == Row(8, 9, 7)
 
 
 def test_rebuilding_needs_the_bases_that_lie_before() -> None:

@@ -7,7 +7,7 @@ from builders import Repeatable, Stepwise
 from drafts import written
 from faulty_transport import FaultyTransport
 
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import INCOMING
 from smartserver.store.publish.file import LOCK, FilePublisher, LockedQuarantine
 from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
@@ -20,42 +20,6 @@ def never(_modified: float) -> bool:
 
 def always(_modified: float) -> bool:
     return True
-
-
-def test_what_is_published_outlives_a_crash(folder: MemoryTransport) -> None:
-    folder.sync_directory("")
-    place = LockedQuarantine(folder, "", b"request", Repeatable())
-    draft = written(folder, place)
-    entry = draft.seal()
-    draft.write_down(b"an intent")
-    place.above.perform(place.publication(""))
-    found = folder.crash()
-    assert found.get(f"{PACKS}/{entry.name.hex()}.pack")[entry.length :] == b"an intent"
-    assert len(found.get(f"{PACKS}/{entry.name.hex()}.idx")) == entry.index_length
-
-
-@pytest.mark.parametrize("published", [False, True])
-def test_discarding_leaves_nothing(folder: MemoryTransport, published: bool) -> None:
-    place = LockedQuarantine(folder, "", b"request", Repeatable())
-    draft = written(folder, place)
-    if published:
-        draft.seal()
-        place.above.perform(place.publication(""))
-    draft.close()
-    place.discard()
-    place.discard()
-    assert folder.list_directory(PACKS) == folder.list_directory(INCOMING) == []
-
-
-def test_discarding_half_a_publication(folder: MemoryTransport) -> None:
-    faulty = FaultyTransport(folder, mode="fail")
-    place = LockedQuarantine(faulty, "", b"request", Repeatable())
-    written(faulty, place).seal()
-    place.above = FaultyTransport(folder, fail_at=2, mode="fail")
-    with pytest.raises(TransportFailed):
-        place.above.perform(place.publication(""))
-    place.discard()
-    assert folder.list_directory(PACKS) == folder.list_directory(INCOMING) == []
 
 
 def test_without_a_repository(folder: MemoryTransport) -> None:

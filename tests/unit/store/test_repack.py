@@ -5,19 +5,16 @@ import random
 from collections.abc import Iterable, Sequence
 
 import pytest
-from builders import locate
 from pack_samples import KINDS, Stored, history, stored
 
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
 from smartserver.store.document import PackEntry
-from smartserver.store.intent import Intent, intent_behind
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.quarantine import WrittenIndex
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
 from smartserver.store.snapshot import Snapshot
-from transports.memory import MemoryTransport
 
 
 def entries(sizes: Sequence[int]) -> list[PackEntry]:
@@ -107,56 +104,6 @@ def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
     made.entries[part] = [entry]
     made.version += 1
     return entry, before, Snapshot.open(made.transport, made.root(), before)
-
-
-@pytest.mark.parametrize("part", [slice(0, 4), slice(1, 3), slice(2, 4)])
-def test_nothing_changes_but_the_files(part: slice) -> None:
-    made = stored([4, 3, 2, 3])
-    entry, before, after = joined(made, part)
-    assert entry.segments == sum(old.entry.segments for old in before.packs[part])
-    assert (
-        entry.records == sum(old.entry.records for old in before.packs[part]) == after.packs[part.start].index.records
-    )
-    assert entry.index_length == after.packs[part.start].index.size
-    assert after.packs[part.start].rebuilt is None
-    assert after.graph.count == before.graph.count == 12
-    whole = [(0, 12)]
-    assert after.read_ranges(whole).read(1 << 20) == before.read_ranges(whole).read(1 << 20)
-    for ordinal in range(12):
-        assert after.revision(ordinal) == before.revision(ordinal)
-        assert after.graph.parents(ordinal) == before.graph.parents(ordinal)
-    for revision in made.revisions:
-        for record, _ in revision.records:
-            (old,) = locate(before, record.kind, record.key)
-            (new,) = locate(after, record.kind, record.key)
-            assert after.record(new) == record
-            assert (new.ordinal, new.depth, new.chain_kib, new.lineage) == (
-                old.ordinal,
-                old.depth,
-                old.chain_kib,
-                old.lineage,
-            )
-    made.transport.delete(index_path(entry.name))
-    assert Snapshot.open(made.transport, made.root()).packs[part.start].rebuilt is not None
-
-
-def test_both_files_are_durable_before_they_get_their_names() -> None:
-    made = stored([2, 2])
-    assert isinstance(made.transport, MemoryTransport)
-    snapshot = Snapshot.open(made.transport, made.root())
-    entry = written(made, snapshot.packs)
-    made.transport.sync_directory("packs")
-    made.transport.sync_directory("")
-    found = made.transport.crash()
-    assert found.get("packs/new.pack")[: entry.length][-16:] == entry.hash
-
-    def nothing_more(_offset: int, _size: int) -> bytes:
-        return b""
-
-    intent = intent_behind(found.get("packs/new.pack")[entry.length :], nothing_more, entry.length, "packs/new.pack")
-    assert intent == Intent(b"i" * 16, (), None, tuple(pack.entry.name for pack in snapshot.packs))
-    assert len(found.get("packs/new.idx")) == entry.index_length
-    assert found.get("packs/new.idx")[-16:] == entry.index_hash
 
 
 def test_damage_never_gets_a_new_trailer() -> None:

@@ -5,10 +5,8 @@ from functools import partial
 
 import pytest
 from builders import (
-    GIT,
     KINDS,
     MAIN,
-    SETTINGS,
     Clock,
     History,
     Repeatable,
@@ -37,7 +35,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.document import encode_value
 from smartserver.store.format import INCOMING, PACKS, ROOT
-from smartserver.store.model import PackReport, RootVersion
+from smartserver.store.model import RootVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.decorators.counted import CountedTransport
@@ -71,31 +69,6 @@ def names(storage: MemoryTransport, folder: str) -> list[str]:
 
 
 # -- creation
-
-
-def test_one_root_makes_the_repository_with_all_it_holds(repository: PackRepository, history: History) -> None:
-    assert not repository.exists()
-    with pytest.raises(NoSuchRepository):
-        repository.snapshot()
-    line = history.line(3)
-    committed = push(repository, history, line, {MAIN: line[2], SIDE: line[0]})
-    assert committed.swapped
-    assert committed.outcome == b"outcome of 3 revisions"
-    assert repository.exists()
-    root = repository.snapshot().root
-    assert (root.version, root.vcs, root.kinds, root.settings) == (1, GIT, KINDS, SETTINGS)
-    assert refs_of(repository) == {MAIN: line[2], SIDE: line[0]}
-    changes = committed.changes_since(None)
-    assert (changes.vcs, dict(changes.settings)) == (GIT, SETTINGS)
-    check_whole(repository, history)
-
-
-def test_an_empty_repository(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    assert push(repository, history, []).swapped
-    assert refs_of(repository) == {}
-    assert names(storage, PACKS) == names(storage, INCOMING) == []
-    assert not push(repository, history, []).swapped
-    assert repository.snapshot().root.version == 1
 
 
 def test_a_refused_creation_leaves_nothing(
@@ -227,15 +200,6 @@ def test_the_served_folder_itself(storage: MemoryTransport, history: History) ->
 # -- changes
 
 
-def test_refs_move_without_a_body(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    line = history.line(3)
-    push(repository, history, line, {MAIN: line[2]})
-    assert push(repository, history, [], {MAIN: line[0], SIDE: line[1]}).swapped
-    assert push(repository, history, [], {MAIN: None}).swapped
-    assert refs_of(repository) == {SIDE: line[1]}
-    assert len(names(storage, PACKS)) == 2
-
-
 def test_where_nothing_changes_nothing_is_written(history: History, clock: Clock) -> None:
     counted = CountedTransport(MemoryTransport())
     repository = PackRepository(counted, "p", clock=clock)
@@ -274,17 +238,6 @@ def test_the_changes_a_client_does_not_know(repository: PackRepository, history:
     committed = push(repository, history, line[1:], {SIDE: line[2]})
     assert dict(committed.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
     assert dict(repository.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
-
-
-def test_a_refused_plan_leaves_nothing(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    line = history.line(1)
-    fork = history.line(1, None, "fork")
-    push(repository, history, line, {MAIN: line[0]})
-    with pytest.raises(DivergedBranches):
-        push(repository, history, fork, {MAIN: fork[0]}, force=False)
-    assert names(storage, INCOMING) == []
-    assert len(names(storage, PACKS)) == 2
-    assert refs_of(repository) == {MAIN: line[0]}
 
 
 # -- repeats
@@ -384,20 +337,6 @@ class Racing:
             raise DivergedBranches(self.ref, old[0].id)
         transaction.set_ref(self.ref, (Tip(self.tip),))
         return b"run %d" % self.runs
-
-
-def test_a_lost_race_is_planned_again(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(2)
-    side = history.line(2, line[0], "side")
-    push(repository, history, line[:1], {MAIN: line[0]})
-    rival = another(storage, clock)
-    plan = Racing(MAIN, line[1], lambda: push(rival, history, side, {SIDE: side[1]}))
-    committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
-    assert (committed.swapped, committed.outcome, plan.runs) == (True, b"run 2", 2)
-    assert refs_of(repository) == {MAIN: line[1], SIDE: side[1]}
-    check_whole(repository, history)
 
 
 def test_a_lost_race_may_be_refused(
@@ -568,10 +507,3 @@ def test_pushes_that_come_meanwhile_are_not_waited_for(repository: PackRepositor
     assert (report.before, report.after) == (2, 2)
     assert len(left) == 5
     check_whole(repository, history)
-
-
-def test_nothing_to_join_where_there_is_nothing(repository: PackRepository, history: History) -> None:
-    with pytest.raises(NoSuchRepository):
-        repository.repack()
-    push(repository, history, [])
-    assert repository.repack() == PackReport(0, 0, 0)

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import threading
-
 import pytest
 from builders import locate
 from counting import Counting
-from pack_samples import KINDS, Revision, Stored, blob, every_record, history, note, opened, stored, write_pack
+from pack_samples import KINDS, Revision, Stored, blob, history, note, opened, stored, write_pack
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
@@ -20,21 +18,6 @@ from smartserver.store.snapshot import Snapshot
 from transports.decorators.counted import CountedTransport
 
 TEXT = b"a text that is long enough to be the base of another one, line after line\n" * 4
-
-
-@pytest.mark.parametrize("packs", [[9], [3, 2, 4], [1] * 9])
-@pytest.mark.parametrize("limit", [0, 3000, 1 << 20])
-def test_every_record_is_read_back_whatever_is_cached(packs: list[int], limit: int) -> None:
-    made = stored(packs)
-    snapshot = opened(made, TextCache(limit))
-    for _ in range(2):
-        for revision, record in every_record(made):
-            (location,) = locate(snapshot, record.kind, record.key)
-            assert snapshot.record(location) == record
-            assert snapshot.record(location, check=False) == record
-            assert snapshot.revision(location.ordinal) == revision.id
-            assert snapshot.ordinal(revision.id) == location.ordinal
-            assert snapshot.first(record.kind, record.key) == location
 
 
 def test_locations_say_depth_and_base_over_packs() -> None:
@@ -140,33 +123,6 @@ def test_another_epoch_shares_no_ordinals() -> None:
     assert after.packs[0] is not before.packs[0]
 
 
-def test_each_byte_of_a_pack_flipped_is_named_or_changes_nothing() -> None:
-    """A record is what it was or an error says where; never other bytes."""
-    made = stored([2, 2])
-    path = pack_path(made.entries[0].name)
-    content = bytearray(made.transport.get(path))
-    named = 0
-    paths: set[str] = set()
-    for at in range(len(content)):
-        content[at] ^= 0x24
-        made.transport.delete(path)
-        made.transport.put(path, (bytes(content),))
-        snapshot = opened(made)
-        for _, record in every_record(made):
-            try:
-                found = snapshot.record(locate(snapshot, record.kind, record.key)[0])
-            except CorruptFile as wrong:
-                paths.add(wrong.path)
-                named += 1
-            else:
-                assert (found.kind, found.key, found.text) == (record.kind, record.key, record.text)
-                assert found.meta == record.meta
-        content[at] ^= 0x24
-    assert named > len(content)
-    # A record of the second pack that rests on a damaged one of the first fails its own check.
-    assert paths == {path, pack_path(made.entries[1].name)}
-
-
 def test_a_parent_that_is_in_no_pack_before_is_named() -> None:
     made = stored([2, 2])
     made.entries.reverse()
@@ -223,26 +179,6 @@ def test_a_base_that_does_not_lie_before_is_damage(monkeypatch: pytest.MonkeyPat
             read(location)
     monkeypatch.setattr(far, "NEAR", 0)  # Nothing is fetched, by which that would end.
     snapshot.fetch([location])
-
-
-def test_threads_read_the_same() -> None:
-    made = stored([20, 30])
-    snapshot = opened(made, TextCache(20_000))
-    records = [record for _, record in every_record(made)]
-    wrong: list[Record] = []
-
-    def work(step: int) -> None:
-        for at in range(len(records)):
-            record = records[at * step % len(records)]
-            if snapshot.record(locate(snapshot, record.kind, record.key)[0]) != record:
-                wrong.append(record)
-
-    threads = [threading.Thread(target=work, args=(step,)) for step in (1, 7, 13, 29)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 def test_parents_as_the_segment_names_them() -> None:

@@ -106,10 +106,6 @@ def texts(chunks: Sequence[bytes]) -> dict[str, bytes]:
     }
 
 
-def test_a_whole_tree(stored: Stored) -> None:
-    assert texts(stored.body(TreeSelector(deep=True, texts=True))) == stored.history.files(stored.merge)
-
-
 def test_a_tree_of_an_older_revision_at_a_path(stored: Stored) -> None:
     selector = TreeSelector(stored.line[1].hex(), b"src", deep=True, texts=True)
     found = stored.history.files(stored.line[1])
@@ -121,69 +117,6 @@ def test_a_compressed_tree_is_the_same(stored: Stored) -> None:
     assert chunks[0][:1] == COMPRESSED
     assert texts(chunks) == stored.history.files(stored.merge)
     assert sum(map(len, chunks)) < sum(map(len, stored.body(TreeSelector(deep=True, texts=True))))
-
-
-def test_a_folder_alone_and_sizes(stored: Stored) -> None:
-    size = len(stored.history.files(stored.merge)["README"])
-    assert stored.entries(TreeSelector()) == [
-        Entry(b"", NodeType.FOLDER),
-        Entry(b"README", NodeType.FILE),
-        Entry(b"doc", NodeType.FOLDER),
-        Entry(b"src", NodeType.FOLDER),
-    ]
-    assert stored.entries(TreeSelector(sizes=True))[1] == Entry(b"README", NodeType.FILE, size)
-    assert stored.entries(TreeSelector(path=b"README", sizes=True)) == [Entry(b"", NodeType.FILE, size)]
-
-
-def test_the_path_of_the_request_leads_into_the_tree(stored: Stored) -> None:
-    assert stored.entries(TreeSelector(), b"doc") == [Entry(b"", NodeType.FOLDER), Entry(b"new", NodeType.FILE)]
-    assert stored.entries(TreeSelector(path=b"new"), b"doc") == [Entry(b"", NodeType.FILE)]
-
-
-def test_a_log_is_newest_first_and_shows_no_tags(stored: Stored) -> None:
-    line = [*reversed(stored.line)]
-    found = stored.log(LogSelector())
-    ids = [bytes.fromhex(entry.id) for entry in found]
-    assert ids[0] == stored.merge
-    assert sorted(ids) == sorted([stored.merge, stored.side, *line])
-    assert [each for each in ids if each in line] == line
-    assert (found[0].author, found[0].seconds, found[0].zone) == ("A <a@example.org>", 1_800_000_000, 0)
-    assert (found[0].message, found[0].parents) == ("merge\n", [stored.line[9].hex(), stored.side.hex()])
-    assert stored.ids(LogSelector("v1")) == [*reversed(stored.line[:6])]
-
-
-def test_a_quiet_log(stored: Stored) -> None:
-    whole, quiet = stored.log(LogSelector()), stored.log(LogSelector(messages=False))
-    assert [(each.id, each.author, each.seconds) for each in quiet] == [
-        (each.id, each.author, each.seconds) for each in whole
-    ]
-    assert {(each.message, *each.parents) for each in quiet} == {("",)}
-
-
-@pytest.mark.parametrize("limit", [1, 3, 4, 9, 100])
-def test_the_newest_of_a_log(stored: Stored, limit: int) -> None:
-    assert stored.ids(LogSelector(limit=limit)) == stored.ids(LogSelector())[:limit]
-
-
-def test_a_range(stored: Stored) -> None:
-    assert stored.ids(LogSelector(stored.line[7].hex(), stored.line[4].hex())) == stored.line[7:4:-1]
-    assert set(stored.ids(LogSelector(oldest=stored.line[8].hex()))) == {stored.merge, stored.line[9], stored.side}
-    assert stored.log(LogSelector(stored.line[4].hex(), stored.line[4].hex())) == []
-
-
-def test_what_changed_a_path(stored: Stored) -> None:
-    assert stored.ids(LogSelector(path=b"doc")) == [stored.side]  # The merge has it of a parent.
-    assert stored.ids(LogSelector(path=b"README")) == [stored.line[0]]
-    assert stored.ids(LogSelector(path=b"src/file.txt", limit=2)) == stored.line[9:7:-1]
-    assert stored.ids(LogSelector(), b"doc/new") == [stored.side]
-    assert stored.log(LogSelector(path=b"nowhere")) == []
-
-
-def test_changes_of_each_revision(stored: Stored) -> None:
-    found = {bytes.fromhex(entry.id): entry.changes for entry in stored.log(LogSelector(changes=True))}
-    assert found[stored.line[0]] == [("A", b"README"), ("A", b"src/file.txt")]
-    assert found[stored.line[5]] == [("M", b"src/file.txt")]
-    assert found[stored.side] == found[stored.merge] == [("A", b"doc/new")]
 
 
 @pytest.fixture

@@ -31,18 +31,6 @@ def snapshot() -> Snapshot:
     return repository.snapshot()
 
 
-@pytest.mark.parametrize("size", [1, 100, 1000, 1 << 20])
-def test_what_is_read_is_the_segments(snapshot: Snapshot, size: int) -> None:
-    reader = BulkReader(snapshot.read_ranges([(0, 5), (8, 30)]))
-    chunks = []
-    while chunk := reader.read(size):
-        assert len(chunk) <= size
-        chunks.append(chunk)
-    assert reader.read(size) == b""
-    assert (reader.segments, reader.size) == (27, sum(map(len, chunks)))
-    assert b"".join(read_bulk(chunks)) == b"".join([*SEGMENTS[:5], *SEGMENTS[8:]])
-
-
 def test_it_is_shorter(snapshot: Snapshot) -> None:
     reader = BulkReader(snapshot.read_ranges([(0, 30)]))
     while reader.read(1 << 20):
@@ -100,16 +88,6 @@ def test_a_large_or_damaged_segment_stays_as_it_lies(monkeypatch: pytest.MonkeyP
     for room in (len(sound) - 1, len(BASE) + 10, len(BASE) - 1):
         monkeypatch.setattr(store_bulk, "LARGEST", room)
         assert len(expand(sound, KINDS, set())) <= max(len(sound), room)
-
-
-@pytest.mark.parametrize("size", [1, 1000, 1 << 20])
-def test_an_expanded_stream_is_the_segments_again(snapshot: Snapshot, size: int) -> None:
-    reader = BulkReader(snapshot.read_ranges([(0, 30)]), snapshot.root.kinds)
-    chunks = []
-    while chunk := reader.read(size):
-        chunks.append(chunk)
-    sent: store_bulk.Sent = set()
-    assert b"".join(read_bulk(chunks)) == b"".join([expand(each, snapshot.root.kinds, sent) for each in SEGMENTS])
 
 
 def test_what_is_expanded_at_once_has_a_limit(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:

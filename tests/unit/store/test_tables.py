@@ -93,13 +93,6 @@ def test_the_keys_that_begin_alike_are_found_without_a_walk(monkeypatch: pytest.
         assert list(table.starting(first)) == [key for key, _ in entries if key.startswith(first)]
 
 
-def test_binary_and_long_keys_and_values() -> None:
-    entries = [(b"\0\0", b""), (b"\1" * 1024, bytes(range(256)) * 300), (b"\xff", b"\0")]
-    table = opened(encode_table(entries), 3)
-    assert list(table.items()) == entries
-    assert [table.get(key) for key, _ in entries] == [value for _, value in entries]
-
-
 @pytest.mark.parametrize("keys", [[b"b", b"a"], [b"a", b"a"], [b""]])
 def test_keys_must_ascend(keys: list[bytes]) -> None:
     with pytest.raises(ValueError, match="table key"):
@@ -197,29 +190,6 @@ def test_the_values_of_a_mapping_come_in_one_walk(monkeypatch: pytest.MonkeyPatc
     assert len(mapping.values()) == 3
     monkeypatch.setattr(Lookup, "get", None)  # None is looked up.
     assert list(mapping.values()) == values == [1, 30, 4]
-
-
-def test_an_inline_table_opens_nothing() -> None:
-    files = Files()
-    mapping = TableMapping(Lookup(Table("ids", {b"a": b"1"}), {}, files), int)
-    assert (mapping[b"a"], len(mapping), list(mapping)) == (1, 1, [b"a"])
-    assert files.asked == 0
-
-
-def test_a_draft_keeps_an_inline_table_in_order() -> None:
-    draft = DraftTable(Lookup(Table("ids", {b"b": b"1"}), {}, Files()))
-    for key, value in ((b"c", b"2"), (b"a", b"0"), (b"b", None), (b"x", None)):
-        draft.put(key, value)
-    assert list(draft.items()) == [(b"a", b"0"), (b"c", b"2")]
-    assert list(draft.table().inline) == [b"a", b"c"]
-    assert draft.new_file() is None
-
-
-def test_a_draft_does_not_touch_the_table_it_came_from() -> None:
-    table = Table("ids", {b"b": b"1"})
-    draft = DraftTable(Lookup(table, {}, Files()))
-    draft.put(b"a", b"0")
-    assert table.inline == {b"b": b"1"}
 
 
 def test_changes_that_change_nothing_leave_no_trace() -> None:

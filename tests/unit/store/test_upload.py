@@ -97,31 +97,6 @@ def test_storage_that_fails_when_the_pack_is_begun(history: History) -> None:
     assert storage.list_directory(INCOMING) == []
 
 
-def test_what_landed_meanwhile_is_cut_out(repository: PackRepository, history: History) -> None:
-    line = history.line(6)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    slow = upload(repository, history.body(line[1:]), 5)
-    push(repository, history, line[1:4], {MAIN: line[3]})
-    snapshot = repository.snapshot()
-    assert slow.stale(snapshot)
-    slow.check_again(repository.begin(b"", "user"))
-    assert not slow.stale(snapshot)
-    assert slow.entry is not None
-    assert slow.entry.segments == 2
-    assert len(left_in_quarantine(repository)) == 1
-    slow.abandon()
-
-
-def test_what_lands_beside_it_changes_nothing(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    side = history.line(2, line[0], "side")
-    push(repository, history, line[:1], {MAIN: line[0]})
-    slow = upload(repository, history.body(line[1:]), 2)
-    push(repository, history, side, {b"refs/heads/side": side[1]})
-    assert not slow.stale(repository.snapshot())
-    slow.abandon()
-
-
 def test_a_record_that_landed_meanwhile_is_looked_at_again(repository: PackRepository, history: History) -> None:
     root = history.commit({"a": b"a"})
     push(repository, history, [root], {MAIN: root})

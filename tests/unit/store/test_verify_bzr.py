@@ -10,9 +10,6 @@ from bzr_samples import FIRST, FIRST_PARENTS, KINDS, SECOND, SECOND_PARENTS, pus
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
 from smartserver.records.model import Parent, Record
-from smartserver.records.segment import decode_segment
-from smartserver.store.format import PACKS
-from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.verify import verify
 from transports.memory import MemoryTransport
@@ -86,29 +83,3 @@ def test_a_text_that_cannot_be_read(repository: PackRepository, number: int) -> 
     with pytest.raises(CorruptRecord, match=r"of revision joe@example\.org-1: cannot be read as ") as caught:
         push(repository, segment(records, FIRST_PARENTS), refs={})
     assert caught.value.key == key
-
-
-def test_every_byte_of_its_pack(repository: PackRepository, storage: MemoryTransport) -> None:
-    push(repository, segment(FIRST, FIRST_PARENTS), segment(SECOND, SECOND_PARENTS), refs={b".": TWO})
-    (pack,) = repository.snapshot().packs
-    path, content = pack_path(pack.entry.name), storage.get(pack_path(pack.entry.name))
-    owners: dict[int, bytes] = {}
-    for offset, whole in pack.reader.segments():
-        read = decode_segment(whole, 0, KINDS)
-        at = offset + read.frames_at
-        for entry in read.entries:
-            owners |= dict.fromkeys(range(at, at + entry.frame_length), entry.key)
-            at += entry.frame_length
-    named = 0
-    for at in range(len(content)):
-        wrong = bytearray(content)
-        wrong[at] ^= 1 << at % 8
-        storage.delete(path)
-        storage.put(path, [bytes(wrong)])
-        said = problems(storage)
-        assert any(problem.startswith(f"{PACKS}/") and f"{path} at byte" in problem for problem in said), at
-        if at in owners:
-            named += any(
-                f"record {' '.join(owners[at].decode().split(chr(0)))} of revision joe" in each for each in said
-            )
-    assert named > 0.95 * len(owners)  # A bit may be one that a decoder does not look at.

@@ -13,20 +13,6 @@ from smartserver.trace.explain import charges, lines
 from smartserver.wire.limits import INITIAL_WINDOW as WINDOW
 
 
-def test_a_needless_request_costs_a_round_trip_and_its_time() -> None:
-    trace = trace_of(request(100_000, 300_000), request(300_000, 510_000), finding("duplicate", 300_000), trips=2)
-    (charge,) = charges(trace)
-    assert (charge.trips, charge.micro, charge.times) == (1, 210_000, 1)
-    assert lines(trace)[:6] == [
-        "git: 1000.0 ms, 2 round trips",
-        "",
-        "1 round trip, 210.0 ms (21 %): duplicate, Repository.pull",
-        "  it is so",
-        "  called from a.py:1 in f",
-        "  Keep the first answer.",
-    ]
-
-
 def test_the_dearest_comes_first_and_a_line_is_named_once() -> None:
     starts = [100_000 * number for number in range(1, 8)]
     asked = [request(start, start + 100_000) for start in starts]

@@ -9,8 +9,7 @@ import pytest
 from pages import PageText, hash_of
 from traces import HOSTILE, OTHER_ID, push, read
 
-from smartserver.spans import Part
-from smartserver.trace.html import REQUEST, Bar, Command, Page, Track, command, html
+from smartserver.trace.html import Command, Page, Track, command, html
 from smartserver.trace.report import CALLED
 
 
@@ -22,34 +21,6 @@ def tracks(shown: Command) -> dict[str, Track]:
 def shown() -> Command:
     (trace,) = read(push())
     return command(trace)
-
-
-def test_the_table_sums_to_the_whole_wait(shown: Command) -> None:
-    assert (shown.program, shown.total) == ("git project", 165_000)
-    assert shown.counted == "2 round trips, 1 fresh connection"
-    assert sum(each.micro for each in shown.shares) == shown.total
-    assert sum(each.tenths for each in shown.shares) == 1000
-    shares = {each.part: each for each in shown.shares}
-    assert (shares[Part.LINK].called, shares[Part.LINK].micro) == ("wait for the link", 59_500)
-    assert [shares[part].micro for part in (Part.QUEUED, Part.DISK, Part.SERVER)] == [1_000, 4_000, 35_500]
-    assert shares[Part.LOCAL].names == [
-        ("plan project", 6_000),
-        ("git project, after the last call", 5_000),
-        ("read project", 5_000),
-    ]
-
-
-def test_a_request_tells_what_it_was(shown: Command) -> None:
-    first, second = tracks(shown)["requests of process 7"].bars
-    assert first == Bar(
-        0, 54_500, 156_000, REQUEST, "Branch.tip project; Repository.open",
-        {
-            "calls": ["Branch.tip project(project)", "Repository.open()"], "on": ["project"], "result": ["ok"],
-            "sent": ["967 B"], "received": ["447 B"], "in the server": ["39.000 ms"],
-            "first bytes after": ["100.500 ms"],
-        },
-    )  # fmt: skip
-    assert second.facts["called from"] == ["project.py:3 in f"]
 
 
 def test_the_page_has_each_command_and_runs_nothing_but_its_own() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from smartserver.errors import NoSuchBranch
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Arguments, Body, Context, Effect, Permission, Result, verb
 
@@ -52,29 +51,6 @@ def test_what_is_left_out_is_the_strictest() -> None:
     assert plain.description.startswith("At length.")
     assert plain.description.endswith("And more.")
     assert (plain.request_type, plain.result_type) == (Asked, Told)
-
-
-def test_what_is_said_is_kept() -> None:
-    @verb(
-        "Test.full",
-        effect=Effect.READ,
-        body=Body.DOWN,
-        is_vfs=True,
-        errors=(NoSuchBranch,),
-        own_verdict=True,
-        site_wide=True,
-        finds_above=True,
-        alone=True,
-        long=True,
-    )
-    def full(context: Context, request: Asked) -> Told:
-        """Say it again."""
-        return Told(request.name)
-
-    assert (full.effect, full.body, full.permission) == (Effect.READ, Body.DOWN, Permission.READ)
-    assert (full.is_vfs, full.own_verdict, full.site_wide, full.finds_above, full.long, full.alone) == (True,) * 6
-    assert full.errors == (NoSuchBranch,)
-    assert full.description == ""
 
 
 def test_a_name_is_declared_once() -> None:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
 from faulty_transport import FaultyTransport
 
-from smartserver.verbs.declare import Arguments, Context, Effect, Files, Result
+from smartserver.verbs.declare import Context, Effect, Files
 from smartserver.verbs.vfs import (
     BringRequest,
-    GetResult,
-    HasResult,
     LookRequest,
-    NamesResult,
-    NoResult,
-    PathRequest,
-    RangeField,
-    ReadvRequest,
-    ReadvResult,
-    RenameRequest,
-    StatResult,
     append,
     delete,
     get,
@@ -37,8 +27,8 @@ from smartserver.verbs.vfs import (
 )
 from transports.base import ReadFile, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSuchFile, NotADirectory, TransportError, TransportFailed
-from transports.memory import Aftermath, MemoryTransport
+from transports.errors import FileExists, TransportError, TransportFailed
+from transports.memory import MemoryTransport
 
 VERBS = (has, get, readv, put, append, mkdir, rmdir, delete, rename, list_dir, stat, sync_dir)
 
@@ -90,82 +80,11 @@ def test_what_they_are() -> None:
     assert reads == {"has", "get", "readv", "list_dir", "stat"}
 
 
-def test_reads(storage: MemoryTransport) -> None:
-    asked = context(storage)
-    assert has.function(asked, PathRequest("file")) == HasResult(True)
-    assert has.function(asked, PathRequest("absent")) == HasResult(False)
-    assert get.function(asked, LookRequest("abc")) == GetResult(3, b"abc")
-    assert get.function(asked, LookRequest("file")) == GetResult(7, None)
-    ranges = [RangeField(1, 1), RangeField(2, 100), RangeField(100, 1)]
-    assert readv.function(asked, ReadvRequest("abc", ranges)) == ReadvResult([1, 1, 0], 3, b"bc")
-    assert readv.function(asked, ReadvRequest("file", ranges)) == ReadvResult([1, 5, 0], 7, None)
-    assert readv.function(asked, ReadvRequest("file")) == ReadvResult([], 7, b"")
-    assert cast("GivenFiles", asked.files).sent == b"content" + b"ontent"
-    assert list_dir.function(asked, LookRequest("")) == NamesResult(["abc", "file", "folder"])
-    assert stat.function(asked, LookRequest("file")) == StatResult("file", 7, 5.5)
-    assert stat.function(asked, LookRequest("folder")) == StatResult("directory", 0, 5.5)
-
-
-@pytest.mark.parametrize(
-    ("function", "nothing"),
-    [(get.function, GetResult(None)), (list_dir.function, NamesResult(None)), (stat.function, StatResult(None))],
-)
-def test_what_is_not_there(
-    storage: MemoryTransport, function: Callable[[Context, LookRequest], Result], nothing: Result
-) -> None:
-    """Is a failure, or an answer where that was asked for."""
-    for path, error in (("absent", NoSuchFile), ("file/below", NotADirectory)):
-        with pytest.raises(error):
-            function(context(storage), LookRequest(path))
-        assert function(context(storage), LookRequest(path, True)) == nothing
-
-
 def test_other_failures_are_never_an_answer(storage: MemoryTransport) -> None:
     storage.crash()
     for function in (get.function, list_dir.function, stat.function):
         with pytest.raises(TransportFailed):
             function(context(storage), LookRequest("file", True))
-
-
-def test_changes(storage: MemoryTransport) -> None:
-    asked = context(storage, b"0123456789")
-    done = [
-        put.function(asked, BringRequest("new", b"new ", 3)),
-        append.function(asked, BringRequest("new", b" more ", 2)),
-        put.function(asked, BringRequest("empty")),
-        mkdir.function(asked, PathRequest("made")),
-        rename.function(asked, RenameRequest("file", "made/moved")),
-        delete.function(asked, PathRequest("abc")),
-        rmdir.function(asked, PathRequest("folder")),
-        sync_dir.function(asked, PathRequest("made")),
-        sync_dir.function(asked, PathRequest("")),
-    ]
-    assert done == [NoResult()] * 9
-    left = storage.crash(Aftermath.DURABLE_ONLY)
-    assert left.list_directory("") == ["empty", "made", "new"]
-    assert left.get("new") == b"new 012 more 34"
-    assert left.get("made/moved") == b"content"
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (put.function, BringRequest("file", b"x")),
-        (mkdir.function, PathRequest("folder")),
-        (append.function, BringRequest("absent", b"x")),
-        (rmdir.function, PathRequest("absent")),
-        (delete.function, PathRequest("absent")),
-        (rename.function, RenameRequest("absent", "new")),
-        (sync_dir.function, PathRequest("absent")),
-    ],
-)
-def test_what_cannot_be_changed(
-    storage: MemoryTransport, function: Callable[[Context, Arguments], NoResult], arguments: Arguments
-) -> None:
-    with pytest.raises((FileExists, NoSuchFile)):
-        function(context(storage), arguments)
-    assert storage.list_directory("") == ["abc", "file", "folder"]
-    assert storage.get("file") == b"content"
 
 
 @pytest.mark.parametrize("fail_at", [1, 2, 3, 4])

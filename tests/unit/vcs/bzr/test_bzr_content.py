@@ -14,7 +14,7 @@ from bzr_samples import FIRST, SECOND
 from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
-from smartserver.records.browse import Change, Contents, Header, NodeType
+from smartserver.records.browse import Change, Contents, NodeType
 from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.bzr import content
@@ -181,69 +181,6 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("most", [1, 3, 100])
-def test_a_whole_tree(most: int) -> None:
-    stored = Stored(most)
-    revision = stored.commit(TREE)
-    here = contents(stored)
-    nodes = list(here.nodes(revision, b"", deep=True))
-    assert [(node.path, node.type) for node in nodes] == WHOLE
-    texts = {node.path: joined(here.text(node)) for node in nodes if node.type is not FOLDER}
-    assert texts == {path: item.text for path, item in TREE.items() if item.kind != "dir"}
-
-
-@pytest.mark.parametrize(
-    ("path", "shallow", "deep"),
-    [
-        (b"", [b"", b"doc", b"doc.txt", b"lib", b"\xc3\xbc"], 8),
-        (b"doc", [b"doc", b"doc/deep", b"doc/link"], 4),
-        (b"doc/deep", [b"doc/deep", b"doc/deep/run"], 2),
-        (b"doc/link", [b"doc/link"], 1),
-        (b"lib", [b"lib"], 1),
-        (b"\xc3\xbc", [b"\xc3\xbc"], 1),
-    ],
-)
-def test_a_part_of_a_tree(path: bytes, shallow: list[bytes], deep: int) -> None:
-    stored = Stored(2)
-    revision = stored.commit(TREE)
-    here = contents(stored)
-    assert [node.path for node in here.nodes(revision, path, deep=False)] == shallow
-    found = [(node.path, node.type) for node in here.nodes(revision, path, deep=True)]
-    at = WHOLE.index(found[0])
-    assert found == WHOLE[at : at + deep]
-
-
-@pytest.mark.parametrize("path", [b"absent", b"doc/", b"doc/link/x", b"doc\0x", b"\xc3\xbc/x"])
-def test_nothing_at_a_path(path: bytes) -> None:
-    stored = Stored()
-    revision = stored.commit(TREE)
-    for deep in (False, True):
-        with pytest.raises(NoSuchPart, match="in r\u00e9v-2"):
-            list(contents(stored).nodes(revision, path, deep=deep))
-    assert contents(stored).state(revision, path) is None
-
-
-def test_what_breezy_wrote() -> None:
-    here = contents(Stored())
-    nodes = list(here.nodes(TWO, b"", deep=True))
-    found = {node.path: (node.type, None if node.type is FOLDER else joined(here.text(node))) for node in nodes}
-    assert all(here.size(node) == len(joined(here.text(node))) for node in nodes if node.type is not FOLDER)
-    assert found == {
-        b"": (FOLDER, None),
-        b"README": (NodeType.FILE, b"# Title\n\nOne line.\n"),
-        b"lib": (FOLDER, None),
-        b"lib/run": (NodeType.EXECUTABLE, b"#!/bin/sh\n"),
-        b"link": (NodeType.LINK, b"lib/run"),
-    }
-    assert list(here.changes(TWO)) == [Change("M", b"README")]
-    assert list(here.changes(ONE)) == [Change("A", path) for path in (b"README", b"lib", b"lib/run", b"link")]
-    said = Header("joe@example.org-1", [], "Joe <joe@example.org>", 1000000000, 60, "First")
-    assert here.header(ONE) == said
-    header = here.header(TWO)
-    assert header is not None
-    assert header.parents == [ONE.decode(), GHOST.decode()]
-
-
 def test_what_is_damaged() -> None:
     stored = Stored()
     revision = stored.commit(TREE)
@@ -271,35 +208,6 @@ def test_a_name_without_an_entry() -> None:
 
 
 # -- headers
-
-
-def test_headers() -> None:
-    stored = Stored()
-    first = stored.commit({})
-    merge = stored.commit({}, first, GHOST, b"\xff", zone=None, timestamp=b"-0.250")
-    here = contents(stored)
-    message = "D\u00e9j\u00e0\n\nvu\n"
-    assert here.header(first) == Header("r\u00e9v-2", [], "Joe", 1000000000, -210, message)
-    parents = ["r\u00e9v-2", GHOST.decode(), "\\xff"]
-    assert here.header(merge) == Header("r\u00e9v-3", parents, "Joe", -1, 0, message)
-
-
-@pytest.mark.parametrize(
-    ("properties", "author"),
-    [
-        (b"", "Joe"),
-        (b"6:author3:Ann", "Ann"),
-        (b"7:authors7:Bob\nAnn", "Bob"),
-        (b"6:author3:Ann7:authors3:Bob", "Bob"),
-        (b"6:author4:B\xc3\xa9a", "B\u00e9a"),
-        (b"6:author1:\xff", "\ufffd"),
-    ],
-)
-def test_authors(properties: bytes, author: str) -> None:
-    stored = Stored()
-    header = contents(stored).header(stored.commit({}, properties=properties))
-    assert header is not None
-    assert header.author == author
 
 
 @pytest.mark.parametrize("timestamp", [b"", b"nan", b"inf", b"1e9", b"1.5.5", b"1" * 16, b" 1", b"1_0"])
@@ -507,33 +415,6 @@ def served() -> Stored:
     stored.branches = {b"trunk": (Tip(TWO, attributes=b"2"),), b"topic": (Tip(ONE, attributes=b"1"),)}
     stored.tags = {b"trunk\0v1": ONE, b"trunk\0002": ONE, b"trunk\0009": ONE, b"topic\0v2": TWO, b"trunk\0lost": GHOST}
     return stored
-
-
-@pytest.mark.parametrize(
-    ("name", "branch", "found"),
-    [
-        ("", "", TWO),
-        ("", "topic", ONE),
-        ("1", "", ONE),
-        ("2", "", TWO),
-        ("9", "", ONE),
-        ("-1", "", TWO),
-        ("-2", "", ONE),
-        ("revno:2", "", TWO),
-        ("-1", "topic", ONE),
-        ("v1", "", ONE),
-        ("tag:v1", "", ONE),
-        ("tag:2", "", ONE),
-        ("v2", "topic", TWO),
-        (ONE.decode(), "", ONE),
-        ("revid:" + ONE.decode(), "topic", ONE),
-        ("topic", "", ONE),
-        ("trunk", "topic", TWO),
-        ("lost", "", GHOST),
-    ],
-)
-def test_names(name: str, branch: str, found: bytes) -> None:
-    assert contents(served(), branch.encode()).find(name) == found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from bzr_samples import FIRST, SECOND
 
 from smartserver.records.model import Key
-from smartserver.vcs.bzr.pages import Entry, search_key
+from smartserver.vcs.bzr.pages import search_key
 from smartserver.vcs.bzr.revision import Inventory, read_inventory
 from smartserver.vcs.bzr.tree import BzrTree
 
@@ -57,10 +57,6 @@ class Maps:
         return key
 
 
-def sample() -> BzrTree:
-    return BzrTree(read_inventory(SECOND[1].text), PAGES.__getitem__)
-
-
 def large(limit: int) -> tuple[Maps, Inventory, dict[bytes, bytes]]:
     """Maps of 40 folders in each other with 20 files each; path -> file id."""
     entries, paths = {b"root": (b"", b"")}, {b"": b"root"}
@@ -77,39 +73,6 @@ def large(limit: int) -> tuple[Maps, Inventory, dict[bytes, bytes]]:
     return maps, maps.inventory(entries), paths
 
 
-def test_paths() -> None:
-    tree = sample()
-    found = {path: tree.find(path) for path in (b"", b"README", b"lib", b"lib/run", b"link")}
-    assert {path: entry.file_id for path, entry in found.items() if entry} == {
-        b"": b"root-id",
-        b"README": b"readme-id",
-        b"lib": b"lib-id",
-        b"lib/run": b"run-id",
-        b"link": b"link-id",
-    }
-    assert found[b"link"] == Entry("symlink", b"link-id", b"root-id", b"link", b"joe@example.org-1", target=b"lib/run")
-    for path in (b"lib/", b"/", b"run", b"README/run", b"lib\0run", b"lib/run/run"):
-        assert tree.find(path) is None
-
-
-def test_ids() -> None:
-    tree = sample()
-    run = tree.entry(b"run-id")
-    assert run is not None
-    assert (run.kind, run.executable, run.size, run.text_key) == ("file", True, 10, b"run-id\0joe@example.org-1")
-    assert tree.entry(b"nothing") is None
-
-
-def test_where_an_id_is() -> None:
-    tree = sample()
-    assert [tree.path_of(each) for each in (b"root-id", b"lib-id", b"run-id", b"none")] == [
-        b"",
-        b"lib",
-        b"lib/run",
-        None,
-    ]
-
-
 def test_a_folder_that_is_in_itself_is_nowhere() -> None:
     maps = Maps(9)
     inventory = maps.inventory({b"root": (b"", b""), b"a": (b"b", b"a"), b"b": (b"a", b"b"), b"c": (b"gone", b"c")})
@@ -117,31 +80,6 @@ def test_a_folder_that_is_in_itself_is_nowhere() -> None:
     for file_id in (b"a", b"c"):
         with pytest.raises(ValueError, match="is missing, or in itself"):
             tree.path_of(file_id)
-
-
-def test_folders() -> None:
-    tree = sample()
-    assert list(tree.children(b"root-id").items()) == [
-        (b"README", b"readme-id"),
-        (b"lib", b"lib-id"),
-        (b"link", b"link-id"),
-    ]
-    assert tree.children(b"lib-id") == {b"run": b"run-id"}
-    assert tree.children(b"run-id") == {}
-
-
-def test_walks() -> None:
-    assert [path for path, _ in sample().walk()] == [b"", b"README", b"lib", b"lib/run", b"link"]
-    assert [path for path, _ in sample().walk(b"lib")] == [b"lib", b"lib/run"]
-    assert [path for path, _ in sample().walk(b"README")] == [b"README"]
-    assert list(sample().walk(b"nothing")) == []
-    assert {entry.file_id for entry in sample().entries()} == {
-        b"root-id",
-        b"lib-id",
-        b"link-id",
-        b"run-id",
-        b"readme-id",
-    }
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50, 1000])

@@ -7,12 +7,11 @@ import tracemalloc
 from collections.abc import Iterable, Mapping
 
 import pytest
-from builders import joined
 from git_samples import StoredObjects
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
-from smartserver.records.browse import Change, Header, Node, NodeType
+from smartserver.records.browse import Change, Node, NodeType
 from smartserver.vcs.git.content import GitContents
 from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
 
@@ -67,33 +66,6 @@ def names(nodes: Iterable[Node]) -> Mapping[bytes, NodeType]:
     return {node.path: node.type for node in nodes}
 
 
-def test_each_type_of_node(sample: Sample, whole: bytes) -> None:
-    nodes = list(sample.contents.nodes(whole, b"", deep=True))
-    assert names(nodes) == {
-        b"": NodeType.FOLDER,
-        b"run": NodeType.EXECUTABLE,
-        b"link": NodeType.LINK,
-        b"old": NodeType.FILE,
-        b"a": NodeType.FOLDER,
-        b"a/file": NodeType.FILE,
-        b"sub": NodeType.SUBMODULE,
-    }
-    texts = {node.path: joined(sample.contents.text(node)) for node in nodes if node.type is not NodeType.FOLDER}
-    assert {node.path: sample.contents.size(node) for node in nodes if node.path in texts} == {
-        path: len(text) for path, text in texts.items()
-    }
-    assert texts == {b"run": b"#!\n", b"link": b"a/file", b"old": b"", b"a/file": b"inner\n", b"sub": b"11" * 20}
-
-
-def test_a_part_of_a_tree(sample: Sample, whole: bytes) -> None:
-    assert b"a/file" not in names(sample.contents.nodes(whole, b"", deep=False))
-    assert list(names(sample.contents.nodes(whole, b"a", deep=False))) == [b"a", b"a/file"]
-    assert list(names(sample.contents.nodes(whole, b"a/file", deep=True))) == [b"a/file"]
-    for path in (b"b", b"run/x", b"a/file/x", b"sub/x", b"a//file"):
-        with pytest.raises(NoSuchPart, match="nothing at "):
-            list(sample.contents.nodes(whole, path, deep=False))
-
-
 def test_the_tree_of_a_tag_and_of_a_tree(sample: Sample, whole: bytes) -> None:
     tag = sample.tag(sample.tag(whole), b"tag")
     assert names(sample.contents.nodes(tag, b"", deep=True)) == names(sample.contents.nodes(whole, b"", deep=True))
@@ -129,30 +101,6 @@ def test_a_head_that_is_not_there(sample: Sample) -> None:
     sample.stored.settings["HEAD"] = b"refs/heads/gone"
     with pytest.raises(NoSuchPart, match="no branch refs/heads/gone, which HEAD names"):
         sample.contents.find("")
-
-
-@pytest.mark.parametrize(
-    ("author", "rest", "expected"),
-    [
-        (E, b"\n\nwhat\n", ("A <a@example.org>", 5, 90, "what\n")),
-        (b"A <> -7 -0001", b"\n\n\xc3\xa4", ("A <>", -7, -1, "\u00e4")),
-        (b"\xe4 <a> 1 +0000", b"\nencoding iso-8859-1\n\n\xe4", ("\u00e4 <a>", 1, 0, "\u00e4")),
-        (b"\xe4 <a> 1 +0000", b"\n\n\xe4", ("\ufffd <a>", 1, 0, "\ufffd")),
-        (b"A <a> 1 +0000", b"\nencoding nonsense\n\nx", ("A <a>", 1, 0, "x")),
-        (b"A <a> 1 +0000", b"\nencoding punycode\n\nab-", ("A <a>", 1, 0, "ab-")),
-        (b"A <a> 1 +0000", b"\nencoding hex\n\n41", ("A <a>", 1, 0, "41")),
-        (b"A <a> 1 +0000", b"\nencoding \0\n\nx", ("A <a>", 1, 0, "x")),
-        (b"A <a> 1 +0000", b"\nencoding unicode_escape\n\n\\ud800", ("A <a>", 1, 0, "\\ud800")),
-        (b"nobody", b"\n\nx", ("nobody", 0, 0, "x")),
-        (b"A <a> %d +0000" % (1 << 70), b"\n\nx", (f"A <a> {1 << 70} +0000", 0, 0, "x")),
-        (E, b"", ("A <a@example.org>", 5, 90, "")),
-    ],
-)
-def test_what_commits_say(sample: Sample, author: bytes, rest: bytes, expected: tuple[str, int, int, str]) -> None:
-    first = sample.commit(sample.tree())
-    commit = sample.commit(sample.tree(), [first], author, rest)
-    who, seconds, zone, message = expected
-    assert sample.contents.header(commit) == Header(commit.hex(), [first.hex()], who, seconds, zone, message)
 
 
 def test_how_trees_differ(sample: Sample) -> None:

@@ -155,24 +155,6 @@ def test_its_refs_are_those_that_are_set(repository: GitRepository) -> None:
 # -- streams out
 
 
-def test_a_stream_says_all_of_a_history(repository: GitRepository, tmp_path: Path) -> None:
-    latin = b"author A <a@b> 5 +0130\ncommitter B <b@c> 6 -0900\nencoding latin1\n\n\xe9\n"
-    read(repository, BLOB + COMMIT % (1, WHO) + b"M 100755 inline x\ndata 1\nx\n")
-    (tip,) = repository.refs().values()
-    tree = repository.objects.read(tip).text[5:45]
-    odd = commit(repository, b"tree %b\nparent %b\n%b" % (tree, tip.hex().encode(), latin))
-    set_refs(repository, {MAIN: odd}, MAIN)
-    assert find_omissions(repository) == Omissions(0, 0, 0, has_nested_tags=False)
-    with open(tmp_path / "stream", "w+b") as output:
-        export_stream(repository, (), ("--reencode=no",), output)
-        output.seek(0)
-        assert output.read().endswith(b"\ndone\n")
-        output.seek(0)
-        with open_bare(str(tmp_path / "copy"), "git sha1", VARIABLES) as copy:
-            import_stream(copy, output, ())
-            assert copy.refs() == repository.refs()
-
-
 def test_what_it_does_not_say_is_counted(repository: GitRepository, tmp_path: Path) -> None:
     read(repository, COMMIT % (1, WHO))
     (tip,) = repository.refs().values()
@@ -280,14 +262,6 @@ def comes_back(
             assert (copy.refs() == refs) == (not any(counted))
 
 
-def test_a_stream_that_nobody_reads(repository: GitRepository) -> None:
-    read(repository, b"blob\nmark :1\ndata 1000000\n" + bytes(1_000_000) + COMMIT % (2, WHO) + b"M 644 :1 x\n")
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "wb") as output, pytest.raises(BrokenPipeError):
-        export_stream(repository, (), (), output)
-
-
 # -- streams in
 
 
@@ -323,13 +297,3 @@ def test_a_stream_that_is_wrong(
         read(repository, stream)
     assert repository.refs() == {}
     assert not list(tmp_path.rglob("evil*"))
-
-
-def test_a_branch_goes_back_by_force_alone(repository: GitRepository) -> None:
-    read(repository, COMMIT % (1, WHO))
-    before = repository.refs()
-    with pytest.raises(BadStream, match=r"Not updating refs/heads/main \(.*\); --force moves it"):
-        read(repository, COMMIT % (1, WHO.replace(b"1700", b"1800")))
-    assert repository.refs() == before
-    read(repository, COMMIT % (1, WHO.replace(b"1700", b"1800")), "--force")
-    assert repository.refs() != before

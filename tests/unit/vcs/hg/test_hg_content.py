@@ -11,10 +11,10 @@ from charging import Charged
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
-from smartserver.records.browse import Change, Contents, Header, Node, NodeType
+from smartserver.records.browse import Change, Contents, Node, NodeType
 from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
-from smartserver.vcs.hg.content import MAX_SECONDS, HgContents
+from smartserver.vcs.hg.content import MAX_SECONDS
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key, meta_of, node_of
 from smartserver.vcs.hg.system import HgSystem
 
@@ -111,49 +111,10 @@ def listed(files: Files, path: bytes = b"", *, deep: bool = True) -> list[tuple[
 FOLDER, FILE_, LINK = NodeType.FOLDER, NodeType.FILE, NodeType.LINK
 
 
-def test_a_whole_tree() -> None:
-    assert listed(FILES) == [
-        (b"", FOLDER),
-        (b"a.txt", FILE_),
-        (b"a", FOLDER),
-        (b"a/b", FILE_),
-        (b"a/deep", FOLDER),
-        (b"a/deep/er", FOLDER),
-        (b"a/deep/er/run", NodeType.EXECUTABLE),
-        (b"a/link", LINK),
-        (b"a0", FILE_),
-        (b"z", FILE_),
-        (b"\xfcber", FOLDER),
-        (b"\xfcber/x", FILE_),
-    ]
-
-
 def test_a_folder_after_one_that_lies_deeper() -> None:
     files = dict.fromkeys([b"a-b/c", b"a/b/c/d", b"a/bb/c", b"aa/b/c"], (b"", b""))
     folders = [path for path, type_ in listed(files) if type_ is FOLDER]
     assert folders == [b"", b"a-b", b"a", b"a/b", b"a/b/c", b"a/bb", b"aa", b"aa/b"]
-
-
-@pytest.mark.parametrize(
-    ("path", "shallow", "deep"),
-    [
-        (b"", [b"", b"a.txt", b"a", b"a0", b"z", b"\xfcber"], 12),
-        (b"a", [b"a", b"a/b", b"a/deep", b"a/link"], 6),
-        (b"a/deep", [b"a/deep", b"a/deep/er"], 3),
-        (b"a/b", [b"a/b"], 1),
-        (b"z", [b"z"], 1),
-        (b"\xfcber", [b"\xfcber", b"\xfcber/x"], 2),
-    ],
-)
-def test_a_part_of_a_tree(path: bytes, shallow: list[bytes], deep: int) -> None:
-    assert [each for each, _ in listed(FILES, path, deep=False)] == shallow
-    assert len(listed(FILES, path)) == deep
-
-
-@pytest.mark.parametrize("path", [b"absent", b"a/", b"a/b/c", b"a.tx", b"b", b"a0\0", b"%b\nz" % (b"z\0" + b"0" * 40)])
-def test_nothing_at_a_path(path: bytes) -> None:
-    with pytest.raises(NoSuchPart, match="nothing at"):
-        listed(FILES, path)
 
 
 def test_a_path_that_spells_lines() -> None:
@@ -170,14 +131,6 @@ def test_a_path_that_spells_lines() -> None:
 
 def test_an_empty_tree() -> None:
     assert listed({}) == [(b"", FOLDER)]
-
-
-def test_texts() -> None:
-    stored = Stored()
-    stored.commit(FILES)
-    here = contents(stored)
-    found = {node.path: joined(here.text(node)) for node in here.nodes(stored.order[0], b"", deep=True) if node.place}
-    assert found == {path: text for path, (text, _) in FILES.items()} | {b"\xfcber/x": b"text\n"}
 
 
 def test_a_text_that_looks_like_metadata() -> None:
@@ -220,18 +173,6 @@ def test_what_is_damaged() -> None:
     for ask in (lambda: here.header(NULL), lambda: next(here.nodes(NULL, b"", deep=True))):
         with pytest.raises(MissingRevision):
             ask()
-
-
-def test_headers() -> None:
-    stored = Stored()
-    first = stored.commit({}, message=b"one\n\ntwo \xff")
-    second = stored.commit({}, date=b"-7.5 12600")
-    merge = stored.commit({}, first, second, date=b"0 0")
-    here = contents(stored)
-    author = "Jos\u00e9 <jo@example.org>"
-    assert here.header(first) == Header(first.hex(), [], author, 1000000000, 90, "one\n\ntwo \ufffd")
-    assert here.header(second) == Header(second.hex(), [], author, -7, -210, "message")
-    assert here.header(merge) == Header(merge.hex(), [first.hex(), second.hex()], author, 0, 0, "message")
 
 
 @pytest.mark.parametrize(
@@ -310,20 +251,6 @@ def test_what_a_clone_checks_out() -> None:
     assert contents(stored, b"old").find("") == three
     stored.bookmarks = {b"@": b"\xee" * 20}
     assert contents(stored).find("") == one
-
-
-def test_names() -> None:
-    stored = Stored()
-    one, two = stored.commit({}, message=b"1"), stored.commit({}, message=b"2")
-    stored.branches, stored.bookmarks = {b"default": (Tip(two),)}, {"m\u00e4rk".encode(): one}
-    here = HgContents(stored, b"")
-    for name in ("0", one.hex(), one.hex()[:7], "m\u00e4rk"):
-        assert here.find(name) == one
-    for name in ("tip", "default", two.hex()):
-        assert here.find(name) == two
-    for name, why in (("null", "null is no changeset"), ("absent", "unknown revision 'absent'")):
-        with pytest.raises(NoSuchPart, match=why):
-            here.find(name)
 
 
 def test_folders_that_files_beside_each_other_lie_in_are_said_once() -> None:
