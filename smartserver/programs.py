@@ -1,7 +1,8 @@
 """The other programs that are started here: which variables of the environment each gets.
 
-Every start of one takes its environment from a function of this module, so that what a user, or a program above this
-one, set for something else does not reach it.
+Every start of git, ssh and Python takes its environment from a function of this module, so that what a user, or a
+program above this one, set for something else does not reach it. Under the agent the waiting command starts what asks
+its user (`git credential`), as git does: with all its variables.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
 """Variables that `git config` alone reads. What git itself does is not what they say."""
 
 
-def within(environment: Mapping[str, str]) -> dict[str, str]:
+def repository_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of a program that works in the repository in which this one was started."""
     return {name: value for name, value in environment.items() if name not in OF_ONE_COMMAND}
 
 
-def outside(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def foreign_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables of a program that works elsewhere: in another repository, or on another machine. `environment`:
     default: that of this process."""
     found = os.environ if environment is None else environment

@@ -1,9 +1,9 @@
-"""Who is at the other end of an agent's socket.
+"""Checks the process at the other end of an agent's socket.
 
 A process of the same user may be locked in: in a container, under a profile of AppArmor, without capabilities. Where it
 reaches the socket, it can ask as if it were a command, or take the agent's place and be asked. So each end reads in
-/proc (proc(5)) what the other's process may do, and expects the same as for itself. What a process says of itself is
-not asked.
+/proc (proc(5)) what the other's process may do, and expects the same as for itself. It believes nothing that the other
+process says of itself.
 
 The thin start of a command loads this, as it does `address`. `thin.c` repeats it.
 """

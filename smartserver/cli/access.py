@@ -8,7 +8,7 @@ import click
 
 from smartserver.cli.errors import CommandError
 from smartserver.server import jail
-from smartserver.server.patterns import parted
+from smartserver.server.patterns import split_entry
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
 from smartserver.server.tokens import TokenFile, token_path
 from smartserver.server.watched import UnusableFile
@@ -117,7 +117,7 @@ def explain(ctx: click.Context, file: Path, user: str, level: str, path: str, re
     needed = WORDS[level]
     if ref and not AccessLevel.WRITE <= needed <= AccessLevel.FORCE:
         raise CommandError(f"{level} is about the whole repository: leave out the ref")
-    of, entry = parted(ref)
+    of, entry = split_entry(ref)
     name = (f"{of}\0{entry}" if entry else of).encode(errors="surrogateescape")
     found, rule = open_access(file).rules.decides(user, PERMISSIONS[needed], path, name)
     verdict = "yes" if found >= needed else "no"

@@ -23,7 +23,7 @@ from smartserver.plugins.git.hint import proc_command_line, ps_command_line, rea
 from smartserver.plugins.git.remote import GitRemote
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.plugins.git.words import in_words
-from smartserver.programs import within
+from smartserver.programs import repository_environment
 from smartserver.spans import Part, span
 from smartserver.trace.flags import VARIABLE, BadFlag
 from smartserver.vcs.base import VcsError
@@ -122,7 +122,7 @@ def run_here(
     import subprocess
 
     errors = subprocess.DEVNULL if quiet else None
-    its = {**within(environment), **variables}
+    its = {**repository_environment(environment), **variables}
     try:
         done = subprocess.run(words, env=its, input=said, stdout=subprocess.PIPE, stderr=errors, check=False)
     except OSError:
@@ -139,7 +139,9 @@ def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
     command = environment.get("GIT_SSH_COMMAND", "")
     if not command:
         asking = ["git", "config", "--get", "core.sshCommand"]
-        said = subprocess.run(asking, env=within(environment), stdout=subprocess.PIPE, check=False).stdout
+        said = subprocess.run(
+            asking, env=repository_environment(environment), stdout=subprocess.PIPE, check=False
+        ).stdout
         command = os.fsdecode(said).strip()
     return of_shell(command) if command else [environment.get("GIT_SSH") or "ssh"]
 
@@ -151,7 +153,7 @@ def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
     import subprocess
 
     asking = ["git", "config", "--get", "hpss.debug"]
-    said = subprocess.run(asking, env=within(environment), stdout=subprocess.PIPE, check=False).stdout
+    said = subprocess.run(asking, env=repository_environment(environment), stdout=subprocess.PIPE, check=False).stdout
     return {**environment, VARIABLE: ",".join(filter(None, (environment.get(VARIABLE), os.fsdecode(said).strip())))}
 
 

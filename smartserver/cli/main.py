@@ -6,6 +6,7 @@ import contextlib
 import errno
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -160,7 +161,9 @@ def _say(wrong: BaseException) -> int:
             click.echo("interrupted", err=True)
             return 130
         case click.ClickException():
-            wrong.show()
+            said = io.StringIO()
+            wrong.show(file=said)
+            click.echo(without_secrets(said.getvalue()), err=True, nl=False)
             return wrong.exit_code
         case CommandError():
             click.echo(f"smartserver: {without_secrets(plain(str(wrong)))}", err=True)
@@ -171,7 +174,8 @@ def _say(wrong: BaseException) -> int:
             click.echo("smartserver: emulated links need netem: in a checkout, pip install ./netem", err=True)
         case OSError():
             place = wrong.filename or ("output" if wrong.errno in OF_OUTPUT else "")
-            click.echo(f"smartserver: {f'{place}: ' if place else ''}{wrong.strerror or wrong}", err=True)
+            why = f"{f'{place}: ' if place else ''}{wrong.strerror or wrong}"
+            click.echo(f"smartserver: {without_secrets(why)}", err=True)
             with contextlib.suppress(OSError):
                 sys.stdout.close()  # What it could not write it would try to once more at the end.
         case _:

@@ -16,7 +16,7 @@ from smartserver.agent import compiled
 from smartserver.cli import hgrc
 from smartserver.cli.errors import CommandError
 from smartserver.client.places import SCHEMES
-from smartserver.programs import within
+from smartserver.programs import repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
 """What git looks for on PATH when it meets one of our URLs."""
@@ -56,7 +56,7 @@ def git() -> None:
         name = f"protocol.{scheme}.allow"
         done = subprocess.run(
             ["git", "config", "--global", name, "always"],
-            env=within(os.environ),
+            env=repository_environment(os.environ),
             capture_output=True,
             text=True,
             check=False,

@@ -44,6 +44,12 @@ def without_secrets(text: str) -> str:
 
 def _hidden(url: str) -> str:
     """The same for one URL, which may have blanks in it."""
+    scheme, between, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    login, at, host = authority.rpartition("@")
+    user, colon, _ = login.partition(":")
+    if colon:
+        url = f"{scheme}{between}{user}:***{at}{host}{slash}{path}"
     for secret, shown in _SECRETS:
         url = re.sub(secret, shown, url)
     return url

@@ -281,7 +281,7 @@ def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
         crc = crc32(part, crc)
         return part
 
-    yield from map(checked, items)  # Which keeps none of a reader that stops, as a loop would.
+    yield from map(checked, items)  # The variable of a loop would keep the last part alive.
     yield _END.pack(0, crc)
 
 

@@ -1,4 +1,4 @@
-"""Who is told of work as it is done, and what an entry of a tree counts for."""
+"""Charges for the work of a request: what is called with it, and how much an entry of a tree costs."""
 
 from __future__ import annotations
 

@@ -44,11 +44,11 @@ class RepositoryView(Protocol):
         """
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs. A walk over them is charged by who walks."""
+        """All refs. The caller charges a walk over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; what belongs to a ref has its name and NUL before its key. As of `refs`, a walk is
-        charged by who walks."""
+        """The entries of a map; what belongs to a ref has its name and NUL before its key. As of `refs`, the
+        caller charges a walk."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
         """The keys of a map's entries that changed since a root, by its incarnation, version and mark; None where that

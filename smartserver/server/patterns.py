@@ -30,16 +30,16 @@ class RefPattern:
     """A pattern of refs and of entries of maps. No ref and entry have one name: `map_update.entry_name`.
 
     `REF` matches refs and the entries that belong to them; `REF:` those refs alone; `REF:MAP/KEY` entries that belong
-    to such refs; `:MAP/KEY` entries that belong to none. A `REF` with wildcards also matches entries by their names
-    `REF:MAP/KEY` and `MAP/KEY`, so that `**` is everything.
+    to such refs; `:MAP/KEY` entries that belong to none. `**` matches everything.
     """
 
     def __init__(self, text: str) -> None:
         """Parse a pattern that `check_ref_pattern` accepts."""
-        ref, entry = parted(text)
+        ref, entry = split_entry(text)
         self._ref = NamePattern(ref)
         self._entry = None if entry is None else NamePattern(entry)
         self._is_of_entries = bool(entry)
+        self._is_of_all = text == "**"
 
     def matches(self, name: str, *, folds: bool) -> bool:
         """Whether it matches a ref, or an entry; `folds`: as of `NamePattern`."""
@@ -47,15 +47,15 @@ class RefPattern:
         if not is_entry:
             return not self._is_of_entries and self._ref.matches(ref, folds=folds)
         if self._entry is None:
-            whole = f"{ref}:{entry}" if ref else entry
-            return self._ref.matches(ref or entry, folds=folds) or self._ref.matches(whole, folds=folds)
+            return self._is_of_all or (bool(ref) and self._ref.matches(ref, folds=folds))
         return self._is_of_entries and self._ref.matches(ref, folds=folds) and self._entry.matches(entry, folds=folds)
 
 
-def parted(text: str) -> tuple[str, str | None]:
+def split_entry(text: str) -> tuple[str, str | None]:
     """The ref of a pattern, or of the name of an entry, and the entry; None where it names none.
 
-    A colon that a map's name, or one with wildcards, and a slash do not follow is a part of a ref's name.
+    A colon separates them if it is the last letter, or if `**` or `MAP/` follows; `MAP` is a map's name or has a
+    wildcard. Any other colon is a part of the ref's name.
     """
     if text.endswith(":"):
         return text[:-1], ""
@@ -120,11 +120,12 @@ def check_ref_pattern(key: str, pattern: str) -> None:
     Raises:
         UnusableFile: it can match nothing, or does not say whether refs or entries are meant.
     """
-    ref, entry = parted(pattern)
-    first, slash, _ = ref.partition("/")
-    if entry is None and slash and folded(first) in _maps_of_no_ref():
-        said = f"{pattern + ':'!r} for refs of that name, {':' + pattern!r} for entries of the map {first!r}"
-        raise UnusableFile(f"{key} = {pattern!r}: it does not say what it is for: write {said}")
+    ref, entry = split_entry(pattern)
+    folders = ref.split("/")[:-1]
+    if entry is None and folders and (folded(folders[0]) in _maps_of_no_ref() or any("*" in each for each in folders)):
+        of_refs = f"{pattern + ':'!r} for refs of such names, {pattern + ':**'!r} for the entries that belong to them"
+        said = f"write {of_refs}, or {':' + pattern!r} for entries that belong to no ref"
+        raise UnusableFile(f"{key} = {pattern!r}: it does not say what it is for: {said}")
     check_pattern(key, ref)
     if entry:
         check_pattern(key, entry)

@@ -30,7 +30,7 @@ Place = tuple[int, Key]
 
 
 class SnapshotView:
-    """A request's view of a repository as a system reads it (`records.content.Stored`); what it reads is charged."""
+    """A request's view of a repository as a system reads it (`records.content.RepositoryView`); reads are charged."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from typing import IO
 
 from smartserver.client.media.ready import ready
 from smartserver.client.medium import CannotConnect, ConnectionLost
-from smartserver.programs import outside
+from smartserver.programs import foreign_environment
 
 TIME_TO_END = 5.0
 """Seconds a subprocess that is waited for has to end once its input is closed, or it has closed its output."""
@@ -52,7 +52,8 @@ class PipeMedium:
         passes_on: bool = False,
         waits: bool = False,
     ) -> None:
-        """Start it, with these variables or those of this process, without any for a repository (`programs.outside`).
+        """Start it. `environment`: its variables, without those for a repository (`programs.foreign_environment`);
+        None: those of this process.
         `where`: what it leads to, as messages name it. `quotes`: the last line of a program that cannot
         begin is why, in the error that is raised; what one says that began goes to standard error when it is closed.
         `passes_on`: it has no standard error of this process's, which gets its words while it is here, so that one that
@@ -79,7 +80,7 @@ class PipeMedium:
             self._process = subprocess.Popen(
                 list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=self._said if says is None else says, bufsize=0,
-                env=outside(environment),
+                env=foreign_environment(environment),
             )  # fmt: skip
         except OSError as wrong:
             self._take_words()

@@ -30,6 +30,10 @@ from smartserver.verbs.rules import Rule
 if TYPE_CHECKING:
     from smartserver.client.places import Place
 
+ATTEMPTS = 5
+"""Requests of one push, of which each but the last found refs that others had changed meanwhile."""
+
+CHANGES = b"other users change refs of that name all the time; try again"
 NOT_ATOMIC = b"atomic push failed"
 FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
@@ -60,31 +64,41 @@ class Push:
         """Push; the lines that say what became of each command.
 
         `refspecs`: where git decided on cached refs, `listed`, else None. If these were old, nothing was done: the
-        refusal says what the refs are, and the targets are decided by those.
+        refusal says what the refs are, and the targets are decided by those, under conditions again.
 
         Raises:
             CannotGoOn: a source is no object, or something that must be sent is missing here.
             CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
         """
-        commands = [_command(line) for line in batch]
+        left: Sequence[Command] = [_command(line) for line in batch]
+        guessed = guesses(refspecs, listed, {each.ref for each in left}) if refspecs is not None else ()
+        if refspecs is None or not guessed:
+            return self._attempt(left)[0]
         knowledge = self._repository.knowledge
-        if refspecs is None or not (found := guesses(refspecs, listed, {command.ref for command in commands})):
-            return self._attempt(commands) or []
-        leased = {each.ref for each in commands if not each.force and self._options.leases.get(each.listed)}
-        lines = self._attempt(commands, conditions(refspecs, found, knowledge.refs(), leased))
-        if lines is not None:
-            return lines
-        refs = knowledge.refs()
-        targets = {guess.ref: refspecs.target(guess.source, guess.short, refs) for guess in found}
-        wrong = next((guess for guess in found if not targets[guess.ref]), None)
-        if wrong is not None:
-            why = _undecided(wrong, refs)
-            return [b"error " + command.listed + b" " + why for command in commands]
-        return self._attempt([replace(each, ref=targets.get(each.listed, each.ref)) for each in commands]) or []
+        lines: list[bytes] = []
+        found = guessed
+        for _ in range(ATTEMPTS):
+            leased = {each.ref for each in left if not each.force and self._options.leases.get(each.listed)}
+            said, left = self._attempt(left, conditions(refspecs, found, knowledge.refs(), leased))
+            lines += said
+            if not left:
+                return lines
+            refs = knowledge.refs()
+            targets = {guess.ref: refspecs.target(guess.source, guess.short, refs) for guess in guessed}
+            found = [
+                replace(each, ref=targets[each.ref]) for each in guessed if each.ref in {one.listed for one in left}
+            ]
+            wrong = next((guess for guess in found if not guess.ref), None)
+            if wrong is not None:
+                return lines + _errors(left, _undecided(wrong, refs))
+            left = [replace(each, ref=targets.get(each.listed, each.ref)) for each in left]
+        return lines + _errors(left, CHANGES)
 
-    def _attempt(self, commands: Sequence[Command], asked: Sequence[RefUpdate] = ()) -> list[bytes] | None:
-        """The lines of an attempt; None where nothing was done and it must be made without the conditions `asked`:
-        they do not hold, or another update was refused, and only they had made the request atomic.
+    def _attempt(
+        self, commands: Sequence[Command], asked: Sequence[RefUpdate] = ()
+    ) -> tuple[list[bytes], Sequence[Command]]:
+        """The lines of an attempt, and the commands that are left, about which nothing was done: the conditions `asked`
+        do not hold, or another update was refused, and only they had made the request atomic.
         """
         atomic = self._options.atomic
         with span(Part.LOCAL, "look up refs"):
@@ -92,19 +106,22 @@ class Push:
             names = {command.ref: command.listed for command in commands if command.ref != command.listed}
             refused = {update.ref: why for update in updates if (why := _objection(self._local, update))}
         lines = [b"error " + names.get(ref, ref) + b" " + why for ref, why in refused.items()]
+        commands = [command for command in commands if command.ref not in refused]
         updates = [update for update in updates if update.ref not in refused]
         if refused and atomic:
-            return lines + [b"error " + names.get(update.ref, update.ref) + b" " + NOT_ATOMIC for update in updates]
+            return lines + _errors(commands, NOT_ATOMIC), ()
         if not updates:
-            return lines
+            return lines, ()
         outcomes = self._send([*asked, *updates], atomic=atomic or bool(asked))
         of_asked, done = outcomes[: len(asked)], outcomes[len(asked) :]
         if any(_is_refused(each) for each in of_asked):
-            return None
-        if asked and not atomic and len(done) > 1 and any(_is_refused(each) for each in done):
-            return None
+            return lines, commands
+        left: Sequence[Command] = ()
+        if asked and not atomic and any(_is_refused(each) for each in done):
+            left = [command for command, each in zip(commands, done, strict=True) if not _is_refused(each)]
+            done = [each for each in done if _is_refused(each)]
         with span(Part.LOCAL, "tell git what moved"):
-            return lines + [line for each in done for line in self._report(each, names)]
+            return lines + [line for each in done for line in self._report(each, names)], left
 
     def _send(self, updates: Sequence[RefUpdate], *, atomic: bool) -> Sequence[UpdateOutcome]:
         local = self._local
@@ -158,6 +175,10 @@ class Push:
 def _command(line: bytes) -> Command:
     source, _, ref = line.lstrip(b"+").rpartition(b":")
     return Command(source, ref, ref, line.startswith(b"+"))
+
+
+def _errors(commands: Sequence[Command], why: bytes) -> list[bytes]:
+    return [b"error " + command.listed + b" " + why for command in commands]
 
 
 def _is_refused(updated: UpdateOutcome) -> bool:

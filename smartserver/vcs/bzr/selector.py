@@ -13,8 +13,6 @@ from smartserver.errors import Unsupported
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import WrongContent
 
-"""The map in which a client keeps what its user calls tags."""
-
 MAX_NAMED: Final = 4096
 """Trees, texts or paths in one selector. The trees of the chosen revisions are not counted."""
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Final
 
-from smartserver.programs import outside
+from smartserver.programs import foreign_environment
 from smartserver.records.model import RevisionId
 from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository, failure
@@ -85,7 +85,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
     settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
     for number, (name, value) in enumerate(_SETTINGS.items()):
         settings |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-    return outside(environment) | settings
+    return foreign_environment(environment) | settings
 
 
 def set_refs(repository: GitRepository, refs: Mapping[bytes, RevisionId], head: bytes) -> None:

@@ -13,7 +13,7 @@ from binascii import hexlify, unhexlify
 from collections.abc import Collection, Iterable, Mapping
 from typing import IO, Self
 
-from smartserver.programs import within
+from smartserver.programs import repository_environment
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
 from smartserver.vcs.git.format import FORMATS, Format
@@ -38,7 +38,7 @@ class GitRepository:
     def __init__(self, git_dir: str | os.PathLike[str], environment: Mapping[str, str]) -> None:
         self.git_dir = os.path.abspath(git_dir)
         self.environment = {
-            **within(environment),
+            **repository_environment(environment),
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git hints at any file it can open.
             # A partial clone must not fetch what it lacks while it is read: a push would turn into a download.

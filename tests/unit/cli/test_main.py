@@ -85,6 +85,16 @@ def test_what_could_not_be_done_is_one_line(
     assert capsys.readouterr().err == "smartserver: the server is stopping:  [2J smartserver: all well\n"
 
 
+def test_a_mistake_in_the_words_of_a_command_shows_no_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["smartserver", "ping", "hpss://h/a", "hpss://u:secret@h/b"])
+    monkeypatch.setattr(Interrupts, "heed", lambda self: None)
+    with pytest.raises(SystemExit):
+        program.main()
+    assert capsys.readouterr().err.endswith("Error: Got unexpected extra argument (hpss://u:***@h/b)\n")
+
+
 def test_an_interrupt_is_said_and_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert ending(monkeypatch, click.exceptions.Abort()) == 130
     assert capsys.readouterr().err == "interrupted\n"

@@ -89,6 +89,8 @@ TOKEN = "hpss_" + "tokEn-_0" * 5
         ("hpss+ssh://me:pa/ss@h/srv/a@v1", "hpss+ssh://me:***@h/srv/a@v1"),
         ("hpss+ssh://me:pa ss@h/srv/a", "hpss+ssh://me:***@h/srv/a"),
         ("hpss://me:12@h/a", "hpss://me:***@h/a"),
+        ("hpss://us'er:pass@h/a", "hpss://us'er:***@h/a"),
+        ("hpss://me:12?pass@h/a", "hpss://me:***@h/a"),
         ("hpss://h:12/a@v1:2", "hpss://h:12/a@v1:2"),
         ("hpss://[::1]:12/a@v1", "hpss://[::1]:12/a@v1"),
         ("hpss+tls://h/a?token=x&ca=/y&z=x", "hpss+tls://h/a?token=***&ca=/y&z=***"),

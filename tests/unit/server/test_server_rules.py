@@ -130,7 +130,8 @@ def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
         ("*:tags/v:1", [b"trunk\0tags/v:1"], [b"trunk\0tags/v1", b"trunk"]),
         ("trunk:x", [b"trunk:x", b"trunk:x\0tags/v1"], [b"trunk", b"trunk\0tags/x"]),
         ("**", [b"trunk", b"trunk:x", b"trunk\0tags/v1", b"\0bookmarks/x"], []),
-        ("**/v*", [b"a/v1", b"a\0tags/v1", b"\0bookmarks/v1"], [b"a", b"\0bookmarks/x"]),
+        ("**/v*:", [b"a/v1"], [b"a", b"a\0tags/v1", b"a/v1\0tags/v1", b"\0bookmarks/v1"]),
+        (":**", [b"\0bookmarks/x"], [b"a", b"a\0tags/v1"]),
         ("*", [b"trunk", b"trunk:x", b"trunk\0tags/v1"], [b"a/b", b"\0bookmarks/x"]),
         (":bookmarks/*", [b"\0bookmarks/x"], [b"bookmarks/x", b"trunk\0bookmarks/x", b"\0public/x"]),
         ("public/**:", [b"public/site", b"public"], [b"\0public/site", b"public/site\0tags/v1"]),
@@ -138,18 +139,18 @@ def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
     ],
 )  # fmt: skip
 def test_a_ref_and_an_entry_are_never_one_name(pattern: str, given: list[bytes], not_given: list[bytes]) -> None:
-    """Entries are matched as they were when a rule had one string for them."""
     rules = AccessRules(rule("force", refs=f"refs = [{pattern!r}]") + rule("read"))
     assert [name for name in given if not rules.gives("joe", FORCE, "p", name)] == []
     assert [name for name in not_given if rules.gives("joe", FORCE, "p", name)] == []
 
 
-@pytest.mark.parametrize("pattern", ["bookmarks/x", "public/**", "Signatures/*"])
-def test_a_pattern_that_meant_refs_and_entries_is_refused_with_both_spellings(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["bookmarks/x", "public/**", "Signatures/*", "*/*", "**/x", "book*/x"])
+def test_a_pattern_that_meant_refs_and_entries_is_refused_with_the_spellings(pattern: str) -> None:
     with pytest.raises(UnusableFile) as wrong:
         AccessRules(rule("read") + rule("none", refs=f"refs = [{pattern!r}]"))
-    said = f"rule 2: refs = {pattern!r}: it does not say what it is for: write {pattern + ':'!r} for refs of that name"
-    assert str(wrong.value).startswith(f"{said}, {':' + pattern!r} for entries")
+    said = f"rule 2: refs = {pattern!r}: it does not say what it is for: write {pattern + ':'!r} for refs of such names"
+    assert str(wrong.value).startswith(f"{said}, {pattern + ':**'!r} for the entries that belong to them, or")
+    assert str(wrong.value).endswith(f"or {':' + pattern!r} for entries that belong to no ref")
     AccessRules(rule("none", refs=f"refs = [{pattern + ':'!r}, {':' + pattern!r}]"))
 
 
