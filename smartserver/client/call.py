@@ -122,7 +122,7 @@ class Client:
                 self._is_taken = self._is_taken or self._is_new
                 if certainty.doubtful:
                     answer.results = [
-                        _doubted(each) if isinstance(each, CodedError) else each for each in answer.results
+                        _as_unknown(each) if isinstance(each, CodedError) else each for each in answer.results
                     ]
                 return answer
             except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
@@ -153,7 +153,7 @@ class Client:
                 again = next(pauses, None) if refusal.error.retryable and small else None
                 if again is None:
                     if certainty.doubtful:
-                        raise _doubted(refusal.reason) from refusal
+                        raise _as_unknown(refusal.reason) from refusal
                     raise
                 self._pause(again)
             except BaseException as wrong:
@@ -230,6 +230,6 @@ class Client:
         self.close()
 
 
-def _doubted(error: CodedError) -> OutcomeUnknown:
+def _as_unknown(error: CodedError) -> OutcomeUnknown:
     """What the refusal of a repeat says of a change whose first sending may still be carried out."""
     return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(f"sent again, it was refused: {error}")

@@ -99,30 +99,36 @@ def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> It
     """
     parts = iter(base)
     part = memoryview(b"")
-    passed = made = 0
-    """Bytes of the base before the part, and of the text so far."""
-    for start, end, added in (*hunks, (None, None, b"")):
-        # What is kept up to `start`, or all that is left; then what is left out.
-        for stop, keeps in ((start, True), (end, False)) if end is not None else ((None, True),):
-            while stop is None or passed < stop:
-                if not part:
-                    found = next(parts, None)
-                    if found is None:
-                        if stop is None:
-                            break
-                        raise Malformed(0, f"hunks reach to byte {stop} of a base of {passed}")
-                    part = memoryview(found)
-                    continue
-                piece = part if stop is None else part[: stop - passed]
-                part = part[len(piece) :]
-                passed += len(piece)
-                if keeps:
-                    made += len(piece)
-                    yield piece
-        if added:
-            made += len(added)
+    passed = 0
+    """Bytes of the base before the part."""
+
+    def before(stop: int) -> Iterator[Buffer]:
+        nonlocal part, passed
+        while passed < stop:
+            if not part:
+                found = next(parts, None)
+                if found is None:
+                    raise Malformed(0, f"hunks reach to byte {stop} of a base of {passed}")
+                part = memoryview(found)
+            piece, part = part[: stop - passed], part[stop - passed :]
+            passed += len(piece)
+            yield piece
+
+    def text() -> Iterator[Buffer]:
+        for start, end, added in hunks:
+            yield from before(start)
+            for _removed in before(end):
+                pass
             yield added
+        yield part
+        yield from parts
+
+    made = 0
+    for piece in text():
+        made += len(piece)
         if made > length:
             break
+        if piece:
+            yield piece
     if made != length:
         raise Malformed(0, f"hunks make {made} bytes of text or more, expected {length}")

@@ -88,7 +88,7 @@ def find_omissions(repository: GitRepository) -> Omissions:
         if found.type == COMMIT:
             commits += _COMMIT.match(found.text) is None or b"\0" in found.text
         elif found.type == TREE:
-            trees += not _is_remade(repository.format.tree(found.key, found.text), empty)
+            trees += not _comes_back(repository.format.tree(found.key, found.text), empty)
     refs = repository.refs()
     tags = nested = 0
     for name, tip in zip(refs, stream(repository.start, list(refs.values())), strict=True):
@@ -101,7 +101,7 @@ def find_omissions(repository: GitRepository) -> Omissions:
     return Omissions(commits, trees, tags, nested > 0)
 
 
-def _is_remade(entries: Sequence[TreeEntry], empty: Key) -> bool:
+def _comes_back(entries: Sequence[TreeEntry], empty: Key) -> bool:
     """Whether git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
     names = {name for _, name, _ in entries}
     places = [name + b"/" if mode == _FOLDER else name for mode, name, _ in entries]
