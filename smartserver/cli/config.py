@@ -46,9 +46,10 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
             (result,) = remote.ask((repository_configure, ConfigureRequest({key: new}))).results
             if isinstance(result, CodedError):
                 raise result
+            found: bytes | None = new  # Not what is known: of an incomplete repository an answer says nothing.
         else:
             remote.learn_refs()
-    found = remote.knowledge.settings.get(key)
+            found = remote.knowledge.settings.get(key)
     if key in DEFAULTS:
         click.echo(plain(os.fsdecode(found or DEFAULTS[key])))
         return

@@ -27,7 +27,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.store_url import VFS
 from smartserver.client.updates import Outcome, PushOutcome
-from smartserver.errors import NotDone, shown
+from smartserver.errors import IncompleteRepository, NotDone, shown
 from smartserver.records.model import GraphNode, Key, RevisionId
 from smartserver.server import jail
 from smartserver.server.access import invoking_user
@@ -132,7 +132,14 @@ class StoreSource:
     """A `PushSource`: whatever lies there is sent as it lies."""
 
     def __init__(self, repository: PackRepository) -> None:
+        """Look at it.
+
+        Raises:
+            IncompleteRepository: it is to be shown to nobody.
+        """
         self.snapshot = repository.snapshot()
+        if self.snapshot.root.is_incomplete:
+            raise IncompleteRepository(repository.path)
         self._transaction = Transaction(repository.path, self.snapshot)
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:

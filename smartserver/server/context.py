@@ -36,9 +36,8 @@ from smartserver.store.model import Changes, ContentPlan, ListingEntry, PackRepo
 from smartserver.store.states import LatestRoot
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
-from smartserver.verbs.declare import AnyVerb, Arguments, Calls, Files, Permission, Result
+from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
 from smartserver.verbs.here import with_branch
-from smartserver.verbs.repository_create import CopyPart, CreateRequest
 from smartserver.wire.limits import MAX_RESULTS
 from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, Status, raw
 from transports.errors import CodedError
@@ -200,14 +199,28 @@ class RequestContext:
         """Sent to a client that seems not to have met this repository yet."""
         return [] if self.known is not None else list(self.site.facts.capabilities)
 
+    @property
+    def copies(self) -> bool:
+        """Whether it is one of the requests of a copy."""
+        return any(verb.copies(arguments) for verb, arguments in self.header.calls)
+
+    def shows(self, root: Root) -> bool:
+        """Whether the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
+        return not root.is_incomplete or self.copies
+
+    def changes(self, transaction: Transaction) -> Changes | None:
+        """What the client is told of the stored repository; None where there is none to be shown."""
+        snapshot = transaction.snapshot
+        return transaction.changes_since(self.known) if snapshot is not None and self.shows(snapshot.root) else None
+
     def state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""
         if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
             return None
         try:
             self._look = None  # It may be what he knows already.
-            transaction = self.begin()
-            return state_of(transaction.changes_since(self.known)) if transaction.exists else None
+            changes = self.changes(self.begin())
+            return None if changes is None else state_of(changes)
         except CodedError:
             return None
 
@@ -221,13 +234,6 @@ class NoRepository:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NoSuchRepository(self.path)
-
-
-def of_incomplete(calls: Calls) -> bool:
-    """Whether these calls may see a repository that is incomplete: they go on with the copy, or are maintenance."""
-    if any(isinstance(arguments, CreateRequest) and arguments.part is not CopyPart.WHOLE for _, arguments in calls):
-        return True
-    return all(verb.of_incomplete for verb, _ in calls)
 
 
 class CallContext:
@@ -287,7 +293,8 @@ class CallContext:
         refusals: list[CodedError] = []
         judged = 0
         header = self._request.header
-        if self.transaction.exists and self.transaction.is_incomplete and not of_incomplete(header.calls):
+        is_maintenance = all(verb.of_incomplete for verb, _ in header.calls)
+        if self.transaction.exists and self.transaction.is_incomplete and not (is_maintenance or self._request.copies):
             raise RequestFailure(IncompleteRepository(self.transaction.path))
         for verb, arguments in header.calls:
             before = self.results

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
-from smartserver.errors import AccessDenied, InvalidPath, LimitExceeded, NestedRepository
+from smartserver.errors import AccessDenied, IncompleteRepository, InvalidPath, LimitExceeded, NestedRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
@@ -287,6 +287,8 @@ class Site:
             found = self._look(path)
             if not found.exists or found.look is None or found.look.root is None:
                 return ListingEntry(path, "", ())
+            if found.look.root.is_incomplete:
+                return ListingEntry(path, found.look.root.vcs, (), str(IncompleteRepository(path or ".")))
             view = RootView(found.look.root, found.repository.folder)  # Its refs are in no pack, nor in an index.
             return ListingEntry(path, view.root.vcs, tuple(view.refs()))
         except CodedError as wrong:

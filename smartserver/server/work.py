@@ -252,7 +252,7 @@ class RequestWork:
         transaction = context.begin()
         calls = CallContext(context, transaction)
         outcomes = calls.decide()
-        changes = transaction.changes_since(context.known) if transaction.exists else None
+        changes = context.changes(transaction)
         snapshot = transaction.snapshot
         reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.root)
         plan = calls.plan
@@ -265,8 +265,7 @@ class RequestWork:
         context = self._context
         transaction = context.begin(graph)
         outcomes = CallContext(context, transaction).decide()
-        changes = transaction.changes_since(context.known) if context.find().exists else None
-        return ServedAnswer(context.reply(outcomes, changes))
+        return ServedAnswer(context.reply(outcomes, context.changes(transaction)))
 
     def _commit(self, upload: Upload | None) -> ServedAnswer:
         context = self._context
@@ -295,9 +294,10 @@ class RequestWork:
     def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> ServedAnswer:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
-            gone = committed.view.root.deleted  # By this request, or since it was carried out.
-            changes = None if gone else committed.changes_since(context.known)
-            reply = context.reply(outcomes, changes, None if gone else committed.view.root, advice)
+            root = committed.view.root
+            gone = root.deleted  # By this request, or since it was carried out.
+            changes = committed.changes_since(context.known) if not gone and context.shows(root) else None
+            reply = context.reply(outcomes, changes, None if gone else root, advice)
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", self._header.description, wrong)

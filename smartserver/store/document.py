@@ -18,6 +18,7 @@ from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.format import ROOT
 from smartserver.store.log import LogEntry, LogFile
+from smartserver.store.model import INCOMPLETE
 from smartserver.store.tables import Bytes16, Natural, Table
 
 MAX_ROOT = 64 * 1024
@@ -84,6 +85,11 @@ class Root(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     log_files: tuple[LogFile, ...] = ()
     deleted: bool = False
     log_mark: Natural = 0
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a copy into the repository takes more requests than have come."""
+        return INCOMPLETE in self.settings
 
 
 class _Head(msgspec.Struct, array_like=True):

@@ -125,7 +125,7 @@ class Transaction:
     @property
     def is_incomplete(self) -> bool:
         """Whether a copy into the repository takes more requests than have come."""
-        return self.exists and self.created is None and INCOMPLETE in self._present().root.settings
+        return self.snapshot is not None and self.snapshot.root.is_incomplete
 
     @property
     def settings(self) -> Mapping[str, bytes]:
@@ -223,13 +223,16 @@ class Transaction:
             (target,) = self._stored.parents(target)
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
-    def create(self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes]) -> bool:
-        """Make the repository with this request; False where one of the same `vcs` exists.
+    def create(
+        self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
+    ) -> bool:
+        """Make the repository with this request; False where one of the same `vcs` exists. `incomplete`: as
+        `is_incomplete` says from then on.
 
         Raises:
             Unsupported: a kind's check is not one this release knows.
             WrongVcs: one of another `vcs` exists.
-            InvalidName: a setting names a ref that cannot be one.
+            InvalidName: a setting names a ref that cannot be one, or is `INCOMPLETE`.
         """
         there = self.vcs if self.exists else vcs
         if there != vcs:
@@ -241,7 +244,7 @@ class Transaction:
             return False
         for name, value in settings.items():
             _check_setting(vcs, name, value)
-        self.created = (vcs, its, dict(settings))
+        self.created = (vcs, its, dict(settings) | ({INCOMPLETE: b"yes"} if incomplete else {}))
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
@@ -542,7 +545,7 @@ class Transaction:
         stored.
 
         Raises:
-            InvalidName: it names a ref that cannot be one.
+            InvalidName: it names a ref that cannot be one, or is `INCOMPLETE`, which can only be removed.
         """
         if value is not None:
             _check_setting(self.vcs, name, value)
@@ -666,6 +669,8 @@ def _folders_of(name: bytes) -> list[bytes]:
 
 
 def _check_setting(vcs: str, name: str, value: bytes) -> None:
+    if name == INCOMPLETE:
+        raise InvalidName(name.encode(), "only a copy that takes several requests has this setting")
     problem = system_of(vcs).setting_problem(name, value)
     if problem:
         raise InvalidName(value, f"{name} cannot name it: {problem}")

@@ -182,7 +182,9 @@ class Declaration(msgspec.Struct, frozen=True):
     alone: bool = False
     """No other call may be in its request."""
     of_incomplete: bool = False
-    """Works on a repository into which a copy is not complete, too."""
+    """Maintenance: works on a repository into which a copy is not complete, too."""
+    copies: Callable[[Any], bool] = lambda arguments: False
+    """Whether a call with these arguments says that its request goes on with such a copy."""
 
     def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
         """Declare the method.

@@ -60,7 +60,11 @@ class CreateResult(Result, frozen=True, array_like=True):
 ERRORS = (AccessDenied, InvalidName, LimitExceeded, NestedRepository, RepositoryExists, Unsupported, WrongVcs)
 
 
-@verb("Repository.create", errors=ERRORS)
+def _is_part(request: CreateRequest) -> bool:
+    return request.part is not CopyPart.WHOLE
+
+
+@verb("Repository.create", errors=ERRORS, copies=_is_part)
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Make a repository, or accept one of the same VCS that is there.
 
@@ -72,12 +76,11 @@ def repository_create(context: Context, request: CreateRequest) -> CreateResult:
         context.require(Permission.CREATE)
         check_size(request.settings, {})
     kinds = [Kind(kind.name, kind.check, kind.base) for kind in request.kinds]
-    created = transaction.create(request.vcs, kinds, request.settings)
-    if created and request.part is CopyPart.MORE:
-        transaction.set_setting(INCOMPLETE, b"yes")
-    elif request.part is not CopyPart.WHOLE and transaction.is_incomplete:
+    more = request.part is CopyPart.MORE
+    created = transaction.create(request.vcs, kinds, request.settings, incomplete=more)
+    if _is_part(request) and transaction.is_incomplete:
         context.require(Permission.CREATE)
-        if request.part is CopyPart.LAST:
+        if not more:
             transaction.set_setting(INCOMPLETE, None)
     if request.exclusive and not created:
         raise RepositoryExists(transaction.path)

@@ -10,6 +10,7 @@ from builders import MAIN, History, push
 from click.testing import CliRunner, Result
 from stored import stored
 
+from smartserver.cli.copying import repository_at
 from smartserver.cli.main import group
 from smartserver.client import copy
 from smartserver.client.copy import CopySource
@@ -18,10 +19,13 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import PushOutcome, call_of
+from smartserver.errors import IncompleteRepository
 from smartserver.records.model import Tip
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.repository import PackRepository
+from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CopyPart
+from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.wire.limits import MAX_CALLS, MAX_REQUEST
 from smartserver.wire.messages import Call, Request, encode, raw
 from transports.local import LocalTransport
@@ -104,6 +108,30 @@ def test_nobody_sees_a_part_and_a_copy_goes_on(copied: Copied, monkeypatch: pyte
     assert (done.exit_code, done.exception) == (0, None)
     assert refs(target) == refs(source)
     assert run("log", str(target)).exit_code == 0
+
+
+def test_nobody_learns_or_copies_a_part(copied: Copied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, command, target = copied
+
+    def lost(number: int) -> None:
+        if number == 3:
+            raise ConnectionLost("the link is lost")
+
+    with monkeypatch.context() as patch:
+        counted(patch, lost)
+        assert run(*command).exit_code == 1
+    with repository_at(str(target), set()) as remote:
+        with pytest.raises(IncompleteRepository):
+            remote.learn_refs()
+        remote.ask((repository_stats, StatsRequest()))
+        remote.ask((repository_configure, ConfigureRequest({"HEAD": MAIN})))
+        assert not remote.knowledge.met
+    listed = run("list", "--refs", str(target)).stdout
+    assert "is incomplete" in listed
+    assert "refs/heads" not in listed
+    monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS + 1)
+    assert "is incomplete" in str(run("push", str(target), str(tmp_path / "other")).exception)
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from smartserver.errors import (
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import MapType, system_of
 from smartserver.store.document import encode_value
-from smartserver.store.model import RootVersion
+from smartserver.store.model import INCOMPLETE, RootVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction, merge
 from transports.memory import MemoryTransport
@@ -461,6 +461,16 @@ def test_a_repository_whose_head_cannot_be_one_is_not_made() -> None:
     with pytest.raises(InvalidName, match="HEAD cannot name it"):
         transaction.create(GIT, KINDS, {"HEAD": b"refs/heads/../../x"})
     assert not transaction.exists
+
+
+def test_only_a_copy_makes_a_repository_incomplete(repository: PackRepository, line: list[bytes]) -> None:
+    new = begin(PackRepository(MemoryTransport(), "git"))
+    with pytest.raises(InvalidName, match="takes several requests"):
+        new.create(GIT, KINDS, {INCOMPLETE: b"yes"})
+    assert new.create(GIT, KINDS, {}, incomplete=True)
+    assert dict(new.settings) == {INCOMPLETE: b"yes"}
+    with pytest.raises(InvalidName, match="takes several requests"):
+        begin(repository).set_setting(INCOMPLETE, b"yes")
 
 
 def test_a_setting_that_changes_leaves_what_is_stored_as_it_was(
