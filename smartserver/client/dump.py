@@ -122,12 +122,13 @@ def load(
     asked = list(dict.fromkeys([*header.rests_on, *tips]))[:MAX_HAVES]
     stored: set[RevisionId] = set()
     new = NewRepository(header.vcs, header.kinds, header.settings)
+    may_ask = True
     try:
         stored.update(here.pull(asked, refs=[]).common(asked))
     except NoSuchRepository:
         here.knowledge.forget()  # Else the push would count on what was there once, and cannot be planned again.
     except IncompleteRepository:
-        new = resumed(here, new)
+        new, may_ask = resumed(here, new), False  # To each part it has it answers `known`.
         stored.update(tip.id for value in here.knowledge.refs().values() for tip in value)
     else:
         if here.knowledge.vcs != header.vcs:
@@ -149,7 +150,7 @@ def load(
         source = DumpSource(read, checked)
         source.mark(stored)
         source.distrusted = set(here.knowledge.tips()) - stored
-        brought = _lacking(source, here)
+        brought = _lacking(source, here) if may_ask else source.lacking()
         if brought.size > dump_source.PART:
             # The graph is enough to refuse a ref, as one that diverged: nothing else is sent then.
             refused = here.push(PushRequest(updates, brought, new, check_only=True))

@@ -214,7 +214,9 @@ class Push:
     def _is_settled(self) -> bool:
         """Whether all that is asked for is there already."""
         updates = self._request.updates
-        return bool(updates) and not self._request.maps and all(self._is_there(update) for update in updates)
+        if not updates or self._request.maps or self._to_be_made() is not None:
+            return False
+        return all(self._is_there(update) for update in updates)
 
     def _is_there(self, update: RefUpdate) -> bool:
         name = self._remote.name_of(update.ref)
@@ -236,7 +238,7 @@ class Push:
             self._creating = new
         elif isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
-            self._creating = None
+            self._creating = self._to_be_made()
         elif isinstance(error, LimitExceeded) and error.what == BULK_BYTES and flags & RequestFlag.BULK:
             self._bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
         elif isinstance(error, MissingBase):

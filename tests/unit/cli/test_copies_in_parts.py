@@ -12,7 +12,7 @@ from stored import stored
 
 from smartserver.cli.copying import repository_at
 from smartserver.cli.main import group
-from smartserver.client import copy
+from smartserver.client import body, copy, dump_source
 from smartserver.client.copy import CopySource
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
@@ -132,6 +132,32 @@ def test_nobody_learns_or_copies_a_part(copied: Copied, monkeypatch: pytest.Monk
     monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS + 1)
     assert "is incomplete" in str(run("push", str(target), str(tmp_path / "other")).exception)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("threshold", [1, 1 << 20], ids=["the graph first", "at once"])
+@pytest.mark.parametrize("stop", [2, 4])
+def test_a_long_load_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int, threshold: int) -> None:
+    """It is interrupted between parts of the revisions, and of the refs. A part that is there is not stored twice."""
+    monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS // 4)
+    monkeypatch.setattr(dump_source, "PART", 3000)
+    monkeypatch.setattr(body, "GRAPH_FIRST_THRESHOLD", threshold)
+    source, target, dumped = tmp_path / "source", tmp_path / "target", tmp_path / "dumped"
+    history = stored(source, 20)
+    push(opened(source), History(), [], {b"refs/heads/%d" % number: next(iter(history.parents)) for number in range(9)})
+    assert run("dump", str(source), str(dumped)).exit_code == 0
+
+    def lost(number: int) -> None:
+        if number == stop:
+            raise ConnectionLost("the link is lost")
+
+    with monkeypatch.context() as patch:
+        counted(patch, lost)
+        assert "the link is lost" in str(run("load", str(dumped), str(target)).exception)
+    done = run("load", str(dumped), str(target))
+    assert (done.exit_code, done.exception) == (0, None)
+    assert refs(target) == refs(source)
+    assert INCOMPLETE not in opened(target).snapshot().root.settings
+    assert opened(target).snapshot().graph.count == 20
 
 
 def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
