@@ -22,7 +22,7 @@ from smartserver.client.body import EmptyBody, OnSent, Relay, SourceFailed, of_s
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest, PushSource
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
+from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate, call_of
 from smartserver.errors import (
     CorruptRecord,
     IncompleteRepository,
@@ -34,11 +34,12 @@ from smartserver.errors import (
 from smartserver.records.model import Plan, RefValue, RevisionId, Tip
 from smartserver.records.system import system_of
 from smartserver.verbs.fields import MAX_IDS
-from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
+from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, map_update
 from smartserver.verbs.repository_create import CopyPart
 from smartserver.verbs.rules import Growth, Rule
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_CALLS, MAX_HAVES, MAX_REQUEST
+from smartserver.wire.messages import Call, encode, raw
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
 """What a short name of a ref may lack in front."""
@@ -48,9 +49,6 @@ AT_ONCE: Final = MAX_REQUEST // 2
 
 CALLS_AT_ONCE: Final = MAX_CALLS - 3
 """Calls of them in one request: those that make, open and fill the repository come before."""
-
-CALL_BYTES, TIP_BYTES = 64, 16
-"""Bytes that a call takes beside its names and values, and a tip or an entry in it."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
 """What one request changes."""
@@ -239,11 +237,9 @@ def _add_meaning(pushed: PushOutcome, copied: CopySource, target: RemoteReposito
 
 
 def _size(change: RefUpdate | MapUpdateRequest) -> int:
-    """Bytes that its call takes, at most."""
-    if isinstance(change, RefUpdate):
-        tips = change.heads or (Tip(change.tip or b"", change.attributes),)
-        return CALL_BYTES + len(change.ref) + sum(len(tip.id) + len(tip.attributes) + TIP_BYTES for tip in tips)
-    return CALL_BYTES + sum(len(each.key) + len(each.value or b"") + TIP_BYTES for each in change.entries)
+    """Bytes that its call takes."""
+    verb, arguments = call_of(change) if isinstance(change, RefUpdate) else (map_update, change)
+    return len(encode(Call(verb.name, raw(arguments))))
 
 
 def pull(

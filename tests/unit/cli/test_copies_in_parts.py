@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from smartserver.errors import IncompleteRepository
 from smartserver.records.model import Tip
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.repository import PackRepository
+from smartserver.verbs.map_update import MapKind, map_update
 from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CopyPart
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
@@ -175,10 +177,14 @@ def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: p
 def test_each_request_is_within_the_limits_of_the_wire(name: bytes) -> None:
     """For the refs of a repository that two pushes have made."""
     refs = {name % number: (Tip(number.to_bytes(20, "big")),) for number in range(70_000)}
-    requests = CopySource("git sha1", {}, refs, {}).requests(Knowledge(None, "hpss://there/x"), force=False)
+    tags = {ref + b"\0v1": value[0].id for ref, value in islice(refs.items(), 30_000)}
+    copied = CopySource("bzr 2a", {}, refs, {"tags": (MapKind.IDS, tags)})
+    requests = copied.requests(Knowledge(None, "hpss://there/x"), force=False)
     assert sum(len(updates) for updates, _ in requests) == len(refs)
-    for updates, _ in requests:
-        calls = [Call(verb.name, raw(arguments)) for verb, arguments in map(call_of, updates)]
+    assert sum(len(update.entries) for _, maps in requests for update in maps) == len(tags)
+    for updates, maps in requests:
+        asked = [*map(call_of, updates), *[(map_update, update) for update in maps]]
+        calls = [Call(verb.name, raw(arguments)) for verb, arguments in asked]
         message = Request("project", bytes(16), 0, [*calls, *calls[:3]])
         assert len(message.calls) <= MAX_CALLS
         assert len(encode(message)) < MAX_REQUEST
