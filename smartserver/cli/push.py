@@ -21,7 +21,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
 
     Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, vfs://), TARGET
-    one of those or the URL of a server (hpss://), which takes one round trip.
+    one of those or the URL of a server (hpss://), which takes one round trip, for a Mercurial repository two.
 
     \b
     smartserver push ~/repositories/project hpss://example.org/project
@@ -50,6 +50,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     from smartserver.client.copy import copy, resumed
     from smartserver.client.updates import NewRepository
     from smartserver.errors import IncompleteRepository, NoSuchRepository
+    from smartserver.records.system import system_of
 
     if not is_url(target):  # Before the source is opened: what is written decides.
         act_as_owner_at(target)
@@ -59,7 +60,8 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     with between(source, target):
         copied = whole.only(refs)
         with repository_at(target, flags) as remote:
-            if not is_url(target):  # Nobody remembers what it has, and it is soon asked.
+            # Of a folder nobody remembers what it has, and it is soon asked.
+            if not is_url(target) or system_of(root.vcs).settings_matter:
                 with contextlib.suppress(NoSuchRepository, IncompleteRepository):
                     remote.learn_refs()
             remote.sent = on_terminal("push")

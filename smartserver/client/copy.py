@@ -118,7 +118,7 @@ class CopySource:
         """How its maps are to change. What it is known to have is left out, unless it is to be so whatever is there."""
         updates: list[MapUpdateRequest] = []
         how = How.SET if force else How.ADD
-        for name, (kind, entries) in sorted(self.maps.items()):
+        for name, (kind, entries) in sorted(self._maps_under(there.settings).items()):
             known = there.map(name)
             by_ref: dict[bytes | None, list[EntryChange]] = {}
             for whole, value in entries.items():
@@ -130,16 +130,30 @@ class CopySource:
                 updates += [MapUpdateRequest(name, kind, part, ref) for part in _parts(changes)]
         return updates
 
+    def _maps_under(self, settings: Mapping[str, bytes]) -> Maps:
+        """Its maps with the entries without which it has another meaning under such settings."""
+        maps = dict(self.maps)
+        for name, entries in system_of(self.vcs).settings_entries(self.settings, settings, self._tips()).items():
+            kind, stored = maps.get(name, (MapKind.OPAQUE, {}))
+            maps[name] = kind, {**stored, **entries}
+        return maps
+
+    def _tips(self) -> list[RevisionId]:
+        return [tip.id for value in self.refs.values() for tip in value]
+
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
-        """How the other side is to change, in parts that fit into a request each; at least one. Refs come first, on
-        which entries of maps depend. Maps that are not told with the refs are left out.
+        """How the other side is to change, in parts that fit into a request each; at least one. Entries that belong to
+        a ref come after it. The others come first: nobody sees the refs with another meaning. Maps that are not told
+        with the refs are left out.
         """
         untold = system_of(self.vcs).untold
         told = replace(self, maps={name: found for name, found in self.maps.items() if name not in untold})
         parts: list[Changes] = [([], [])]
         size = calls = 0
-        changes: list[RefUpdate | MapUpdateRequest] = [*told.ref_updates(force=force)]
-        changes += told.map_updates(there, force=force)
+        updates = told.map_updates(there, force=force)
+        changes: list[RefUpdate | MapUpdateRequest] = [each for each in updates if each.of is None]
+        changes += told.ref_updates(force=force)
+        changes += [each for each in updates if each.of is not None]
         for change in changes:
             its = _size(change)
             if calls and (size + its > AT_ONCE or calls == CALLS_AT_ONCE):
@@ -193,7 +207,8 @@ def of_records() -> Iterator[None]:
 def copy(
     copied: CopySource, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
 ) -> tuple[PushOutcome, int]:
-    """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced.
+    """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced. The
+    target's settings are those known, which count where `System.settings_matter`.
 
     Raises:
         SourceFailed: a record is not what its key says: nothing of the target is damaged.
@@ -221,19 +236,7 @@ def copy(
         revisions, created = pushed.revisions + done.revisions, pushed.created or done.created
         pushed = PushOutcome(pushed.refs + done.refs, pushed.maps + done.maps, revisions, created)
     last = [(name, copied.maps[name][1]) for name in system.untold.keys() & copied.maps.keys()]
-    pushed = add_untold(_add_meaning(pushed, copied, target), last, target)
-    return pushed, copied.differing(target.knowledge)
-
-
-def _add_meaning(pushed: PushOutcome, copied: CopySource, target: RemoteRepository) -> PushOutcome:
-    """Add the entries without which what was copied has another meaning with the target's settings."""
-    tips = (tip.id for value in copied.refs.values() for tip in value)
-    there = target.knowledge
-    for name, entries in system_of(copied.vcs).settings_entries(copied.settings, there.settings, tips).items():
-        known = there.map(name)
-        lacking = (EntryChange(key, value) for key, value in entries.items() if known.get(key) != value)
-        pushed = _add(pushed, name, lacking, target)
-    return pushed
+    return add_untold(pushed, last, target), copied.differing(target.knowledge)
 
 
 def _size(change: RefUpdate | MapUpdateRequest) -> int:
@@ -339,18 +342,11 @@ def add_untold(
     for name, entries in maps:
         known = untold_entries(target, name) if entries else {}
         lacking = (EntryChange(key, value) for key, value in entries.items() if key not in known)
-        pushed = _add(pushed, name, lacking, target)
-        if pushed.error() is not None:
-            return pushed
-    return pushed
-
-
-def _add(pushed: PushOutcome, name: str, lacking: Iterable[EntryChange], target: RemoteRepository) -> PushOutcome:
-    """Add entries of a map after a push and up to the first refusal; the outcome of both."""
-    for part in _parts(lacking):
-        if pushed.error() is None:
+        for part in _parts(lacking):
             added = target.push(PushRequest([], maps=[MapUpdateRequest(name, MapKind.OPAQUE, part)]))
             pushed = msgspec.structs.replace(pushed, maps=[*pushed.maps, *added.maps])
+            if pushed.error() is not None:
+                return pushed
     return pushed
 
 

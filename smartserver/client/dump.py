@@ -159,9 +159,10 @@ def load(
         body, before = _store_parts(source, brought, here, new, sent)
     else:
         body = Relay(read, header.segments, header.size, sent)
-    if updates and not read.is_repeatable:
+    if header.refs and not read.is_repeatable:
         # A server that wants a token says so in answer to the first change, and this body cannot be sent twice.
-        here.push(PushRequest(updates[:1], new=new, check_only=True))
+        first = header.copied.ref_updates(force=force)[:1]
+        here.push(PushRequest(first, new=new, check_only=True))
     pushed, kept = copy(header.copied, body, new, here, force=force)
     revisions, created = before.revisions + pushed.revisions, before.created or pushed.created
     pushed = msgspec.structs.replace(pushed, revisions=revisions, created=created)

@@ -102,6 +102,9 @@ class System:
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
 
+    settings_matter = False
+    """Whether `settings_entries` gives any: a copy has to know the settings of its target before."""
+
     in_hunks = False
     """Whether clients push records as hunks: then a bulk stream has them uncompressed."""
 

@@ -40,11 +40,11 @@ def side(start: HgSide, served: Served, tmp_path: Path) -> HgSide:
 
 
 def phases(side: HgSide, user: str) -> list[str]:
-    return log_phases(side, f"{user} hg")
+    return log_phases(side, f"{user} hg log")
 
 
 def log_phases(side: HgSide, program: str) -> list[str]:
-    return fine(side.run(f"{program} log -T '{{phase}} '"), 0).out.split()
+    return fine(side.run(f"{program} -T '{{phase}} '"), 0).out.split()
 
 
 def test_drafts_stay_drafts(side: HgSide) -> None:
@@ -74,6 +74,18 @@ def test_push_publish(side: HgSide) -> None:
     assert phases(side, "b") == ["public"] * 3
 
 
+def test_what_was_public_stays_public_beside_a_refused_branch(side: HgSide) -> None:
+    side.prepare(f"""
+    b commit five; b hg push -q "$URL"
+    a hg branch -q other; a commit four; a hg update -q default; a commit six; a hg push -q --new-branch "$URL-published"
+    {SMARTSERVER} pull "$URL-published" copy >/dev/null
+    """)
+    refused = side.run(f'{SMARTSERVER} push copy "$URL"')
+    assert refused.status == 1, refused
+    side.prepare('as b hg clone -q "$URL" copied')
+    assert log_phases(side, "hg -R copied log -r other") == ["public"]
+
+
 def test_what_was_public_stays_public(side: HgSide) -> None:
     """Where the repository no longer publishes, and in a copy that does not."""
     side.prepare(f"""
@@ -85,5 +97,5 @@ def test_what_was_public_stays_public(side: HgSide) -> None:
     {SMARTSERVER} push copy "$URL" >/dev/null
     as b hg clone -q "$URL" copied
     """)
-    assert log_phases(side, "hg -R changed") == ["draft", "public", "public", "public"]
-    assert log_phases(side, "hg -R copied") == ["public", "public", "public"]
+    assert log_phases(side, "hg -R changed log") == ["draft", "public", "public", "public"]
+    assert log_phases(side, "hg -R copied log") == ["public", "public", "public"]

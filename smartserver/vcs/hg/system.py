@@ -76,6 +76,7 @@ class HgSystem(System):
     ghosts = False
     maps = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), MapType("opaque"))
     untold = {OBSOLETE: WHOLE}
+    settings_matter = True
     in_hunks = True
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:

@@ -29,7 +29,7 @@ from smartserver.verbs.repository_configure import ConfigureRequest, repository_
 from smartserver.verbs.repository_create import CopyPart
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.wire.limits import MAX_CALLS, MAX_REQUEST
-from smartserver.wire.messages import Call, Request, encode, raw
+from smartserver.wire.messages import Call, Request, State, encode, raw
 from transports.local import LocalTransport
 
 REFS = 20
@@ -171,6 +171,18 @@ def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: p
     assert run(*command).exit_code == 0
     assert refs(target) == refs(source)
     assert set(seen) == {0}
+
+
+def test_what_is_public_is_told_before_the_refs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository that publishes, copied into one that does not."""
+    monkeypatch.setattr(copy, "CALLS_AT_ONCE", 2)
+    there = Knowledge(None, "hpss://there/x")
+    there.learn(State(bytes(16), 1, None, {}, vcs="hg sha1", settings={"publishing": b"no"}))
+    tips = [bytes([number]) * 20 for number in range(4)]
+    copied = CopySource("hg sha1", {}, {b"branch %d" % tip[0]: (Tip(tip),) for tip in tips}, {})
+    (_, (public,)), *later = copied.requests(there, force=False)
+    assert [(each.key, each.value) for each in public.entries] == [(tip.hex().encode(), b"1") for tip in tips]
+    assert [len(maps) for _, maps in later] == [0, 0]
 
 
 @pytest.mark.parametrize("name", [b"refs/heads/%d", b"refs/heads/%0400d"], ids=["many", "long names"])
