@@ -149,6 +149,14 @@ class StoreSource:
             plan = self._transaction.plan_pull(stored, list(haves))
             return StorePlan(self.snapshot, plan)
 
+    def beyond(self, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
+        """What `tips` reach and `others` do not."""
+        snapshot = self.snapshot
+        wants, haves = ([at for at in map(snapshot.ordinal, ids) if at is not None] for ids in (tips, others))
+        with of_source():
+            for ordinal in snapshot.graph.missing(wants, haves):
+                yield GraphNode(snapshot.revision(ordinal), snapshot.parents(ordinal))
+
 
 class StorePlan:
     """The revisions of a push."""

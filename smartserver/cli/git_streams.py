@@ -179,7 +179,7 @@ def bring(
     pulled = remote.pull(haves, wanted)
     if known.vcs not in GIT:
         raise CommandError(f"{place} is a repository of {known.vcs}: git's streams are of git alone")
-    copied = of_remote(known).only(names)
+    copied = of_remote(known).only(names, lambda tips, others: ())  # Of git only refs are read.
     keeps: list[str] = []
     with contextlib.ExitStack() as until:
         local = until.enter_context(open_bare(folder, known.vcs, os.environ))

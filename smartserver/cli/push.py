@@ -58,7 +58,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         stored = StoreSource(repository)
         root, whole = stored.snapshot.root, of_snapshot(stored.snapshot)
     with between(source, target):
-        copied = whole.only(refs)
+        copied = whole.only(refs, stored.beyond)
         with repository_at(target, flags) as remote:
             # Of a folder nobody remembers what it has, and it is soon asked.
             if not is_url(target) or system_of(root.vcs).settings_matter:

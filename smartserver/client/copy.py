@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -31,8 +32,8 @@ from smartserver.errors import (
     WrongParents,
     shown,
 )
-from smartserver.records.model import Plan, RefValue, RevisionId, Tip
-from smartserver.records.system import system_of
+from smartserver.records.model import GraphNode, Plan, RefValue, RevisionId, Tip
+from smartserver.records.system import Beyond, system_of
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, map_update
 from smartserver.verbs.repository_create import CopyPart
@@ -70,8 +71,9 @@ class CopySource:
     refs: Mapping[bytes, RefValue]
     maps: Maps
 
-    def only(self, names: Sequence[str]) -> CopySource:
-        """The refs of these names and what belongs to them; all where no name is given.
+    def only(self, names: Sequence[str], beyond: Beyond) -> CopySource:
+        """The refs of these names, what belongs to them, and the entries that keep their meaning; all where no name is
+        given. `beyond` is asked of the source.
 
         Raises:
             CannotCopy: there is none of that name.
@@ -84,7 +86,10 @@ class CopySource:
             name: (kind, {key: value for key, value in entries.items() if key.startswith(belongs)})
             for name, (kind, entries) in self.maps.items()
         }
-        return CopySource(self.vcs, self.settings, refs, maps)
+        only = CopySource(self.vcs, self.settings, refs, maps)
+        whole = {name: entries for name, (_, entries) in self.maps.items()}
+        kept = system_of(self.vcs).part_entries(self.settings, whole, only.tips(), beyond)
+        return replace(only, maps=_joined(maps, kept))
 
     def _named(self, name: str) -> bytes:
         raw = name.encode("utf-8", "surrogateescape")
@@ -132,13 +137,10 @@ class CopySource:
 
     def _maps_under(self, settings: Mapping[str, bytes]) -> Maps:
         """Its maps with the entries without which it has another meaning under such settings."""
-        maps = dict(self.maps)
-        for name, entries in system_of(self.vcs).settings_entries(self.settings, settings, self._tips()).items():
-            kind, stored = maps.get(name, (MapKind.OPAQUE, {}))
-            maps[name] = kind, {**stored, **entries}
-        return maps
+        return _joined(self.maps, system_of(self.vcs).settings_entries(self.settings, settings, self.tips()))
 
-    def _tips(self) -> list[RevisionId]:
+    def tips(self) -> list[RevisionId]:
+        """Of all refs."""
         return [tip.id for value in self.refs.values() for tip in value]
 
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
@@ -165,6 +167,15 @@ class CopySource:
             else:
                 parts[-1][1].append(change)
         return parts
+
+
+def _joined(maps: Maps, more: Mapping[str, Mapping[bytes, bytes]]) -> Maps:
+    """Maps with more entries."""
+    joined = dict(maps)
+    for name, entries in more.items():
+        kind, stored = maps.get(name, (MapKind.OPAQUE, {}))
+        joined[name] = kind, {**stored, **entries}
+    return joined
 
 
 def of_remote(known: Knowledge) -> CopySource:
@@ -265,11 +276,16 @@ def pull(
         with of_source():
             there.learn_refs()
         new = resumed(here, _made_as(there.knowledge))
-    wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
+    haves, vcs = here.knowledge.tips()[:MAX_HAVES], there.knowledge.vcs or here.knowledge.vcs
     with of_source():
-        pulled = there.pull(here.knowledge.tips()[:MAX_HAVES], wanted or None, tagged=not wanted)
-        copied = of_remote(there.knowledge)
-    copied = copied.only(names)
+        if names and (not vcs or system_of(vcs).graph):
+            there.learn_refs()  # Nothing can be asked while the revisions come.
+            copied = of_remote(there.knowledge).only(names, partial(_beyond, there))
+            pulled = there.pull(haves, [], copied.tips())
+        else:
+            wanted = [form + name.encode("utf-8", "surrogateescape") for name in names for form in (b"", HEADS, TAGS)]
+            pulled = there.pull(haves, wanted or None, tagged=not wanted)
+            copied = of_remote(there.knowledge).only(names, partial(_beyond, there))
     if not made and here.knowledge.vcs != copied.vcs:
         both = f"{source.place} is a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}"
         raise CannotCopy(f"{both}: only one of the same kind can be copied into it")
@@ -281,6 +297,12 @@ def pull(
     if not names:
         pushed = add_untold(pushed, _all_untold(there), here)
     return pushed, kept
+
+
+def _beyond(source: RemoteRepository, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
+    selector = system_of(source.knowledge.vcs).graph
+    for part in source.read(selector, refs=[], ids=tips, haves=others[:MAX_HAVES]).parts:
+        yield GraphNode(part.revision, part.parents)
 
 
 def _made_as(known: Knowledge) -> NewRepository:

@@ -11,12 +11,12 @@ import enum
 import functools
 import importlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from smartserver.errors import Unsupported
 from smartserver.records.check import KEYS, KeyCheck, check_bytes
-from smartserver.records.model import Key, Kind, Record, RevisionId, Tip
+from smartserver.records.model import GraphNode, Key, Kind, Record, RevisionId, Tip
 
 if TYPE_CHECKING:
     from smartserver.records.browse import Contents
@@ -55,6 +55,10 @@ class EntryRight(enum.Enum):
     CREATE = "create"
     FORCE = "force"
     ADMIN = "administer"
+
+
+Beyond = Callable[[Sequence[RevisionId], Sequence[RevisionId]], Iterable[GraphNode]]
+"""Gives what the first revisions reach and the second ones do not; it may be given more than that."""
 
 
 class System:
@@ -102,6 +106,9 @@ class System:
     refs_are_files = False
     """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
 
+    graph = b""
+    """The selector of revisions and their parents without records; empty where there is none, nor `part_entries`."""
+
     settings_matter = False
     """Whether `settings_entries` gives any: a copy has to know the settings of its target before."""
 
@@ -128,6 +135,17 @@ class System:
         """Entries that opaque maps need where the settings `old` become `new`, so that the history of `tips` keeps its
         meaning; by map."""
         del old, new, tips
+        return {}
+
+    def part_entries(
+        self,
+        settings: Mapping[str, bytes],
+        maps: Mapping[str, Mapping[bytes, bytes]],
+        tips: Sequence[RevisionId],
+        beyond: Beyond,
+    ) -> Mapping[str, Mapping[bytes, bytes]]:
+        """Entries of `maps` that the history of `tips` alone needs to keep its meaning; by map."""
+        del settings, maps, tips, beyond
         return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:

@@ -13,6 +13,7 @@ from smartserver.records.check import KeyCheck
 from smartserver.records.model import Key, Record, RevisionId, Tip
 from smartserver.records.system import (
     NOTHING,
+    Beyond,
     Changes,
     EntryRight,
     MapType,
@@ -53,6 +54,7 @@ from smartserver.vcs.hg.kinds import (
     path_of,
 )
 from smartserver.vcs.hg.markers import WHOLE, key_of
+from smartserver.vcs.hg.selector import GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,6 +78,7 @@ class HgSystem(System):
     ghosts = False
     maps = dict.fromkeys((BOOKMARKS, OBSOLETE, PUBLIC), MapType("opaque"))
     untold = {OBSOLETE: WHOLE}
+    graph = GRAPH
     settings_matter = True
     in_hunks = True
 
@@ -136,6 +139,22 @@ class HgSystem(System):
         if not is_publishing(old) or is_publishing(new):
             return {}
         return {PUBLIC: {tip.hex().encode(): b"1" for tip in tips}}
+
+    def part_entries(
+        self,
+        settings: Mapping[str, bytes],
+        maps: Mapping[str, Mapping[bytes, bytes]],
+        tips: Sequence[RevisionId],
+        beyond: Beyond,
+    ) -> Mapping[str, Mapping[bytes, bytes]]:
+        """What is public of it: an entry counts for all ancestors, and may be about a changeset that is not copied."""
+        public = _nodes(maps.get(PUBLIC, {}))
+        if not public or is_publishing(settings):
+            return {}
+        drafts = {each.revision: each.parents for each in beyond(tips, public)}
+        below = {parent.id for parents in drafts.values() for parent in parents}
+        heads = ({*tips, *below} - drafts.keys()) | drafts.keys() & set(public)
+        return {PUBLIC: {head.hex().encode(): b"1" for head in sorted(heads)}}
 
     def ref_problem(self, name: bytes) -> str:
         """Nothing: what Mercurial refuses as the name of a new branch, old repositories have."""

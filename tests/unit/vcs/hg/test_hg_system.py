@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from lines import Lines
 
-from smartserver.records.model import Record, Tip
+from smartserver.records.model import GraphNode, Parent, Record, Tip
 from smartserver.records.system import EntryRight, MapType, system_of
 from smartserver.vcs.hg.kinds import CHANGESET, EVOLUTION, FILE, MANIFEST, NULL, PUBLISHING
 from smartserver.vcs.hg.markers import key_of
@@ -114,6 +114,37 @@ def test_whether_a_repository_publishes() -> None:
 def test_what_was_public_stays_so(old: dict[str, bytes], new: dict[str, bytes], kept: bool) -> None:
     entries = {A.hex().encode(): b"1", B.hex().encode(): b"1"}
     assert RULES.settings_entries(old, new, [A, B]) == ({"public": entries} if kept else {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "public", "kept"),
+    [
+        ({PUBLISHING: b"no"}, {3}, {2}),  # It is on another branch, which has 2 of this one.
+        ({PUBLISHING: b"no"}, {5}, {5}),
+        ({PUBLISHING: b"no"}, {0, 4}, {4}),
+        ({PUBLISHING: b"no"}, {0, 1}, {1}),
+        ({PUBLISHING: b"no"}, set(), set()),
+        ({}, {3}, set()),
+    ],
+)
+@pytest.mark.parametrize("asked", [1, 2])
+def test_what_is_public_of_one_branch(settings: dict[str, bytes], public: set[int], kept: set[int], asked: int) -> None:
+    """0 to 2 are a line, 3 and 4 its children; 5 is the child of 4, and the tip that is copied."""
+    parents: dict[int, tuple[int, ...]] = {0: (), 1: (0,), 2: (1,), 3: (2,), 4: (2,), 5: (4,)}
+    nodes = {number: bytes([number]) * 20 for number in parents}
+
+    def reached(number: int) -> set[int]:
+        return {number}.union(*map(reached, parents[number]))
+
+    def beyond(tips: Sequence[bytes], others: Sequence[bytes]) -> list[GraphNode]:
+        had = set().union(*[reached(each[0]) for each in list(others)[:asked]])
+        left = set().union(*[reached(each[0]) for each in tips]) - had
+        return [GraphNode(nodes[at], tuple([Parent(nodes[each]) for each in parents[at]])) for at in sorted(left)]
+
+    entries = {nodes[each].hex().encode(): b"1" for each in sorted(public)}
+    found = RULES.part_entries(settings, {"public": entries}, [nodes[5]], beyond)
+    whole = {bytes.fromhex(key.decode())[0] for key in found.get("public", {})}
+    assert set().union(*map(reached, whole)) == set().union(*map(reached, kept))
 
 
 def test_what_a_manifest_changes() -> None:
