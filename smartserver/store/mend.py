@@ -41,8 +41,7 @@ def _mend_refs(transaction: Transaction) -> Iterator[str]:
         for name, value in transaction.refs().items()
         if all(transaction.is_stored(tip.id) for tip in value)  # Else that is the damage.
     }
-    transaction.tips.trusts_stored = False
-    for name, value in transaction.tips.values(refs, refs).items():
+    for name, value in transaction.tips.values(refs, refs, trusts_stored=False).items():
         if value != refs[name]:
             transaction.changes[name] = value
             yield f"the ref {shown(name)} has {_said(refs[name])}; what is stored proves {_said(value)}"
