@@ -123,6 +123,12 @@ class Snapshot:
                 pack.resolve_by(partial(_rows_before, again, _family(root), part.first))
         return cls(view, packs, graph, texts)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many records it has, and how many bytes they take in the packs."""
+        packs = self.root.packs
+        return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
+
     def continues(self, before: Snapshot) -> bool:
         """Whether its revisions begin with those of an earlier snapshot, as they are. Packs have names that are never
         used again, and a joined one says what it replaces; where that does not prove it, the answer is no.
