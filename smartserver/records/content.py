@@ -85,6 +85,9 @@ class RepositoryView(Protocol):
 class MapReader(Protocol):
     """A repository with the changes that a request has made so far, as a system decides on refs and entries of maps."""
 
+    def charge(self, steps: int) -> None:
+        """Charge the request for a walk over entries of a map."""
+
     @property
     def settings(self) -> Mapping[str, bytes]:
         """All settings."""

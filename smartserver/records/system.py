@@ -39,6 +39,10 @@ Changes = tuple[References, References]
 """Of two versions of a record what only the newer one and only the older one refers to; a key may be in both."""
 
 
+EntryValues = tuple[bytes | None, bytes | None]
+"""The value of an entry of a map, and the one that it is to have; None: there is none."""
+
+
 class MapType(NamedTuple):
     """What a system says of one of its maps."""
 
@@ -169,10 +173,11 @@ class System:
                 elif not self.entry_problem(table, key, value) and (named := self.entry_revision(table, key, value)):
                     yield named
 
-    def entry_right(self, stored: MapReader, table: str, old: bytes | None, new: bytes | None) -> EntryRight:
-        """What it needs to change an entry of a map from `old` to `new`; None: there is none."""
-        del stored, new
-        return EntryRight.FORCE if old is not None and self.maps[table].kind == "ids" else EntryRight.WRITE
+    def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
+        """What each change of an entry of a map needs."""
+        del stored
+        replaced = EntryRight.FORCE if self.maps[table].kind == "ids" else EntryRight.WRITE
+        return [EntryRight.WRITE if old is None else replaced for old, _ in changes]
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
         """Of the tips of a ref those that others replace, as entries of maps say: those that the ref no longer has,

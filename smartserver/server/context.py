@@ -388,7 +388,8 @@ class CallContext:
 
     def verify(self) -> VerifyReport:
         """Check the whole repository."""
-        return self._request.find().repository.verify(partial(self._report, "verify"))
+        request = self._request
+        return request.find().repository.verify(partial(self._report, "verify"), request.allowance)
 
     def mend(self) -> tuple[list[str], bool]:
         """Mend the request's view of the repository."""

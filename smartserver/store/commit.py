@@ -153,10 +153,12 @@ class Commit:
         stale = upload is not None and upload.stale(state.snapshot)
         if stale and locked:
             return None
-        announced = (upload.graph() or ()) if upload is not None else ()
         file = self.file
-        came = {} if upload is None else {"own_meta": upload.own_meta, "fact": upload.fact}
-        transaction = Transaction(file.path, state.snapshot, announced, file.line, self.allowance, **came)
+        if upload is None:
+            transaction = Transaction(file.path, state.snapshot, (), file.line, self.allowance)
+        else:
+            came, own_meta, fact = upload.graph() or (), upload.own_meta, upload.fact
+            transaction = Transaction(file.path, state.snapshot, came, file.line, self.allowance, own_meta, fact)
         outcome = self.plan(transaction)
         if stale and upload is not None:
             upload.check_again(transaction, self.progress)

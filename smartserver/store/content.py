@@ -44,8 +44,7 @@ class SnapshotView:
         self.map = values
         self.snapshot = snapshot
         self._allowance = allowance
-        packs = snapshot.root.packs
-        allowance.reads(sum(pack.records for pack in packs), sum(pack.length for pack in packs))
+        allowance.reads(*snapshot.extent)
 
     def charge(self, steps: int, size: int = 0) -> None:
         self._allowance.charge(steps)

@@ -298,8 +298,9 @@ class Intake:
     ) -> tuple[tuple[Entry, bytes], Row] | None:
         """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
         base = None if base_key is None else self._base(entry.kind, base_key)
-        is_too_deep = base_key is not None and (row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10)
-        if entry.length > large.LARGE and not is_too_deep and self._is_content(entry):
+        # The base of a record that lies too deep.
+        left = base_key if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10 else None
+        if entry.length > large.LARGE and left is None and self._is_content(entry):
             record = self._decode_parts(proof.revision, entry, frame, base)
         else:
             record = self._decode(proof.revision, entry, frame, base)
@@ -311,9 +312,7 @@ class Intake:
             self._arrivals.recent.put(record)
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
-        if base_key is None or not is_too_deep:
-            return None
-        return self._encode_anew(proof, entry, record, row, base_key)
+        return None if left is None else self._encode_anew(proof, entry, record, row, left)
 
     def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
         """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""

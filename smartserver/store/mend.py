@@ -22,14 +22,18 @@ MOST = 1 << 16
 
 def mend(transaction: Transaction) -> tuple[list[str], bool]:
     """Mend as much as one request may; a line for each thing that is not as it should be, and whether any is left."""
+    if transaction.snapshot is not None:
+        transaction.allowance.reads(*transaction.snapshot.extent)
     lines = list(_mend_refs(transaction))
     left = MOST
     for name in transaction.maps():
         wrong = _wrong_entries(transaction, name)
-        if wrong:
-            key, why = next(iter(wrong.items()))
-            lines.append(f"the map {name!r} has entries that it cannot have: {len(wrong)}, as {shown(key)}: {why}")
-        transaction.entries.setdefault(name, {}).update(dict.fromkeys(list(wrong)[: max(left, 0)]))
+        removed = list(wrong)[: max(left, 0)]
+        if removed:
+            count = f"{len(removed)} of {len(wrong)}" if len(removed) < len(wrong) else f"{len(wrong)}"
+            why = f"{shown(removed[0])}: {wrong[removed[0]]}"
+            lines.append(f"the map {name!r} has entries that it cannot have: {count}, as {why}")
+        transaction.entries.setdefault(name, {}).update(dict.fromkeys(removed))
         left -= len(wrong)
         lines += _mend_kind(transaction, name, is_empty=left >= 0)
     return lines, left < 0
@@ -41,8 +45,7 @@ def _mend_refs(transaction: Transaction) -> Iterator[str]:
         for name, value in transaction.refs().items()
         if all(transaction.is_stored(tip.id) for tip in value)  # Else that is the damage.
     }
-    transaction.tips.trusts_stored = False
-    for name, value in transaction.tips.values(refs, refs).items():
+    for name, value in transaction.tips.values(refs, refs, trusts_stored=False).items():
         if value != refs[name]:
             transaction.changes[name] = value
             yield f"the ref {shown(name)} has {_said(refs[name])}; what is stored proves {_said(value)}"
@@ -57,11 +60,12 @@ def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
     """The entries that a map of the system cannot have, and why; those of another map, which has none."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
-    if known is None:
-        return dict.fromkeys(transaction.map(name), f"a repository of {system.name} has no such map")
     found = {}
     for key, value in transaction.map(name).items():
+        transaction.charge(1)
         try:
+            if known is None:
+                raise InvalidName(key, f"a repository of {system.name} has no such map")
             if known.of_refs != (b"\0" in key):
                 raise InvalidName(key, f"it belongs to {'no' if known.of_refs else 'a'} ref")
             transaction.check_entry(name, key, value)

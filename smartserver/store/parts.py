@@ -1,17 +1,18 @@
 """Large texts in parts: what all their readers hold together is bounded, however many of them stop.
 
-A text is decoded as its reader asks for it. What that needs meanwhile, zstd's window and a base, is kept for the
-readers that asked last; the others decode it once more up to where they are.
+A text is decoded as its reader asks for it. What that needs meanwhile, zstd's window and a base, is kept as long as all
+of it has room. Beyond that the largest is dropped. Its reader decodes the text once more up to where it is, and then
+keeps its share of the text ahead, so that it does so seldom.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from smartserver.records.charge import Charge
 from smartserver.records.check import TextProof
 from smartserver.records.hunks import Buffer
 
@@ -25,6 +26,9 @@ HELD: Final = 64 << 20
 """Bytes that all readers of large texts keep. One needs up to 2 MiB of a text that was pushed by this release, up to 64
 of one with a base, and up to 128 of any."""
 
+FEWEST: Final = 4
+"""Readers among whom that is shared out at least."""
+
 
 class Source(NamedTuple):
     """A text from some byte on, and what that keeps in memory at most."""
@@ -34,19 +38,21 @@ class Source(NamedTuple):
 
 
 class PartedText:
-    """A text of `length` bytes, in parts that nothing here keeps. `open_` begins to decode it; `proof` checks it before
-    its last part is given.
+    """A text of `length` bytes, in parts that nothing here keeps. `open_` begins to decode it, and charges what it is
+    given; `proof` checks it before its last part is given. `charge` is told of the text once: it is for others that it
+    is decoded again.
 
     Iterating raises ValueError where it is not what its key says, or cannot be decoded.
     """
 
-    def __init__(self, open_: Callable[[], Source], length: int, proof: TextProof | None) -> None:
+    def __init__(self, open_: Callable[[Charge], Source], length: int, proof: TextProof | None, charge: Charge) -> None:
         self._open = open_
+        self._charge = charge
         self._length = length
         self._proof = proof
         self._at = 0
         self._source: Source | None = None
-        """What follows; None where it is to be decoded again."""
+        """What follows, or some of it; None where it is to be decoded again."""
 
     def __iter__(self) -> Iterator[Buffer]:
         return self
@@ -55,10 +61,10 @@ class PartedText:
         if self._at == self._length:
             raise StopIteration
         source, self._source = self._source, None
-        if source is None:
-            source = self._open()
-            source = source._replace(parts=_after(self._at, source.parts))
-        part = next(source.parts)
+        part = None if source is None else next(source.parts, None)
+        if source is None or part is None:
+            source = self._begin()
+            part = next(source.parts)
         self._at += len(part)
         proof = self._proof
         if proof is not None:
@@ -72,32 +78,56 @@ class PartedText:
             proof.finish()
         return part
 
+    def _begin(self) -> Source:
+        """What follows: all of it, or where that has no room, a share."""
+        if not self._at:
+            return self._open(self._charge)
+        source = self._open(lambda size: self._charge(0))  # Which ends it with its client.
+        rest = _after(self._at, source.parts)
+        share = _kept.share(self, source.held)
+        if not share:
+            return Source(rest, source.held)
+        ahead = bytearray()
+        for part in rest:
+            ahead += part
+            if share <= len(ahead) < self._length - self._at:  # Else it looks whether anything follows.
+                break
+        return Source(cut(memoryview(ahead)), len(ahead))
+
     def drop(self) -> None:
         """Decode again what follows."""
         self._source = None
 
 
 class _Kept:
-    """The readers whose sources are kept, by how lately they were used."""
+    """The readers, by how lately they were used, and what each keeps."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[weakref.ref[PartedText], int] = OrderedDict()
+        self._held: dict[weakref.ref[PartedText], int] = {}
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Keep the source of a reader; where all hold too much, drop those that were used least lately."""
+        """Keep the source of a reader. Where all hold too much, drop the largest; of equals what was used longest
+        ago."""
         with self._lock:
-            for gone in [each for each in self._held if each() is None]:
-                del self._held[gone]
-            me = weakref.ref(reader)
-            self._held.pop(me, None)
-            self._held[me] = min(held, HELD)
-            total = sum(self._held.values())
-            while total > HELD:
-                first, size = self._held.popitem(last=False)
-                total -= size
-                if (other := first()) is not None:
+            self._held = self._others(reader)
+            self._held[weakref.ref(reader)] = min(held, HELD)
+            while sum(self._held.values()) > HELD:
+                largest = max(self._held, key=self._held.__getitem__)
+                self._held[largest] = 0
+                if (other := largest()) is not None:
                     other.drop()
+
+    def share(self, reader: PartedText, held: int) -> int:
+        """Bytes that a reader whose source was dropped may keep in its place; 0 where that has room again."""
+        with self._lock:
+            others = self._others(reader)
+        if sum(others.values()) + min(held, HELD) <= HELD:
+            return 0
+        return HELD // max(FEWEST, len(others) + 1)
+
+    def _others(self, reader: PartedText) -> dict[weakref.ref[PartedText], int]:
+        return {each: held for each, held in self._held.items() if each() not in (None, reader)}
 
 
 _kept: Final = _Kept()

@@ -138,14 +138,18 @@ class PackRepository:
         """
         return self.snapshot().view.changes_since(known)
 
-    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> VerifyReport:
+    def verify(
+        self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
+    ) -> VerifyReport:
         """Read and check everything; damage is reported, never raised. `progress`: bytes done, bytes in all.
+        `allowance`: as of `store.verify`.
 
         Raises:
+            LimitExceeded: as `store.verify`.
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
-        report = verify(self.file, progress)
+        report = verify(self.file, progress, allowance)
         with contextlib.suppress(CorruptFile, TransportError):  # That damage is in the report.
             lost = [change for change in recovery.find(self.file).changes if not change.elsewhere]
             made = sum(change.made for change in lost)

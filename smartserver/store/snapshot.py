@@ -123,6 +123,12 @@ class Snapshot:
                 pack.resolve_by(partial(_rows_before, again, _family(root), part.first))
         return cls(view, packs, graph, texts)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many records it has, and how many bytes they take in the packs."""
+        packs = self.root.packs
+        return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
+
     def continues(self, before: Snapshot) -> bool:
         """Whether its revisions begin with those of an earlier snapshot, as they are. Packs have names that are never
         used again, and a joined one says what it replaces; where that does not prove it, the answer is no.
@@ -246,7 +252,7 @@ class Snapshot:
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
         """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.
 
-        `charge`: as of `lookup`, each time that decoding begins.
+        `charge`: as of `lookup`.
 
         Raises:
             CorruptFile, NoSuchFile: as `record`; of a large text, its parts too.
@@ -279,10 +285,11 @@ class Snapshot:
         pack = self.packs[number]
         try:
             if self._is_kept(entry.kind, entry.length):
-                yield from parts.PartedText(lambda: self._whole(number, row, charge), entry.length, None)
+                yield from parts.PartedText(partial(self._whole, number, row), entry.length, None, charge)
                 return
             proof = TextProof(self.root.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
-            yield from parts.PartedText(lambda: self._source(number, row, said, entry, charge), entry.length, proof)
+            source = partial(self._source, number, row, said, entry)
+            yield from parts.PartedText(source, entry.length, proof, charge)
         except ValueError as wrong:  # Malformed is one.
             raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
 

@@ -42,27 +42,31 @@ class TipProof:
         self._allowance = allowance
         self._first_parents: dict[int, int | None] = {}
         self._proved: dict[RevisionId, Tip] = {}
-        self.trusts_stored = True
-        """Whether the attributes of stored refs count as proved. An earlier release stored any."""
+        self._trusts_stored = True
 
-    def values(self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue]) -> dict[bytes, RefValue]:
-        """The values of refs with proved attributes. `stored`: what the refs hold now."""
-        old: dict[bytes, dict[RevisionId, Tip]] = {}
-        if self.trusts_stored:
-            old = {name: {tip.id: tip for tip in stored.get(name, ())} for name in claimed}
+    def values(
+        self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
+    ) -> dict[bytes, RefValue]:
+        """The values of refs with proved attributes. `stored`: what the refs hold now. `trusts_stored`: whether the
+        attributes of stored refs count as proved. An earlier release stored any."""
+        self._trusts_stored = trusts_stored
+        self._allowance.charge(len(claimed))
         # Where the ref says which type its tip has, no record adds to that.
-        any_type = [name for name in claimed if self._system.tip_meta(name) is None]
-        self._prove(tip.id for name in any_type for tip in claimed[name] if tip.id not in old.get(name, ()))
-        plain = {name: () if name in any_type else self._plain(value) for name, value in claimed.items()}
+        any_type = {name: value for name, value in claimed.items() if self._system.tip_meta(name) is None}
+        known = {name: {tip.id: tip for tip in stored.get(name, ()) if trusts_stored} for name in any_type}
+        self._prove(tip.id for name, value in any_type.items() for tip in value if tip.id not in known[name])
         return {
-            name: plain[name] or tuple([old.get(name, {}).get(tip.id) or self._proved[tip.id] for tip in value])
+            name: tuple([self._proved.get(tip.id) or known[name][tip.id] for tip in value])
+            if name in known
+            else self._plain(value)
             for name, value in claimed.items()
         }
 
     def proved(self) -> Iterator[Tip]:
         """The tips of stored refs, where these are trusted."""
-        if self._snapshot is not None and self.trusts_stored:
+        if self._snapshot is not None and self._trusts_stored:
             for value in self._snapshot.view.refs().values():
+                self._allowance.charge(1)
                 yield from value
 
     def ordinal(self, revision: RevisionId) -> int | None:

@@ -27,7 +27,7 @@ from smartserver.errors import (
 from smartserver.records.browse import decode_selector
 from smartserver.records.content import ReadScope
 from smartserver.records.model import HERE, GraphNode, Kind, RefValue, RevisionId
-from smartserver.records.system import System, Tips, system_of
+from smartserver.records.system import EntryValues, System, Tips, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
@@ -95,6 +95,10 @@ class Transaction:
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
         self._graph, self._missing = self._stored.with_announced(self.announced, self._charge)
+
+    def charge(self, steps: int) -> None:
+        """Charge the request."""
+        self._charge(steps)
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
@@ -329,6 +333,7 @@ class Transaction:
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
+        self.charge(len(stored) + len(self.entries[name]))
         joined: dict[bytes, bytes | None] = {**dict(stored.items()), **self.entries[name]}
         return {key: value for key, value in sorted(joined.items()) if value is not None}
 
@@ -340,6 +345,7 @@ class Transaction:
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
         """Those of `firsts` that a key of a map begins with, with the changes so far."""
         changed = self.entries.get(name, {})
+        self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
         stored = None if self.created is not None else self._present().view.lookup(MAP + name)
 
@@ -401,9 +407,9 @@ class Transaction:
         if known.kind != kind:
             raise WrongMapKind(name, known.kind, kind)
 
-    def entry_right(self, name: str, old: bytes | None, new: bytes | None) -> str:
-        """The permission that a change of an entry needs; see `records.system.System.entry_right`."""
-        return system_of(self.vcs).entry_right(self, name, old, new).value
+    def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
+        """The permissions that changes of entries need; see `records.system.System.entry_rights`."""
+        return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
 
     def named(self, name: str) -> Iterator[RevisionId]:
         """The revisions that entries of a map keep alive."""

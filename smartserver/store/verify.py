@@ -15,6 +15,7 @@ from msgspec import structs
 
 from smartserver.errors import CorruptFile, NoSuchRepository, shown
 from smartserver.records.model import BaseTag, RevisionId, Segment
+from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.document import Root
 from smartserver.store.format import ROOT
@@ -43,10 +44,12 @@ MEND = "smartserver verify --mend puts it right"
 Progress = Callable[[int, int], None]
 
 
-def verify(file: RootFile, progress: Progress) -> VerifyReport:
-    """Read and check everything a repository's root names. `progress`: bytes of packs done, bytes in all.
+def verify(file: RootFile, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
+    """Read and check everything a repository's root names. `progress`: bytes of packs done, bytes in all. `allowance`:
+    who is charged for refs and entries of maps; nobody where it is left out.
 
     Raises:
+        LimitExceeded: these are too many.
         Unsupported: this release cannot read it.
         TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         PermissionDenied: a file of it may not be read, and no damage was found before.
@@ -57,15 +60,16 @@ def verify(file: RootFile, progress: Progress) -> VerifyReport:
         return VerifyReport(0, 0, 0, 0, (damage(wrong),))
     if root.deleted:
         raise NoSuchRepository(file.path)
-    return _Verification(file, root, progress).run()
+    return _Verification(file, root, progress, allowance).run()
 
 
 class _Verification:
-    def __init__(self, file: RootFile, root: Root, progress: Progress) -> None:
+    def __init__(self, file: RootFile, root: Root, progress: Progress, allowance: Allowance | None) -> None:
         self._folder = file.folder
         self._again = reader(file, TextCache(0))
         self._root = root
         self._progress = progress
+        self._allowance = allowance
         self._total = sum(pack.length for pack in root.packs)
         self._done = 0
         self._segments = 0
@@ -146,7 +150,7 @@ class _Verification:
                     if snapshot.ordinal(tip.id) is None:
                         self._report(f"{ROOT}: ref {name!r} is at {shown(tip.id)}, which is not stored")
             if not self._problems:  # What is damaged proves nothing.
-                for line in mend(Transaction("", snapshot))[0]:
+                for line in mend(Transaction("", snapshot, allowance=self._allowance))[0]:
                     self._report(f"{ROOT}: {line} ({MEND})")
         except (CorruptFile, TransportError):
             pass  # A damaged file is reported with the root's files, or with the packs.

@@ -106,6 +106,7 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
         raise NoSuchBranch(of)
     outcomes: list[EntryOutcome] = []
     changes: dict[bytes, bytes | None] = {}
+    changed: list[tuple[bytes, tuple[bytes | None, bytes | None]]] = []
     asserted = False
     for entry in request.entries:
         key = _key(of, entry.key)
@@ -124,9 +125,11 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
             changes[key] = entry.value
             if entry.value is not None:
                 transaction.check_entry(request.map, key, entry.value)
-            needed = Permission(transaction.entry_right(request.map, old, entry.value))
-            context.require(needed, entry_name(of, request.map, entry.key))
+            changed.append((entry.key, (old, entry.value)))
         outcomes.append(EntryOutcome(verdict, old))
+    rights = transaction.entry_rights(request.map, [values for _, values in changed])
+    for (entry_key, _), right in zip(changed, rights, strict=True):
+        context.require(Permission(right), entry_name(of, request.map, entry_key))
     # Only now: a call that is refused has changed nothing, whatever comes with it.
     for key, value in changes.items():
         transaction.set_map(request.map, request.kind, key, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smartserver.errors import NoSuchRepository
+from smartserver.errors import LimitExceeded, NoSuchRepository
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 
@@ -24,7 +24,7 @@ class VerifyResult(Result, frozen=True, array_like=True):
     lost: int = 0
 
 
-@verb("Repository.verify", effect=Effect.READ, long=True, errors=(NoSuchRepository,), of_incomplete=True)
+@verb("Repository.verify", effect=Effect.READ, long=True, errors=(LimitExceeded, NoSuchRepository), of_incomplete=True)
 def repository_verify(context: Context, request: VerifyRequest) -> VerifyResult:
     """Read every pack, decode every record and check each against its key, parents and references."""
     report = context.verify()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, push
+from builders import MAIN, History, create, push
 from bzr_builders import TRUNK, BzrHistory
 from dialogs import message
 from mercurials import Mercurial
@@ -20,6 +20,7 @@ from test_hard_clients import has_line, raw
 from smartserver.records.browse import LogSelector, encode_selector
 from smartserver.records.model import Tip
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.selector import Parts, TreesField
 from smartserver.vcs.bzr.selector import encode as encode_parts
 from smartserver.verbs.repository_read import ReadRequest, repository_read
@@ -102,6 +103,20 @@ def test_work_ends_with_its_client(tmp_path: Path) -> None:
             connection.sendall(client.send(question(encode_selector(LogSelector(changes=True)))))
             wait_until(lambda: has_line(server, "begun"), "it is at work")
         wait_until(lambda: has_line(server, "ended by Cancelled"), "the work has ended")
+
+
+def test_what_a_verification_looks_through_is_charged(tmp_path: Path) -> None:
+    history, repository = History(), PackRepository(LocalTransport(tmp_path), "p")
+
+    def first(transaction: Transaction) -> None:
+        create(transaction)
+        for number in range(FEW + 1000):
+            transaction.set_map("notes", "opaque", b"%d" % number, b"n")
+
+    push(repository, history, history.line(1), first=first)
+    with serving(tmp_path) as server:
+        done = run(*SMARTSERVER, "verify", server.url("p"))
+        assert (done.status, LIMIT in done.err) == (1, True), done.err
 
 
 def test_many_paths_in_many_trees_of_breezy(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.browse import Change, Header, Node, NodeType, message_of
 from smartserver.records.content import RepositoryView, Text, whole
+from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.vcs.alike import common_start
 from smartserver.vcs.hg.format import (
@@ -38,6 +39,9 @@ DEFAULT: Final = b"default"
 
 MAX_SECONDS: Final = 1 << 53
 """The farthest from 1970 that a date is shown. Mercurial's own commands take dates of 32 bits alone."""
+
+MAX_METADATA: Final = 1 << 20
+"""Bytes that the metadata of a file's version may take: they name one other file."""
 
 _TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
 
@@ -81,11 +85,24 @@ class HgContents:
         if found is None:
             raise _missing(node.place[1])
         parts = iter(found.parts)
-        begin = bytes(next(parts, b""))
-        while has_open_metadata(begin) and (part := next(parts, None)) is not None:
-            begin += part
+        begin = self._with_metadata(parts)
         rest = file_text(begin)
         return Text(found.meta, found.length - len(begin) + len(rest), itertools.chain((rest,), parts))
+
+    def _with_metadata(self, parts: Iterator[Buffer]) -> bytes:
+        """The first part of a text, and those that its metadata go on in."""
+        begin = bytes(next(parts, b""))
+        if not has_open_metadata(begin):
+            return begin
+        gathered, searched = bytearray(begin), 0
+        while has_open_metadata(gathered, searched) and len(gathered) < MAX_METADATA:
+            self._stored.charge(1)
+            searched = len(gathered)
+            part = next(parts, None)
+            if part is None:
+                break
+            gathered += part
+        return bytes(gathered)
 
     def size(self, node: Node) -> int:
         """The bytes of that, which only the text tells: it may begin with metadata."""

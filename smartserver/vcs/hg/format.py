@@ -114,9 +114,10 @@ def file_text(text: bytes) -> bytes:
     return text[end + len(_MARK) :] if end else text
 
 
-def has_open_metadata(begin: bytes) -> bool:
-    """Whether the metadata of a file's version go on behind its begin."""
-    return begin.startswith(_MARK) and begin.find(_MARK, len(_MARK)) < 0
+def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
+    """Whether the metadata of a file's version may go on behind its begin. They do not end in the first `searched`
+    bytes."""
+    return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:

@@ -16,6 +16,7 @@ from smartserver.records.system import (
     Beyond,
     Changes,
     EntryRight,
+    EntryValues,
     MapType,
     References,
     System,
@@ -168,8 +169,10 @@ class HgSystem(System):
         replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
         if not replaced:
             return (), ()
-        drafts = set(stored.beyond(_nodes(replaced), _nodes(stored.map(PUBLIC))))
-        shown = drafts.intersection(stored.map(BOOKMARKS).values())
+        public, bookmarks = stored.map(PUBLIC), stored.map(BOOKMARKS)
+        stored.charge(len(public) + len(bookmarks))
+        drafts = set(stored.beyond(_nodes(replaced), _nodes(public)))
+        shown = drafts.intersection(bookmarks.values())
         return drafts - shown, shown
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
@@ -198,20 +201,21 @@ class HgSystem(System):
             return value
         return bytes.fromhex(key.decode()) if table == PUBLIC else b""
 
-    def entry_right(self, stored: MapReader, table: str, old: bytes | None, new: bytes | None) -> EntryRight:
+    def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
         """A bookmark is made, moved and removed as a branch of one head would be. What is public stays so, and what is
         obsolete: else who may write could take away the heads of others."""
         if table != BOOKMARKS:
-            return EntryRight.WRITE if new is not None else EntryRight.ADMIN
-        if old is None:
-            return EntryRight.CREATE
-        return EntryRight.WRITE if new is not None and self._leads_forward(stored, old, new) else EntryRight.FORCE
-
-    def _leads_forward(self, stored: MapReader, old: Node, new: Node) -> bool:
-        """Whether a bookmark moves forward: to a descendant, or away from a draft that others replace."""
-        if not stored.has_revision(old):
-            return True  # An earlier release took it. Nothing is lost with it.
-        return stored.is_ancestor(old, new) or any(old in tips for tips in self.superseded(stored, [old]))
+            return [EntryRight.WRITE if new is not None else EntryRight.ADMIN for _, new in changes]
+        rights = [_bookmark_right(stored, *change) for change in changes]
+        aside = {
+            old for (old, new), right in zip(changes, rights, strict=True) if old and new and right is EntryRight.FORCE
+        }
+        # One that leaves a draft which others replace moves forward, too.
+        replaced = set().union(*self.superseded(stored, sorted(aside)))
+        return [
+            EntryRight.WRITE if new is not None and old in replaced else right
+            for (old, new), right in zip(changes, rights, strict=True)
+        ]
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
         """Something where it closes its branch."""
@@ -231,6 +235,14 @@ _NO_BOOKMARK: Final = re.compile(rb"[\t\n\r]|\s\Z")
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
     """Whether everything that is pushed becomes public."""
     return settings.get(PUBLISHING) != NO
+
+
+def _bookmark_right(stored: MapReader, old: Node | None, new: Node | None) -> EntryRight:
+    if old is None:
+        return EntryRight.CREATE
+    # One that is not here an earlier release took. Nothing is lost with it.
+    leads_forward = new is not None and (not stored.has_revision(old) or stored.is_ancestor(old, new))
+    return EntryRight.WRITE if leads_forward else EntryRight.FORCE
 
 
 def _nodes(names: Iterable[bytes]) -> list[Node]:

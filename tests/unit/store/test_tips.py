@@ -141,4 +141,22 @@ def test_what_it_reads_is_charged(repository: PackRepository, history: History) 
     transaction.set_ref(TAGS + b"b", (Tip(tag),))
     before = allowance.steps
     transaction.prove_tips()
-    assert (allowance.steps - before, allowance.decoded >= 1024) == (2, True)
+    assert (allowance.steps - before, allowance.decoded >= 1024) == (3, True)
+
+
+def test_each_ref_is_looked_at_once(repository: PackRepository, history: History) -> None:
+    compared = 0
+
+    class Name(bytes):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = bytes.__hash__
+
+    claimed: dict[bytes, RefValue] = {
+        Name(TAGS + b"%d" % number): (Tip(next(iter(history.parents))),) for number in range(100)
+    }
+    assert Transaction("project", repository.snapshot()).tips.values(claimed, {}) == claimed
+    assert compared <= 3 * len(claimed)

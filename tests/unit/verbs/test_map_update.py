@@ -206,7 +206,7 @@ def test_a_revision_that_an_entry_is_about_must_be_stored_or_come(
 def test_the_system_says_what_a_change_needs(
     project: Project, right: EntryRight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_of(GIT), "entry_right", lambda stored, table, old, new: right)
+    monkeypatch.setattr(system_of(GIT), "entry_rights", lambda stored, table, changes: [right] * len(changes))
     needed = Permission(right.value)
     context = project.context(denied=[needed])
     with pytest.raises(AccessDenied):

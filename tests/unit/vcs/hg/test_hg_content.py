@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -14,7 +15,8 @@ from smartserver.records import browse
 from smartserver.records.browse import Change, Contents, Node, NodeType
 from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
-from smartserver.vcs.hg.content import MAX_SECONDS
+from smartserver.store.parts import PART
+from smartserver.vcs.hg.content import MAX_METADATA, MAX_SECONDS
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key, meta_of, node_of
 from smartserver.vcs.hg.system import HgSystem
 
@@ -141,6 +143,20 @@ def test_a_text_that_looks_like_metadata() -> None:
     assert joined(here.text(first)) == b"\1\nmine\n\1\n"
     with pytest.raises(ValueError, match="have no end"):
         joined(here.text(second))
+
+
+def test_of_metadata_without_end_only_the_begin_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = Stored()
+    node = stored.commit({b"f": (b"", b"")})
+    parts = itertools.chain((b"\1", b"\n"), itertools.repeat(bytes(PART), 64))
+    monkeypatch.setattr(stored, "text", lambda *_: Text(b"", 2 + 64 * PART, parts))
+    here = contents(stored)
+    (file,) = here.nodes(node, b"f", deep=False)
+    before = stored.allowance.steps
+    with pytest.raises(ValueError, match="have no end"):
+        here.text(file)
+    read = MAX_METADATA // PART
+    assert (len(list(parts)), stored.allowance.steps - before) == (64 - read, read + 1)
 
 
 def test_a_version_that_is_null_is_empty() -> None:

@@ -212,6 +212,11 @@ class Maps:
     def __init__(self, bookmark: bytes = NULL, public: bytes = NULL) -> None:
         self.maps = {"bookmarks": {b"mark": bookmark}, "public": {public.hex().encode(): b"1"}}
 
+        self.charged = 0
+
+    def charge(self, steps: int) -> None:
+        self.charged += steps
+
     def map(self, name: str) -> Mapping[bytes, bytes]:
         return self.maps[name]
 
@@ -267,13 +272,18 @@ ALL_PUBLIC = {"publishing": b"yes"}
 def test_rights_to_change_entries(table: str, old: bytes | None, new: bytes | None, right: EntryRight) -> None:
     maps = Maps()
     maps.settings = ALL_PUBLIC
-    assert RULES.entry_right(maps, table, old, new) is right
+    assert RULES.entry_rights(maps, table, [(old, new)]) == [right]
 
 
 def test_a_bookmark_may_leave_a_draft_that_others_replace() -> None:
-    assert RULES.entry_right(Maps(bookmark=B), "bookmarks", B, D) is WRITE
-    assert RULES.entry_right(Maps(bookmark=B, public=B), "bookmarks", B, D) is FORCE
-    assert RULES.entry_right(Maps(bookmark=B), "bookmarks", B, None) is FORCE
+    assert RULES.entry_rights(Maps(bookmark=B), "bookmarks", [(B, D), (B, None), (C, D)]) == [WRITE, FORCE, FORCE]
+    assert RULES.entry_rights(Maps(bookmark=B, public=B), "bookmarks", [(B, D)]) == [FORCE]
+
+
+def test_what_is_public_is_looked_at_once_for_all_entries_of_a_call() -> None:
+    maps = Maps(public=D)
+    RULES.entry_rights(maps, "bookmarks", [(B, D)] * 100)
+    assert maps.charged == 2
 
 
 @pytest.mark.parametrize(
