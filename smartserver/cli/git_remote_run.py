@@ -182,8 +182,14 @@ def run(
     Raises:
         CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
     """
-    check_origin(url, environment)
-    environment = with_flags(environment)
+    try:
+        check_origin(url, environment)
+        environment = with_flags(environment)
+        parse_place(url)
+    except (BadUrl, BadFlag):
+        if not sys.stdin.isatty():
+            sys.stdin.buffer.read(1)  # Git would end by SIGPIPE if it wrote its first command after this program's end.
+        raise
 
     def local() -> GitRepository | None:
         git_dir = environment.get("GIT_DIR")

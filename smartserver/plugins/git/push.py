@@ -74,11 +74,12 @@ class Push:
         guessed = guesses(refspecs, listed, {each.ref for each in left}) if refspecs is not None else ()
         if refspecs is None or not guessed:
             return self._attempt(left)[0]
-        knowledge = self._repository.knowledge
+        knowledge, leases = self._repository.knowledge, self._options.leases
         lines: list[bytes] = []
         found = guessed
         for _ in range(ATTEMPTS):
-            leased = {each.ref for each in left if not each.force and self._options.leases.get(each.listed)}
+            # Git itself would say of a deletion that there is nothing to delete.
+            leased = {each.ref for each in left if each.source and not each.force and leases.get(each.listed)}
             said, left = self._attempt(left, conditions(refspecs, found, knowledge.refs(), leased))
             lines += said
             if not left:
@@ -114,7 +115,7 @@ class Push:
             return lines, ()
         outcomes = self._send([*asked, *updates], atomic=atomic or bool(asked))
         of_asked, done = outcomes[: len(asked)], outcomes[len(asked) :]
-        if any(_is_refused(each) for each in of_asked):
+        if any(isinstance(each.error, StaleLease) for each in of_asked):
             return lines, commands
         left: Sequence[Command] = ()
         if asked and not atomic and any(_is_refused(each) for each in done):
