@@ -46,13 +46,15 @@ def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]
     return True
 
 
-def ask(message: Message, decode: Callable[[bytes], T], environment: Mapping[str, str]) -> tuple[T, list[int]]:
-    """Ask the keeper, and wait for its answer.
+def ask(
+    message: Message, decode: Callable[[bytes], T], environment: Mapping[str, str], *, foreign: bool = False
+) -> tuple[T, list[int]]:
+    """Ask the keeper, and wait for its answer. `foreign`: as of `connect`.
 
     Raises:
         NoAgent: there is none, or it does not answer.
     """
-    with _keeper(environment, waits=True) as keeper:
+    with _keeper(environment, waits=True, foreign=foreign) as keeper:
         try:
             send(keeper, message)
         except OSError as wrong:
@@ -60,7 +62,7 @@ def ask(message: Message, decode: Callable[[bytes], T], environment: Mapping[str
         return receive(keeper, decode)
 
 
-def _keeper(environment: Mapping[str, str], *, waits: bool = False) -> socket.socket:
-    keeper = socket.socket(fileno=connect(KEEPER, environment, waits=waits).detach())
+def _keeper(environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> socket.socket:
+    keeper = socket.socket(fileno=connect(KEEPER, environment, waits=waits, foreign=foreign).detach())
     keeper.settimeout(TIME_TO_ANSWER)
     return keeper

@@ -44,9 +44,10 @@ class Gone(NoAgent):
     """The process that listened has ended."""
 
 
-def connect(part: str, environment: Mapping[str, str], *, waits: bool = False) -> _socket.socket:
+def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> _socket.socket:
     """A connection to a part of the agent; each message is one packet (SOCK_SEQPACKET). `waits`: for an agent that is
-    loading, whose sockets were made by a command that has ended.
+    loading, whose sockets were made by a command that has ended. `foreign`: also to one with other rights than this
+    process, for what anybody may be told.
 
     Raises:
         Gone: the process that made the socket has ended, and no agent listens there yet.
@@ -57,7 +58,10 @@ def connect(part: str, environment: Mapping[str, str], *, waits: bool = False) -
     try:
         made.settimeout(TIME_TO_ANSWER)
         made.connect(path)
-        _check_agent(made)
+        if foreign:
+            check_user(made)
+        else:
+            _check_agent(made)
     except OSError as wrong:
         made.close()
         raise NoAgent(f"{path}: {wrong.strerror or wrong}") from None

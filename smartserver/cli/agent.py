@@ -72,6 +72,6 @@ def forget(url: str | None) -> None:
 def stop() -> None:
     """Close what is held and end the agent; what runs goes on."""
     try:
-        ask(Stop(), decode_count, os.environ)
+        ask(Stop(), decode_count, os.environ, foreign=True)  # One of another namespace is in the way of this one's.
     except NoAgent as why:
         click.echo(f"no agent: {why}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from agents import RUN_HERE, stop
 from needs import needs
@@ -19,7 +20,7 @@ from needs import needs
 from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask, borrow, give
-from smartserver.agent.messages import Give, Status, decode_held
+from smartserver.agent.messages import Give, Status, Stop, decode_count, decode_held
 from smartserver.agent.peer import CREDENTIALS, Gone, bounds, check_user, connect, open_peer
 
 pytestmark = pytest.mark.sockets
@@ -138,6 +139,14 @@ def test_nor_is_it_lent_or_given_a_connection(environment: dict[str, str]) -> No
             lent = borrow("k", environment)  # From an agent that took its place.
             assert lent is not None
             os.close(lent.descriptors[0])
+
+
+def test_it_is_told_to_stop(environment: dict[str, str]) -> None:
+    """Else it would be in the way of an agent that may do the same as the commands."""
+    with listening(environment, "setpriv", "--no-new-privs", part=KEEPER) as there:
+        with pytest.raises(NoAgent):  # It is none, and answers something else.
+            ask(Stop(), decode_count, environment, foreign=True)
+        assert there.heard() == repr(msgspec.json.encode(Stop()))
 
 
 def test_another_program_hears_nothing(run: Run, environment: dict[str, str], tmp_path: Path) -> None:
