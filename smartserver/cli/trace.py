@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -70,6 +71,8 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
         except OSError as wrong:
             raise CommandError(f"no trace can be written to {path}: {wrong.strerror}") from None
         program = shutil.which(words[0]) or words[0]
+        if "/" not in program:  # Else the error may be of a folder of PATH that this user may not read.
+            raise CommandError(f"{program} cannot be run: {os.strerror(errno.ENOENT)}")
         start = time.monotonic_ns() // 1000
         try:
             process = subprocess.Popen([program, *words[1:]], env=environment)
