@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from smartserver.agent.address import NoAgent, is_wanted
 from smartserver.agent.circumstances import circumstances
-from smartserver.agent.peer import open_peer, open_process
+from smartserver.agent.peer import check_user, open_peer, open_process
 from smartserver.agent.reading import NAME, READING, is_for_agent
 from smartserver.agent.start import BACKLOG
 from smartserver.agent.thin import (
@@ -182,19 +182,19 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.settimeout(TIME_TO_SAY)
     try:
-        process = open_peer(connection)
+        facts = open_peer(connection)
         packet, (folder,), flags, _ = socket.recv_fds(connection, MAX_PACKET, 1)
         above, count, *rest = packet.split(b"\0")
         parent = int(above)
         words = rest[: int(count)]
         environment = dict(variable.split(b"=", 1) for variable in rest[int(count) :])
-        there = circumstances(process, environment)
+        there = circumstances(facts, environment)
         os.fchdir(folder)
     except (NoAgent, OSError, ValueError):
         _leave(connection)
     if there.facts != here or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         _leave(connection)
-    os.close(process)
+    os.close(facts)
     os.close(folder)
     os.umask(there.mask)
     os.environb.clear()
@@ -221,7 +221,7 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         connection.send(ask_to_run(words, variables, said, quiet=quiet))
         return outputs.get()
 
-    stand_for(process)
+    stand_for(check_user(connection))
     status = run_command(run_there)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Who hears of the end may be gone before this process.
     try:

@@ -96,6 +96,15 @@ def test_a_worker_loads_no_module(user: User, tmp_path: Path) -> None:
     assert listed.read_text() == "ran\n" * 5
 
 
+def test_the_start_that_is_told_is_the_command_s(user: User) -> None:
+    user("git push origin main")
+    user.wait_until_loaded()
+    begun = time.monotonic()
+    told = re.search(r"after a start of (\d+) ms", user("git fetch"))
+    assert told is not None
+    assert int(told[1]) <= (time.monotonic() - begun) * 1000 + 20  # The system counts in steps of 10 ms.
+
+
 def test_it_is_off_where_its_user_says_so(user: User) -> None:
     user("git push origin main")
     user.environment["SMARTSERVER_AGENT"] = "0"
