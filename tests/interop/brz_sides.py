@@ -44,7 +44,10 @@ CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTIL
 
 @contextmanager
 def in_process() -> Iterator[None]:
-    """Breezy as a library: quicker than a command where nothing is asked of a server."""
+    """Breezy as a library: quicker than a command where nothing is asked of a server.
+
+    Who asks one closes the connection: the server's farewell after `KEEP_IDLE` would be counted in another test.
+    """
     if breezy.get_global_state() is None:
         breezy.initialize()
     with warnings.catch_warnings():

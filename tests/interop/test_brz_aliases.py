@@ -89,6 +89,7 @@ def test_what_is_unread_is_read_before_another_branch_asks(edited: Users) -> Non
         second.remote.read_first(Selection(RevisionsField(1)))
         assert first.remote.server._unread is None
         assert first.remote.branch_history.history().ghosts == set()
+        second.remote.server.close()
 
 
 def test_an_alias_that_stands_for_nothing(edited: Users) -> None:

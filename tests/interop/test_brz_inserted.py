@@ -152,4 +152,5 @@ def test_a_library_s_write_group(light: Users) -> None:
         assert light.served_tip() == light.tip("apart")
         with pytest.raises(BzrError):
             there.repository.fetch(here.repository, b"none")
+        there.remote.server.close()
     checked(light)
