@@ -12,8 +12,8 @@ from smartserver.cli.place import count, is_url, repository_in, store_behind
 from smartserver.client.plain import plain
 from smartserver.store import recovery
 from smartserver.store.document import MAP, REFS, decode_value
-from smartserver.store.log import LogChange
 from smartserver.store.recovery import Findings, LostChange
+from smartserver.store.swap_log import LogChange
 
 DOUBT = "  (may not have been acknowledged)"
 

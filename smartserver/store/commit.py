@@ -19,11 +19,11 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation
 from smartserver.store.document import empty_root
 from smartserver.store.intent import encode_intent, intent_path
-from smartserver.store.log import NewLogEntry
 from smartserver.store.model import Changes, RootVersion
 from smartserver.store.root import DraftRoot, RootView, next_root, tombstone
 from smartserver.store.states import State, States
 from smartserver.store.swap import RootFile, Swap
+from smartserver.store.swap_log import NewLogEntry
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
 from transports.errors import CodedError, TransportError

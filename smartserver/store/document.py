@@ -17,8 +17,8 @@ from smartserver.errors import CorruptFile, LimitExceeded, Unsupported
 from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.format import ROOT
-from smartserver.store.log import LogEntry, LogFile
 from smartserver.store.model import INCOMPLETE
+from smartserver.store.swap_log import LogEntry, LogFile
 from smartserver.store.tables import Bytes16, Natural, Table
 
 MAX_ROOT = 64 * 1024

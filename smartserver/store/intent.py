@@ -21,7 +21,7 @@ from hashlib import blake2b
 import msgspec
 
 from smartserver.errors import CorruptFile
-from smartserver.store.log import LogEntry
+from smartserver.store.swap_log import LogEntry
 from smartserver.store.tables import Bytes16
 from transports.base import Transport
 from transports.steps import ReadRanges

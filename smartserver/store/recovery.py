@@ -47,13 +47,13 @@ from smartserver.store.document import (
 )
 from smartserver.store.format import FOLDERS, INCOMING, LOST, PACKS
 from smartserver.store.intent import PREFIX
-from smartserver.store.log import MARK, LogChange, LogEntry, NewLogEntry
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import MovedPack, PackWriter
 from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.strays import Stray
 from smartserver.store.swap import RootFile
+from smartserver.store.swap_log import MARK, LogChange, LogEntry, NewLogEntry
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError, NoSuchFile, TransportError

@@ -17,7 +17,7 @@ import msgspec
 from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import RefValue
 from smartserver.records.system import system_of
-from smartserver.store import log as swap_log
+from smartserver.store import swap_log
 from smartserver.store.document import (
     DECLARED,
     DROPPED,
@@ -34,8 +34,8 @@ from smartserver.store.document import (
     milliseconds,
 )
 from smartserver.store.intent import NAMED, PREFIX, Intent
-from smartserver.store.log import LogChange, LogEntry, LogFile, NewLogEntry
 from smartserver.store.model import Changes, RootVersion
+from smartserver.store.swap_log import LogChange, LogEntry, LogFile, NewLogEntry
 from smartserver.store.tables import (
     INLINE,
     OVERHEAD,

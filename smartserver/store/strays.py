@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from smartserver.errors import CorruptFile
 from smartserver.records.segment import decode_segment
-from smartserver.store import log as swap_log
+from smartserver.store import swap_log
 from smartserver.store.document import Root
 from smartserver.store.format import LOG, LOST, PACKS, TABLES
 from smartserver.store.intent import SUFFIX, TAIL, Intent, ranges_of, read_intent
-from smartserver.store.log import LogEntry
 from smartserver.store.pack import PackReader
 from smartserver.store.root import RootView
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.swap_log import LogEntry
 from transports.base import ReadFile, Stat, Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import GetStat, MakeDirectory, ReadRanges, Rename, SyncDirectory

@@ -18,12 +18,12 @@ from smartserver.store import repack as packs
 from smartserver.store.document import Root, milliseconds
 from smartserver.store.format import FOLDERS, INCOMING, LOCK, LOG, LOST, NAMES, PACKS, TABLES, TEMPORARY
 from smartserver.store.index_build import Pace, unpaced
-from smartserver.store.log import CLOCK_MARGIN
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.remains import remains
 from smartserver.store.root import DROPPED_KEPT, RootView, next_root
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.swap import RootFile
+from smartserver.store.swap_log import CLOCK_MARGIN
 from transports.base import Transport
 from transports.errors import FileExists, NoSuchFile
 from transports.steps import Delete, GetStat, ListDirectory, MakeDirectory

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
 from smartserver.store.document import decode_value, empty_root, encode_root
-from smartserver.store.log import NewLogEntry
 from smartserver.store.model import RootVersion
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
+from smartserver.store.swap_log import NewLogEntry
 from transports.memory import Aftermath, MemoryTransport
 
 DAY = 24 * 3600

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.creation import Creation
 from smartserver.store.document import PackEntry, Root, empty_root
-from smartserver.store.log import NewLogEntry
 from smartserver.store.model import RootVersion
 from smartserver.store.root import RootView, next_root
 from smartserver.store.swap import RootFile
+from smartserver.store.swap_log import NewLogEntry
 from transports.base import Transport
 
 KINDS = (Kind("object", "git-sha1", True),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smartserver.records.model import Kind, RefValue, Tip
 from smartserver.store.document import PackEntry, Root, encode_root, encode_value
 from smartserver.store.format import Discipline, Format
-from smartserver.store.log import LogChange, LogEntry, log_file
+from smartserver.store.swap_log import LogChange, LogEntry, log_file
 from smartserver.store.tables import Table, encode_table
 
 OLD: RefValue = (Tip(bytes(range(0x40, 0x54))),)

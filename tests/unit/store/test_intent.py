@@ -13,7 +13,7 @@ from smartserver.store.intent import (
     ranges_of,
     read_intent,
 )
-from smartserver.store.log import LogChange, LogEntry
+from smartserver.store.swap_log import LogChange, LogEntry
 from transports.memory import MemoryTransport
 
 ENTRY = LogEntry(7, 1_700_000_000_000, "joe", b"r" * 16, b"ok", [LogChange("refs", b"main", None, b"tip")])

@@ -13,10 +13,10 @@ from smartserver.records.model import RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store import root as root_module
 from smartserver.store.document import MAX_ROOT, REFS, Dropped, Root, empty_root, encode_root, encode_value
-from smartserver.store.log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
 from smartserver.store.model import RootVersion
 from smartserver.store.root import FOLD_AT, RootView, next_root, tombstone
 from smartserver.store.swap import RootFile
+from smartserver.store.swap_log import CLOCK_MARGIN, KEPT_FILES, MAX_FILES
 from smartserver.store.tables import LEAST_ENTRY, OVERHEAD, Table
 from smartserver.wire.limits import MAX_ENTRIES, MAX_MAPS, MAX_MESSAGE
 from transports.base import Transport

@@ -8,10 +8,10 @@ from builders import MAIN, Clock, History, Repeatable, push, request_id
 from smartserver.store import strays
 from smartserver.store.format import LOG, LOST, PACKS, TABLES
 from smartserver.store.intent import Intent, encode_intent
-from smartserver.store.log import LogEntry, log_file
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.strays import Stray
+from smartserver.store.swap_log import LogEntry, log_file
 from transports.memory import MemoryTransport
 
 NAME = b"n" * 16

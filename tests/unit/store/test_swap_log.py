@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from smartserver.errors import CorruptFile
-from smartserver.store.log import (
+from smartserver.store.swap_log import (
     MERGED_FILE,
     LogChange,
     LogEntry,

@@ -1,0 +1,165 @@
+"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first.
+
+A checkpoint is derived: records say the same. It is whole or it is none, because one check covers all of it.
+
+The layout: doc/spec/disk.md, *Checkpoints*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import Kind
+from smartserver.records.system import system_of
+from smartserver.store.history import History, Horizon, LogEntry
+from smartserver.store.record import PackEntry, check_features
+from smartserver.store.state import Dropped, State
+from smartserver.store.table import SortedBytes, Table
+from smartserver.store.tables import Bytes16, Natural
+
+CHECKPOINTS = "checkpoints"
+"""Their folder."""
+
+MAGIC = b"hpss-ckp"
+VERSION = 1
+HEADER = struct.Struct("<8sHHI16s")
+"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all that follows: head, tables, entries."""
+
+
+class _TableHead(msgspec.Struct, frozen=True, array_like=True):
+    """A table: bytes of its keys and values, and its length among the tables."""
+
+    name: str
+    kind: str
+    size: Natural
+    length: Natural
+
+
+class _Features(msgspec.Struct, array_like=True):
+    """What begins every head for ever."""
+
+    version: Natural
+    hash: Bytes16
+    features: tuple[str, ...]
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """The state, without its tables' content and its entries. Later releases append fields."""
+
+    version: Natural
+    hash: Bytes16
+    features: tuple[str, ...]
+    incarnation: bytes
+    vcs: str
+    kinds: tuple[Kind, ...]
+    packs: tuple[PackEntry, ...]
+    settings: dict[str, bytes]
+    settings_version: Natural
+    tables: tuple[_TableHead, ...]
+    dropped: dict[bytes, Dropped]
+    horizon: Horizon
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_HEAD = msgspec.msgpack.Decoder(_Head)
+_FEATURES = msgspec.msgpack.Decoder(_Features)
+_ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
+
+
+def checkpoint_path(version: int, record_hash: bytes) -> str:
+    """Where the checkpoint of the state after that record lies."""
+    return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
+
+
+def parse_name(name: str) -> tuple[int, bytes] | None:
+    """The version and the hash of the record that a name in the folder says; None where it is no checkpoint's."""
+    version, _, record_hash = name.partition("-")
+    with contextlib.suppress(ValueError):
+        found = int(version), bytes.fromhex(record_hash)
+        return found if checkpoint_path(*found) == f"{CHECKPOINTS}/{name}" else None
+    return None
+
+
+def encode_checkpoint(state: State) -> bytes:
+    """The bytes of the file."""
+    tables = [(name, table, table.encode()) for name, table in sorted(state.tables.items())]
+    head = _encode(
+        _Head(
+            state.version,
+            state.hash,
+            state.features,
+            state.incarnation,
+            state.vcs,
+            state.kinds,
+            state.packs,
+            dict(state.settings),
+            state.settings_version,
+            tuple(_TableHead(name, table.kind, table.size, len(content)) for name, table, content in tables),
+            dict(state.dropped),
+            state.history.horizon,
+        )
+    )
+    parts = [head, *(content for _, _, content in tables), _encode(list(state.history))]
+    check = blake2b(digest_size=16)
+    for part in parts:
+        check.update(part)
+    return b"".join([HEADER.pack(MAGIC, VERSION, 0, len(head), check.digest()), *parts])
+
+
+def decode_checkpoint(content: bytes, path: str) -> State:
+    """The state in a file's content; its tables are not decoded.
+
+    Raises:
+        CorruptFile: it is damaged, or no checkpoint.
+        Unsupported: it has a feature, or is of a system, that this release does not know.
+    """
+    if len(content) < HEADER.size:
+        raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a checkpoint")
+    magic, version, flags, length, check = HEADER.unpack_from(content)
+    if (magic, version, flags) != (MAGIC, VERSION, 0):
+        raise CorruptFile(path, 0, f"begins with {content[:12]!r}: no checkpoint this release reads")
+    rest = memoryview(content)[HEADER.size :]
+    if blake2b(rest, digest_size=16).digest() != check:
+        raise CorruptFile(path, HEADER.size, "the content does not match its check")
+    try:
+        head = _HEAD.decode(rest[:length])
+        check_features(head.features)
+        *places, end = accumulate((table.length for table in head.tables), initial=length)
+        spans = pairwise([*places, end])
+        tables = {
+            table.name: Table(table.kind, SortedBytes(rest[start:stop], path), table.size)
+            for table, (start, stop) in zip(head.tables, spans, strict=True)
+        }
+        entries = _ENTRIES.decode(rest[end:])
+    except msgspec.DecodeError as wrong:
+        with contextlib.suppress(msgspec.DecodeError):  # A feature may change what follows.
+            check_features(_FEATURES.decode(rest[:length]).features)
+        raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
+    if head.vcs:
+        system_of(head.vcs)
+    return State(
+        head.version,
+        head.hash,
+        head.features,
+        head.incarnation,
+        head.vcs,
+        head.kinds,
+        head.packs,
+        head.settings,
+        head.settings_version,
+        tables,
+        head.dropped,
+        History(entries, head.horizon),
+    )
+
+
+def newest_first(names: Iterator[str]) -> list[tuple[int, bytes]]:
+    """The checkpoints among these names."""
+    return sorted((found for name in names if (found := parse_name(name)) is not None), reverse=True)

@@ -1,0 +1,157 @@
+"""What requests did and were answered, as a state knows it: the entries of the last day.
+
+They answer a request that is repeated, say what changed since a version, and are the audit log.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from smartserver.store.record import MARK, Change, Entry, Record
+from smartserver.store.tables import Natural
+
+KEPT = 24 * 3600 * 1000
+"""Milliseconds an entry is kept."""
+KEPT_ENTRIES = 1000
+"""Newest entries that are kept however old they are. A clock that jumps a day ahead must not make the repository forget
+a request that is about to be repeated."""
+KEPT_BYTES = 16 << 20
+"""Bytes of all entries, at most; the newest is always kept."""
+CLOCK_MARGIN = 600 * 1000
+"""Milliseconds by which the clocks of servers that share a store may differ."""
+
+
+class LogEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What one request did: the version it made, that one's mark, and when (milliseconds since the epoch)."""
+
+    version: Natural
+    mark: Natural
+    time: int
+    user: str
+    request: bytes
+    outcomes: bytes
+    changes: tuple[Change, ...] = ()
+
+
+class Horizon(msgspec.Struct, frozen=True, array_like=True):
+    """What the entries are complete from.
+
+    `version`: every later change is among them; `mark`: of the entry before, 0 where there is none. `since`: every
+    request carried out from this time on (milliseconds since the epoch) is among them.
+    """
+
+    version: Natural = 0
+    mark: Natural = 0
+    since: int = 0
+
+
+ALL = Horizon()
+"""Of a repository whose every entry is there."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Line:
+    """All entries of one line of states, which share it: each state sees a part."""
+
+    def __init__(self, entries: Sequence[LogEntry]) -> None:
+        self.entries = list(entries)
+        self.sizes = [len(_encode(entry)) for entry in entries]
+        self.by_request = {entry.request: index for index, entry in enumerate(entries)}
+
+    def append(self, entry: LogEntry) -> int:
+        """Add one; its bytes."""
+        self.by_request[entry.request] = len(self.entries)
+        self.entries.append(entry)
+        self.sizes.append(len(_encode(entry)))
+        return self.sizes[-1]
+
+
+class History:
+    """The entries that a state has, oldest first; immutable.
+
+    To add entries takes no copy of the others: the next history shares their line. Two that follow the same one cannot
+    share it, so the second copies. Whoever adds to histories of one line does so from one thread at a time.
+    """
+
+    def __init__(self, entries: Sequence[LogEntry] = (), horizon: Horizon = ALL) -> None:
+        self._line = _Line(entries)
+        self._start, self._end = 0, len(entries)
+        self._size = sum(self._line.sizes)
+        self.horizon = horizon
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        entries = self._line.entries
+        return (entries[index] for index in range(self._start, self._end))
+
+    def __reversed__(self) -> Iterator[LogEntry]:
+        entries = self._line.entries
+        return (entries[index] for index in range(self._end - 1, self._start - 1, -1))
+
+    def find(self, request: bytes) -> LogEntry | None:
+        """The entry of a request."""
+        index = self._line.by_request.get(request, -1)
+        return self._line.entries[index] if self._start <= index < self._end else None
+
+    def after(self, version: int) -> Iterator[LogEntry]:
+        """Those of later versions, oldest first."""
+        entries = self._line.entries
+        first = bisect.bisect_right(entries, version, self._start, self._end, key=lambda entry: entry.version)
+        return (entries[index] for index in range(first, self._end))
+
+    def mark(self, version: int) -> int:
+        """The mark of a version that is the horizon's or later."""
+        newest = next((entry for entry in reversed(self) if entry.version <= version), None)
+        return self.horizon.mark if newest is None else newest.mark
+
+    def covers(self, age: int, now: int) -> bool:
+        """Whether a request first sent `age` milliseconds ago would be found, had it been carried out. `now`:
+        milliseconds since the epoch."""
+        return now - age >= self.horizon.since
+
+    def extended(self, record: Record, record_hash: bytes) -> History:
+        """With what the requests of a record did, and without what is too old beside it."""
+        if not record.entries:
+            return self
+        shared = self._end == len(self._line.entries) and self._start * 2 <= self._end
+        found = self if shared else History(list(self), self.horizon)
+        line, size = found._line, found._size
+        mark = int.from_bytes(record_hash[:MARK], "big")
+        for entry in record.entries:
+            size += line.append(_logged(entry, record, mark))
+        return found._trimmed(size, record.time)
+
+    def forgetful(self, now: int) -> History:
+        """The same, but that earlier requests may be missing. `now`: milliseconds since the epoch."""
+        return self._part(self._start, self._end, self._size, msgspec.structs.replace(self.horizon, since=now))
+
+    def _trimmed(self, size: int, now: int) -> History:
+        """All of the line that is kept beside a change made at `now`."""
+        line, start, horizon = self._line, self._start, self.horizon
+        end = len(line.entries)
+        while start < end - 1:
+            oldest = line.entries[start]
+            old = oldest.time + KEPT < now and end - start > KEPT_ENTRIES
+            if not old and size <= KEPT_BYTES:
+                break
+            # A clock that was ahead must not make every later repeat one that the entries do not reach.
+            horizon = Horizon(oldest.version, oldest.mark, min(oldest.time, now) + CLOCK_MARGIN)
+            size -= line.sizes[start]
+            start += 1
+        return self._part(start, end, size, horizon)
+
+    def _part(self, start: int, end: int, size: int, horizon: Horizon) -> History:
+        part = History.__new__(History)
+        part._line, part._start, part._end = self._line, start, end
+        part._size, part.horizon = size, horizon
+        return part
+
+
+def _logged(entry: Entry, record: Record, mark: int) -> LogEntry:
+    return LogEntry(record.number, mark, record.time, entry.user, entry.request, entry.outcomes, entry.changes)

@@ -1,0 +1,191 @@
+"""A record of the log: what one change of a repository did, as bytes.
+
+A record is immutable. It names the record before it by that one's hash, so each record fixes all that came before. It
+does I/O nowhere; `log` creates and reads records, `state` says what a repository is after one.
+
+The layout: doc/spec/disk.md, *Records*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from smartserver.errors import CorruptFile, LimitExceeded, Unsupported
+from smartserver.records.model import Kind
+from smartserver.store.tables import Bytes16, Natural
+
+MAGIC = b"hpss-rec"
+VERSION = 1
+HEADER = struct.Struct("<8sHH16s")
+"""Magic, version, flags (0), BLAKE2b-16 of the payload; the payload follows. The hash comes first, so that the first
+bytes of a file tell which record it is."""
+
+MAX_RECORD = 64 << 20
+"""Bytes of a record. One that makes 500,000 refs takes 35 MB."""
+
+NOTHING = bytes(16)
+"""The hash that record 1 names as that of the record before it."""
+
+FEATURES: frozenset[str] = frozenset()
+"""Features of repositories that this release knows."""
+
+MARK = 2
+"""Bytes of a mark: of clients that know the same version of another line one in 65,536 is not noticed. It is in every
+request and reply: with four bytes a small push had more than another tool's."""
+
+
+class PackEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A pack and its index: `packs/` and the name in hex, `.pack` and `.idx`; lengths in bytes, BLAKE2b-16 hashes."""
+
+    name: Bytes16
+    length: Natural
+    hash: Bytes16
+    index_length: Natural
+    index_hash: Bytes16
+    segments: Natural
+    records: Natural
+
+
+class Change(msgspec.Struct, frozen=True, array_like=True):
+    """One key of a table, before and after; None where it is absent."""
+
+    table: str
+    key: bytes
+    old: bytes | None
+    new: bytes | None
+
+
+class Beginning(msgspec.Struct, frozen=True, array_like=True):
+    """A repository begins here: it was created, or recovered under a new incarnation."""
+
+    incarnation: Bytes16
+    vcs: str
+    kinds: tuple[Kind, ...]
+    complete: bool = True
+    """Whether the entries tell every request that was carried out here before. After a recovery they may not."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What one request did, and what it was answered."""
+
+    request: bytes
+    user: str
+    outcomes: bytes
+    changes: tuple[Change, ...] = ()
+    pack: PackEntry | None = None
+    """The pack that came with it."""
+    begins: Beginning | None = None
+    deletes: bool = False
+    """Whether the repository is deleted: nothing of it is left but its entries."""
+
+
+class Join(msgspec.Struct, frozen=True, array_like=True):
+    """Neighbouring packs, in order, that one pack replaces."""
+
+    packs: tuple[Bytes16, ...]
+    into: PackEntry
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What one change did. Later releases append fields; what a reader must not overlook is a feature.
+
+    `parent`: the hash of record `number` - 1. `features`: those that the repository has from here on, besides those
+    before. `time`: milliseconds since the epoch, by the writer's clock. `random`: makes record 1 one of its own.
+    `dropped`: files in `packs` that no state names. `forgotten`: dropped ones that are deleted by now.
+    """
+
+    number: Natural
+    parent: Bytes16
+    features: tuple[str, ...] = ()
+    time: int
+    entries: tuple[Entry, ...] = ()
+    joins: tuple[Join, ...] = ()
+    dropped: tuple[Bytes16, ...] = ()
+    forgotten: tuple[Bytes16, ...] = ()
+    random: bytes = b""
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """What begins every record for ever, so that a foreign one can be refused by the name of its feature."""
+
+    number: Natural
+    parent: Bytes16
+    features: tuple[str, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_RECORD = msgspec.msgpack.Decoder(Record)
+_HEAD = msgspec.msgpack.Decoder(_Head)
+
+
+def first_record(random: bytes, now: int) -> Record:
+    """Record 1, which says that no repository is here yet. `random`: 16 bytes; `now`: milliseconds since the epoch."""
+    return Record(number=1, parent=NOTHING, time=now, random=random)
+
+
+def record_path(number: int) -> str:
+    """Where a record lies in the repository."""
+    return f"log/{number:010}"
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of a record.
+
+    Raises:
+        LimitExceeded: they are more than `MAX_RECORD`.
+    """
+    payload = _encode(record)
+    size = HEADER.size + len(payload)
+    if size > MAX_RECORD:
+        raise LimitExceeded("bytes of a change of the repository", size, MAX_RECORD)
+    return HEADER.pack(MAGIC, VERSION, 0, _hash(payload)) + payload
+
+
+def hash_of(content: bytes) -> bytes:
+    """The hash that the beginning of a record's content states; of anything else some bytes that are no record's."""
+    return content[HEADER.size - 16 : HEADER.size]
+
+
+def decode_record(content: bytes, path: str) -> Record:
+    """The record in a file's content.
+
+    Raises:
+        CorruptFile: it is damaged, or none.
+        Unsupported: it has a feature that this release does not know.
+    """
+    if len(content) < HEADER.size:
+        raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a record")
+    magic, version, flags, check = HEADER.unpack_from(content)
+    if (magic, version, flags) != (MAGIC, VERSION, 0):
+        raise CorruptFile(path, 0, f"begins with {content[:12]!r}: no record this release reads")
+    payload = memoryview(content)[HEADER.size :]
+    if _hash(payload) != check:
+        raise CorruptFile(path, HEADER.size, "the content does not match its check")
+    try:
+        record = _RECORD.decode(payload)
+    except msgspec.DecodeError as wrong:
+        with contextlib.suppress(msgspec.DecodeError):  # A feature may change what follows the head.
+            check_features(_HEAD.decode(payload).features)
+        raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
+    check_features(record.features)
+    return record
+
+
+def check_features(features: Sequence[str]) -> None:
+    """Accept a repository with these features.
+
+    Raises:
+        Unsupported: this release does not know one.
+    """
+    for feature in features:
+        if feature not in FEATURES:
+            raise Unsupported(f"the repository feature {feature!r}", ", ".join(sorted(FEATURES)) or "none")
+
+
+def _hash(payload: bytes | memoryview) -> bytes:
+    return blake2b(payload, digest_size=16).digest()

@@ -1,0 +1,300 @@
+"""What a repository is after a record: a value. `after` gives the state after the next record.
+
+It says what a snapshot opens, what requests are judged on, and what a client is told of changes. `checkpoint` writes
+one to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Annotated, TypeGuard
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.records.model import Kind, RefValue, Tip, encode_ref
+from smartserver.records.system import system_of
+from smartserver.store.history import History
+from smartserver.store.model import INCOMPLETE, Changes, RootVersion
+from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry, Record, record_path
+from smartserver.store.table import DecodedTable, Table
+from smartserver.store.tables import Bytes16, Natural
+
+REFS = "refs"
+MAP = "map/"
+"""Names of tables; a map's is `map/` and its own."""
+SETTINGS = "settings"
+DECLARED = "maps"
+"""What records call changes of settings and of the kinds of maps, where else they name a table."""
+
+_REF = msgspec.msgpack.Decoder(Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Misfit(Exception):
+    """A record does not follow the state: it belongs to another line of changes."""
+
+
+class Dropped(msgspec.Struct, frozen=True, array_like=True):
+    """A file in `packs` that record `number` stopped naming, at `time` (milliseconds since the epoch)."""
+
+    time: int
+    number: Natural
+
+
+def encode_value(value: RefValue) -> bytes:
+    """A ref's value as a table holds it; its tips are sorted here."""
+    if not value:
+        raise ValueError("a ref without tips")
+    return _encode(encode_ref(sorted(value, key=attrgetter("id"))))
+
+
+def decode_value(value: bytes) -> RefValue:
+    """The other way round.
+
+    Raises:
+        CorruptFile: it is not one.
+    """
+    try:
+        found: RefValue = _REF.decode(value)
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile("log", 0, f"the value of a ref: {wrong}") from wrong
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A repository after record `version`; before its first creation and after a deletion it does not exist.
+
+    `hash`: of that record. `tables`: by their names, `REFS` and those of maps. `dropped`: by the names of packs.
+    """
+
+    version: int
+    hash: bytes
+    features: tuple[str, ...] = ()
+    incarnation: bytes = b""
+    vcs: str = ""
+    kinds: tuple[Kind, ...] = ()
+    packs: tuple[PackEntry, ...] = ()
+    settings: Mapping[str, bytes] = field(default_factory=dict)
+    settings_version: int = 0
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    dropped: Mapping[bytes, Dropped] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a repository; a deleted one is none."""
+        return bool(self.vcs)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a copy into the repository takes more requests than have come."""
+        return INCOMPLETE in self.settings
+
+    @property
+    def mark(self) -> int:
+        """The mark of this version."""
+        return self.history.mark(self.version)
+
+    # -- what it has
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        """All refs, in name order."""
+        return DecodedTable(self.table(REFS), decode_value)
+
+    def ref(self, name: bytes) -> RefValue | None:
+        """One ref, or None."""
+        value = self.table(REFS).get(name)
+        return None if value is None else decode_value(value)
+
+    @property
+    def maps(self) -> Mapping[str, Mapping[bytes, bytes]]:
+        """The maps by name."""
+        return {name.removeprefix(MAP): table for name, table in self.tables.items() if name.startswith(MAP)}
+
+    def map(self, word: str) -> Mapping[bytes, bytes]:
+        """One map; empty where none of that name was declared."""
+        return self.table(MAP + word)
+
+    def map_kind(self, word: str) -> str | None:
+        """How a map was declared, or None."""
+        found = self.tables.get(MAP + word)
+        return None if found is None else found.kind
+
+    def table(self, name: str) -> Table:
+        """A table by its name; an empty one where there is none."""
+        return self.tables.get(name) or Table("opaque")
+
+    # -- what changed
+
+    def changes_since(self, known: RootVersion | None) -> Changes:
+        """What changed since the version a client knows; everything when that cannot be told."""
+        untold = system_of(self.vcs).untold
+        if not self._continues(known):
+            told = {word: entries for word, entries in self.maps.items() if word not in untold}
+            settings = dict(self.settings)
+            whole = self.table(REFS)
+            return Changes(self.incarnation, self.version, None, whole, told, self.vcs, settings, self.mark)
+        refs: dict[bytes, bytes | None] = {}
+        maps: dict[str, dict[bytes, bytes | None]] = {}
+        for change in self._changes(known.version):
+            word = change.table.removeprefix(MAP)
+            if change.table == REFS:
+                refs[change.key] = change.new
+            elif change.table.startswith(MAP) and word not in untold:
+                maps.setdefault(word, {})[change.key] = change.new
+        told_before = self.settings_version <= known.version
+        vcs, settings = ("", {}) if told_before else (self.vcs, dict(self.settings))
+        return Changes(self.incarnation, self.version, known.version, refs, maps, vcs, settings, self.mark)
+
+    def changed_keys(self, word: str, known: RootVersion) -> frozenset[bytes] | None:
+        """The keys of a map's entries that changed since a version; None where that cannot be told."""
+        if not self._continues(known):
+            return None
+        return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
+
+    def _changes(self, version: int) -> Iterator[Change]:
+        return (change for entry in self.history.after(version) for change in entry.changes)
+
+    def _continues(self, known: RootVersion | None) -> TypeGuard[RootVersion]:
+        """Whether the entries say what changed since a version."""
+        return (
+            known is not None
+            and known.incarnation == self.incarnation
+            and self.history.horizon.version <= known.version <= self.version
+            and known.mark == self.history.mark(known.version)
+        )
+
+    # -- what comes after it
+
+    def after(self, record: Record, record_hash: bytes) -> State:
+        """The state after the next record.
+
+        Raises:
+            Misfit: the record does not follow.
+        """
+        if (record.number, record.parent) != (self.version + 1, self.hash):
+            parent = f"record {self.version} is {self.hash.hex()}"
+            raise Misfit(f"{record_path(record.number)} follows {record.parent.hex()}, and {parent}")
+        draft = _Draft(self, record)
+        try:
+            draft.carry_out_all(record)
+        except (KeyError, ValueError) as wrong:
+            raise Misfit(f"{record_path(record.number)} changes what is not there: {wrong}") from wrong
+        history = self.history.extended(record, record_hash)
+        return replace(
+            self,
+            version=record.number,
+            hash=record_hash,
+            features=(*self.features, *(each for each in record.features if each not in self.features)),
+            incarnation=draft.incarnation,
+            vcs=draft.vcs,
+            kinds=draft.kinds,
+            packs=tuple(draft.packs),
+            settings=draft.settings,
+            settings_version=draft.settings_version,
+            tables=draft.tables,
+            dropped=draft.dropped,
+            history=history if draft.complete else history.forgetful(record.time),
+        )
+
+
+def first_state(record_hash: bytes) -> State:
+    """The state after record 1: no repository yet."""
+    return State(1, record_hash)
+
+
+class _Draft:
+    """The next state while a record is carried out."""
+
+    def __init__(self, state: State, record: Record) -> None:
+        self._number, self._time = record.number, record.time
+        self.incarnation, self.vcs, self.kinds = state.incarnation, state.vcs, state.kinds
+        self.packs = list(state.packs)
+        self.settings = dict(state.settings)
+        self.settings_version = state.settings_version
+        self.dropped = dict(state.dropped)
+        self.complete = True
+        self.tables = dict(state.tables)
+        self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
+
+    def carry_out_all(self, record: Record) -> None:
+        """What the record did.
+
+        Raises:
+            KeyError, ValueError: it changes what is not there.
+        """
+        for entry in record.entries:
+            self._carry_out(entry)
+        for join in record.joins:
+            self._join(join)
+        for name in record.dropped:
+            self._drop(name)
+        for name in record.forgotten:
+            self.dropped.pop(name, None)
+        for table in list(self._changes):
+            self._settle(table)
+
+    def _carry_out(self, entry: Entry) -> None:
+        if entry.begins is not None:
+            self._begin(entry.begins)
+        for change in entry.changes:
+            self._change(change)
+        if entry.pack is not None:
+            self.packs.append(entry.pack)
+        if entry.deletes:
+            self._delete()
+
+    def _begin(self, begins: Beginning) -> None:
+        self.incarnation, self.vcs, self.kinds = begins.incarnation, begins.vcs, begins.kinds
+        self.tables.setdefault(REFS, Table("ids"))
+        self.settings_version = self._number
+        self.complete &= begins.complete
+
+    def _change(self, change: Change) -> None:
+        name = change.key.decode()
+        if change.table == SETTINGS:
+            self.settings_version = self._number
+            if change.new is None:
+                del self.settings[name]
+            else:
+                self.settings[name] = change.new
+        elif change.table == DECLARED:
+            self._declare(MAP + name, None if change.new is None else change.new.decode())
+        else:
+            self._changes.setdefault(change.table, []).append((change.key, change.old, change.new))
+
+    def _declare(self, table: str, kind: str | None) -> None:
+        self._settle(table)
+        if kind is None:
+            del self.tables[table]
+        else:
+            old = self.tables.get(table)
+            self.tables[table] = Table(kind) if old is None else old.of_kind(kind)
+
+    def _delete(self) -> None:
+        for pack in self.packs:
+            self._drop(pack.name)
+        self.packs, self._changes, self.tables = [], {}, {}
+        self.settings, self.settings_version = {}, self._number
+        self.incarnation, self.vcs, self.kinds = b"", "", ()
+
+    def _join(self, join: Join) -> None:
+        names = [pack.name for pack in self.packs]
+        at = names.index(join.packs[0])
+        if tuple(names[at : at + len(join.packs)]) != join.packs:
+            raise ValueError(f"the packs {[name.hex() for name in join.packs]} do not lie side by side")
+        self.packs[at : at + len(join.packs)] = [join.into]
+        for name in join.packs:
+            self._drop(name)
+
+    def _drop(self, name: Bytes16) -> None:
+        self.dropped[name] = Dropped(self._time, self._number)
+
+    def _settle(self, table: str) -> None:
+        changes = self._changes.pop(table, [])
+        if changes:
+            self.tables[table] = self.tables[table].changed(changes)
