@@ -157,6 +157,10 @@ class Stepwise(PassingTransport):
         self.before("rename", self.full(target))
         super().rename(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        self.before("link", self.full(target))
+        super().link(source, target)
+
     def delete(self, path: str) -> None:
         self.before("delete", self.full(path))
         super().delete(path)

@@ -158,6 +158,9 @@ class FaultyTransport(PassingTransport):
     def rename(self, source: str, target: str) -> None:
         self._fuse.change("rename", self.full(target), lambda: self.inner.rename(source, target))
 
+    def link(self, source: str, target: str) -> None:
+        self._fuse.change("link", self.full(target), lambda: self.inner.link(source, target))
+
     def delete(self, path: str) -> None:
         self._fuse.change("delete", self.full(path), lambda: self.inner.delete(path))
 

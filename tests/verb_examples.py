@@ -29,7 +29,15 @@ from smartserver.verbs.repository_verify import VerifyRequest
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_info import InfoRequest
 from smartserver.verbs.server_ping import PingRequest
-from smartserver.verbs.vfs import BringRequest, LookRequest, PathRequest, RangeField, ReadvRequest, RenameRequest
+from smartserver.verbs.vfs import (
+    BringRequest,
+    LookRequest,
+    PathRequest,
+    RangeField,
+    ReadvRequest,
+    RenameRequest,
+    WithdrawRequest,
+)
 
 R, W, C, F, D = Permission.READ, Permission.WRITE, Permission.CREATE, Permission.FORCE, Permission.DELETE
 V, A = Permission.VFS, Permission.ADMIN
@@ -72,15 +80,18 @@ EXAMPLES = {
     "append": Example(lambda line: BringRequest("file", b"more"), R, W, V, path="files"),
     "delete": Example(lambda line: PathRequest("file"), R, W, V, path="files"),
     "get": Example(lambda line: LookRequest("file"), R, V, path="files"),
+    "get_published": Example(lambda line: LookRequest("file"), R, V, path="files"),
     "has": Example(lambda line: PathRequest("file"), R, V, path="files"),
     "list_dir": Example(lambda line: LookRequest(""), R, V, path="files"),
     "mkdir": Example(lambda line: PathRequest("new"), R, W, V, path="files"),
+    "publish": Example(lambda line: RenameRequest("file", "new"), R, W, V, path="files"),
     "put": Example(lambda line: BringRequest("new", b"content"), R, W, V, path="files"),
     "readv": Example(lambda line: ReadvRequest("file", [RangeField(2, 2)]), R, V, path="files"),
     "rename": Example(lambda line: RenameRequest("file", "new"), R, W, V, path="files"),
     "rmdir": Example(lambda line: PathRequest("empty"), R, W, V, path="files"),
     "stat": Example(lambda line: LookRequest("file"), R, V, path="files"),
     "sync_dir": Example(lambda line: PathRequest(""), R, W, V, path="files"),
+    "withdraw": Example(lambda line: WithdrawRequest("file", "aside"), R, W, V, path="files"),
 }
 
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import enum
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from transports.errors import NoSuchFile, NotADirectory, NotSupported
+from transports import paths
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSuchFile,
+    NotADirectory,
+    NotSupported,
+    TransportError,
+)
+
+RECORD = "record"
+"""The name of the file in a folder that was published."""
 
 
 class Capability(enum.Flag):
@@ -135,6 +147,11 @@ class Step(abc.ABC):
         """
 
 
+def published_folder(source: str) -> str:
+    """Where `Transport.publish` makes a folder of `source`, if it must."""
+    return f"{source}.folder"
+
+
 class Transport(abc.ABC):
     """A tree of files below one place. Paths are relative, `/`-separated, UTF-8, `''` is the place itself.
 
@@ -215,6 +232,112 @@ class Transport(abc.ABC):
         Raises:
             NoSuchFile, PermissionDenied, TransportFailed.
         """
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, which nothing has: of any number of callers one succeeds.
+
+        Raises:
+            NotSupported: the store has no hard links; nothing was done.
+            FileExists: the target's name is taken. An empty folder that has it may be replaced.
+            NoSuchFile, PermissionDenied, NoSpace, TransportFailed.
+        """
+        raise NotSupported("link")
+
+    def publish(self, source: str, target: str) -> None:
+        """Give a file, whose content is whole and durable, the name `target`, which nothing has: of any number of
+        callers, on any ways to the store, one succeeds. The name is durable after `sync_directory` of its folder.
+
+        The file is linked to `target` and its old name removed. Where the store has no links, it is published as a
+        folder with the file in it (`publish_as_folder`). Both forms exclude each other. An empty folder counts as
+        nothing, since a loss of power may leave one.
+
+        After success `source` is gone. After an error it may be there, and `published_folder(source)` too: each try
+        uses a new name for its source, and whatever clears the source's folder deletes both.
+
+        Raises:
+            FileExists: the name is taken; over a network file system, perhaps by this very call.
+            NoSuchFile: the source is missing, or the target's folder is.
+            TransportFailed: the store failed; whether the file was published is unknown.
+            PermissionDenied, NoSpace.
+        """
+        try:
+            try:
+                self.link(source, target)
+            except FileExists as taken:
+                try:
+                    self.remove_directory(target)
+                except TransportError:
+                    raise taken from None
+                self.link(source, target)
+        except NotSupported:
+            self.publish_as_folder(source, target)
+            return
+        with contextlib.suppress(TransportError):  # It is published, whatever becomes of its old name.
+            self.delete(source)
+
+    def publish_as_folder(self, source: str, target: str) -> None:
+        """As `publish`, without links. No rename replaces a file by a folder, or a folder that is not empty: so a
+        folder with the file in it is renamed to `target`."""
+        paths.check(target)
+        self.open_read(source).close()  # A folder would be renamed as well.
+        folder = published_folder(source)
+        record = paths.join(folder, RECORD)
+        with contextlib.suppress(FileExists):  # A try that failed may have left it.
+            self.make_directory(folder)
+        try:
+            self.rename(source, record)
+            self.sync_directory(folder)
+            self.rename(folder, target)
+        except TransportError as wrong:
+            with contextlib.suppress(TransportError):
+                self.rename(record, source)
+            with contextlib.suppress(TransportError):
+                self.remove_directory(folder)
+            if isinstance(wrong, DirectoryNotEmpty) or (isinstance(wrong, NotADirectory) and self.exists(target)):
+                raise FileExists(wrong.path) from None
+            raise
+
+    def open_published(self, path: str) -> ReadFile:
+        """Open what was published, in either form, for reading by position.
+
+        Raises:
+            NoSuchFile: nothing is published there.
+            PermissionDenied, TransportFailed.
+        """
+        try:
+            return self.open_read(paths.join(path, RECORD))
+        except NotADirectory:
+            return self.open_read(path)
+        except NoSuchFile as wrong:
+            raise NoSuchFile(wrong.path.removesuffix(RECORD).rstrip("/")) from None
+
+    def get_published(self, path: str) -> bytes:
+        """The whole content of what was published, in either form.
+
+        Raises:
+            NoSuchFile: nothing is published there.
+            PermissionDenied, TransportFailed.
+        """
+        with contextlib.closing(self.open_published(path)) as file:
+            return file.read_at(0, file.size())
+
+    def withdraw(self, path: str, aside: str) -> None:
+        """Remove what was published, in either form. A folder is first renamed to `aside`, which nothing has: an empty
+        folder can be replaced by a rename. What cannot be removed there stays there.
+
+        Raises:
+            NoSuchFile: nothing has that name.
+            PermissionDenied, TransportFailed.
+        """
+        paths.check(aside)
+        if self.stat(path).kind is not EntryKind.DIRECTORY:
+            self.delete(path)
+            return
+        self.rename(path, aside)
+        with contextlib.suppress(TransportError):
+            self.delete(paths.join(aside, RECORD))
+        with contextlib.suppress(TransportError):
+            self.remove_directory(aside)
 
     @abc.abstractmethod
     def delete(self, path: str) -> None:

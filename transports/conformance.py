@@ -27,11 +27,12 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
+from transports.publish_conformance import PublishSuite
 from transports.read_conformance import CONTENT, NO_PATHS, PATIENCE, ReadSuite
 
 
-class TransportSuite(ReadSuite):
-    """What a transport that can be written to must do; the tests of `ReadSuite` included."""
+class TransportSuite(ReadSuite, PublishSuite):
+    """What a transport that can be written to must do; the tests of `ReadSuite` and `PublishSuite` included."""
 
     def test_written_content_is_read_back(self, transport: Transport) -> None:
         """Any buffer is taken whole; bytes written are seen at once, by files open already too."""
@@ -283,6 +284,10 @@ class TransportSuite(ReadSuite):
         for source, target in ((path, "x"), ("file", path)):
             with pytest.raises(ValueError):  # noqa: PT011
                 transport.rename(source, target)
+            with pytest.raises(ValueError):  # noqa: PT011
+                transport.publish(source, target)
+            with pytest.raises(ValueError):  # noqa: PT011
+                transport.withdraw(source, target)
         assert transport.list_directory("") == ["file"]
 
     def test_steps_that_change(self, transport: Transport) -> None:
@@ -323,6 +328,9 @@ class TransportSuite(ReadSuite):
             (steps.Rename("absent", "elsewhere"), NoSuchFile, "absent"),
             (steps.Delete("absent"), NoSuchFile, "absent"),
             (steps.RemoveDirectory("full"), DirectoryNotEmpty, "full"),
+            (steps.Publish("before", "full"), FileExists, "full"),
+            (steps.Publish("absent", "elsewhere"), NoSuchFile, "absent"),
+            (steps.Withdraw("absent", "aside"), NoSuchFile, "absent"),
         ]
         transport.perform([steps.MakeDirectory("full"), steps.Put("full/x", b"x"), steps.Put("before", b"before")])
         for number, (step, error, path) in enumerate(wanted):

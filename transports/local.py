@@ -21,6 +21,7 @@ from transports.errors import (
     NoSpace,
     NoSuchFile,
     NotADirectory,
+    NotSupported,
     PermissionDenied,
     TransportError,
     TransportFailed,
@@ -37,6 +38,9 @@ ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirector
     errno.EDQUOT: NoSpace,
 }
 """What the system says, as what a transport raises; all else is `TransportFailed`."""
+
+NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
+"""What the system says of a hard link where a file system has none."""
 
 READ_ONLY = "read-only file system"
 """Why everybody is denied there: other permissions would not help."""
@@ -241,8 +245,22 @@ class LocalTransport(Transport):
         return _LocalWriteFile(descriptor, self._name(path))
 
     def rename(self, source: str, target: str) -> None:
-        try:
+        with self._naming(source, target):
             os.replace(self._at(source), self._at(target))
+
+    def link(self, source: str, target: str) -> None:
+        with self._naming(source, target):
+            try:
+                os.link(self._at(source), self._at(target), follow_symlinks=False)
+            except OSError as wrong:
+                if wrong.errno in NO_LINKS:
+                    raise NotSupported("link") from wrong
+                raise
+
+    @contextlib.contextmanager
+    def _naming(self, source: str, target: str) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as wrong:
             missing = target if os.path.lexists(self._at(source)) else source
             raise NoSuchFile(self._name(missing)) from wrong

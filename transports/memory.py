@@ -21,6 +21,7 @@ from transports.errors import (
     Locked,
     NoSuchFile,
     NotADirectory,
+    NotSupported,
     TransportFailed,
 )
 
@@ -106,8 +107,9 @@ class _Folder:
 class _Disk:
     """The tree and its one mutex; dead after a crash."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, links: bool) -> None:
         self.clock = clock
+        self.links = links
         self.mutex = threading.RLock()
         self.dead = False
         self.root = _Folder(clock())
@@ -166,24 +168,31 @@ def _torn(content: bytes, synced: int, chance: random.Random) -> bytes:
             return content[:synced] + bytes(kept - synced) + content[kept:]
 
 
-def _survivor(folder: _Folder, aftermath: Aftermath, chance: random.Random) -> _Folder:
-    """The folder as the disk has it after the crash; everything in it is durable."""
+def _survivor(folder: _Folder, aftermath: Aftermath, chance: random.Random, files: dict[_File, _File]) -> _Folder:
+    """The folder as the disk has it after the crash; everything in it is durable. `files`: what became of each so far,
+    since a file may have several names."""
     found = _Folder(folder.modified)
     for name, node in sorted((folder.durable if aftermath is not Aftermath.TORN else folder.live).items()):
         if isinstance(node, _Folder):
-            found.durable[name] = _survivor(node, aftermath, chance)
+            found.durable[name] = _survivor(node, aftermath, chance, files)
             continue
-        file = _File(node.modified)
-        if aftermath is Aftermath.DURABLE_ONLY:
-            file.content += node.content[: node.synced]
-        elif aftermath is Aftermath.EVERYTHING:
-            file.content += node.content
-        else:
-            file.content += _torn(bytes(node.content), node.synced, chance)
-        file.synced = len(file.content)
-        found.durable[name] = file
+        if node not in files:
+            files[node] = _surviving_file(node, aftermath, chance)
+        found.durable[name] = files[node]
     found.live = dict(found.durable)
     return found
+
+
+def _surviving_file(node: _File, aftermath: Aftermath, chance: random.Random) -> _File:
+    file = _File(node.modified)
+    if aftermath is Aftermath.DURABLE_ONLY:
+        file.content += node.content[: node.synced]
+    elif aftermath is Aftermath.EVERYTHING:
+        file.content += node.content
+    else:
+        file.content += _torn(bytes(node.content), node.synced, chance)
+    file.synced = len(file.content)
+    return file
 
 
 def _folders(folder: _Folder) -> Iterator[_Folder]:
@@ -238,15 +247,20 @@ class _MemoryWriteFile(_OpenFile, WriteFile):
 class MemoryTransport(Transport):
     """A tree of files in memory, shared by its children; safe to use from several threads.
 
-    `clock` gives the time of last change, in seconds.
+    `clock` gives the time of last change, in seconds. `links=False`: it has no hard links, as some file systems.
     """
 
     capabilities = Capability.LOCK | Capability.APPEND | Capability.HANDLES
 
     def __init__(
-        self, clock: Callable[[], float] = time.time, *, _disk: _Disk | None = None, _prefix: str = ""
+        self,
+        clock: Callable[[], float] = time.time,
+        *,
+        links: bool = True,
+        _disk: _Disk | None = None,
+        _prefix: str = "",
     ) -> None:
-        self._disk = _disk if _disk is not None else _Disk(clock)
+        self._disk = _disk if _disk is not None else _Disk(clock, links=links)
         self._prefix = _prefix
 
     @contextlib.contextmanager
@@ -271,8 +285,8 @@ class MemoryTransport(Transport):
                         folder.settle(lambda: chance.random() < 0.5)
                     else:
                         folder.durable = dict(folder.live)
-            disk = _Disk(self._disk.clock)
-            disk.root = _survivor(self._disk.root, aftermath, chance)
+            disk = _Disk(self._disk.clock, links=self._disk.links)
+            disk.root = _survivor(self._disk.root, aftermath, chance, {})
             return MemoryTransport(_disk=disk)
 
     def child(self, path: str) -> MemoryTransport:
@@ -329,6 +343,16 @@ class MemoryTransport(Transport):
             else:
                 target_folder.change(made, now=now)
                 source_folder.change(_Change(source_name, None, after=made), now=now)
+
+    def link(self, source: str, target: str) -> None:
+        with self._at(source) as old, self._at(target) as new:
+            if not self._disk.links:
+                raise NotSupported("link")
+            file = self._disk.find_file(old)
+            folder, name = self._disk.place(new)
+            if name in folder.live or not name:
+                raise FileExists(new)
+            folder.change(_Change(name, file), now=self._disk.clock())
 
     def delete(self, path: str) -> None:
         with self._at(path) as full:

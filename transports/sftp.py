@@ -6,6 +6,7 @@ flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 import threading
@@ -29,14 +30,17 @@ from transports.steps import (
     Append,
     Delete,
     Get,
+    GetPublished,
     GetStat,
     ListDirectory,
     MakeDirectory,
+    Publish,
     Put,
     ReadRanges,
     RemoveDirectory,
     Rename,
     SyncDirectory,
+    Withdraw,
 )
 
 UNDER_WAY = 4 * 1024 * 1024
@@ -68,6 +72,8 @@ class Line:
         self._guard = threading.Lock()
         self._session: Session | None = None
         self._abandoned: weakref.finalize[[], Line] | None = None
+        self.links = True
+        """False once a link was refused that a server with `HARDLINK` was asked for: its file system has none."""
 
     def session(self) -> Session:
         """One that was not lost when last heard of. What fails on it is not tried again: nobody knows how far it came.
@@ -190,16 +196,17 @@ class _SftpWriteFile(WriteFile):
         self._finish(talks.finish(handle, fsync=self._session.has(sftp.FSYNC)))
 
 
-_ASKS = (Get, ReadRanges, GetStat, ListDirectory, SyncDirectory)
+_ASKS = (Get, GetPublished, ReadRanges, GetStat, ListDirectory, SyncDirectory)
 """Steps that change nothing that is seen: they may be sent before it is known how those before them ended."""
 
-_FINAL = (Rename, Delete)
+_FINAL = (Rename, Publish, Withdraw, Delete)
 """Steps that cannot be taken back: they are sent when all that came before them has succeeded. Folders and files that
 were made can be removed, since nobody had the name before, and an empty folder that was removed can be made."""
 
 
 _MOST = 256
-"""Steps that fly together, each with a file open: OpenSSH's server has as many as the system lets it, often 1,024."""
+"""Steps that fly together, each with one or two files open: OpenSSH's server has as many as the system lets it,
+often 1,024."""
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
@@ -318,6 +325,21 @@ class SftpTransport(Transport):
     def rename(self, source: str, target: str) -> None:
         self.perform([Rename(source, target)])
 
+    def link(self, source: str, target: str) -> None:
+        if not self._line.session().has(sftp.HARDLINK):
+            raise NotSupported("link")
+        self._have(talks.link(self._at(source), self._at(target)))
+
+    def publish(self, source: str, target: str) -> None:
+        self.perform([Publish(source, target)])
+
+    def get_published(self, path: str) -> bytes:
+        place = self._at(path)
+        return self._have(talks.must(place, talks.published(place, [])))
+
+    def withdraw(self, path: str, aside: str) -> None:
+        self.perform([Withdraw(path, aside)])
+
     def delete(self, path: str) -> None:
         self._have(talks.delete(self._at(path)))
 
@@ -357,7 +379,13 @@ class SftpTransport(Transport):
             return
         session = self._line.session()
         for group in _groups(steps):
-            self._fly(session, group)
+            try:
+                self._fly(session, group)
+            except NotSupported as wrong:
+                if wrong.capability != "link":
+                    raise
+                self._line.links = False
+                self._fly(session, group)
 
     def _fly(self, session: Session, group: Sequence[Step]) -> None:
         """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1)."""
@@ -397,6 +425,8 @@ class SftpTransport(Transport):
         match step:
             case Get():
                 return _settling(talks.content(place, undo), step.settle)
+            case GetPublished():
+                return _settling(talks.published(place, undo), step.settle)
             case ReadRanges():
                 return _settling(talks.read_ranges(place, step.ranges, undo), step.settle)
             case GetStat():
@@ -418,12 +448,25 @@ class SftpTransport(Transport):
                 return talks.unsupported("append")
             case Rename():
                 return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
+            case Publish():
+                return self._publish(session, place, self._at(step.target))
+            case Withdraw():
+                return talks.withdraw(place, self._at(step.aside), posix=session.has(sftp.POSIX_RENAME))
             case Delete():
                 return talks.delete(place)
             case SyncDirectory():
                 return talks.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
             case _:
                 raise TypeError(f"no step of SFTP: {step}")
+
+    def _publish(self, session: Session, source: Place, target: Place) -> Talk[None]:
+        if not (self._line.links and session.has(sftp.HARDLINK)):
+            yield from talks.publish_as_folder(source, target, posix=session.has(sftp.POSIX_RENAME))
+            return
+        yield from talks.link(source, target)
+        # Its answer is not waited for: the file is published, whatever becomes of its old name.
+        with contextlib.suppress(TransportFailed):
+            session.send(sftp.remove(source.path))
 
 
 def from_url(url: str) -> SftpTransport:

@@ -27,6 +27,7 @@ MAX_PACKET = 256 * 1024
 
 POSIX_RENAME = b"posix-rename@openssh.com"
 FSYNC = b"fsync@openssh.com"
+HARDLINK = b"hardlink@openssh.com"
 
 
 class Open(enum.IntFlag):
@@ -205,6 +206,11 @@ def rename(source: bytes, target: bytes) -> Request:
 def posix_rename(source: bytes, target: bytes) -> Request:
     """rename(2); of OpenSSH, only where the server says that it has `POSIX_RENAME`."""
     return Request(_Kind.EXTENDED, _string(POSIX_RENAME) + _string(source) + _string(target))
+
+
+def hardlink(source: bytes, target: bytes) -> Request:
+    """link(2); of OpenSSH, only where the server says that it has `HARDLINK`."""
+    return Request(_Kind.EXTENDED, _string(HARDLINK) + _string(source) + _string(target))
 
 
 # -- answers

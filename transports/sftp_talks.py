@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from transports import sftp_packets as sftp
-from transports.base import EntryKind
+from transports.base import RECORD, EntryKind, published_folder
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
@@ -81,6 +81,11 @@ class Place:
     def path(self) -> bytes:
         """As the server knows it."""
         return f"{'' if self.root == '/' else self.root}/{self.name}".encode() if self.name else self.root.encode()
+
+    @property
+    def record(self) -> Place:
+        """The file in a folder that was published."""
+        return Place(self.root, f"{self.name}/{RECORD}")
 
     @property
     def above(self) -> list[Place]:
@@ -228,7 +233,15 @@ def _sorted(parts: Iterable[Names]) -> list[str]:
 
 def opened(place: Place) -> Talk[tuple[bytes, Attributes] | None]:
     """The handle of a file to read, and what the file is; None where there is none."""
-    answer, found = yield [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
+    answer, found = yield _opening(place)
+    return (yield from _opened(place, answer, found))
+
+
+def _opening(place: Place) -> list[Request]:
+    return [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
+
+
+def _opened(place: Place, answer: sftp.Answer, found: sftp.Answer) -> Talk[tuple[bytes, Attributes] | None]:
     if isinstance(found, Attributes) and found.kind is not EntryKind.FILE:
         if isinstance(answer, Handle):
             yield [sftp.close(answer.handle)]
@@ -301,17 +314,17 @@ def read(place: Place, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk
 
 
 def _read_once(
-    place: Place, handle: bytes, ranges: Sequence[tuple[int, int]], undo: list[Request]
+    place: Place, handle: bytes, ranges: Sequence[tuple[int, int]], undo: list[Request], others: Sequence[bytes] = ()
 ) -> Talk[list[_Piece]]:
-    """Ask for all of them, each range until it comes short, and close the file in the last flight."""
+    """Ask for all of them, each range until it comes short, and close the file in the last flight, and `others`."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
-    close, last = sftp.close(handle), False
-    undo[:] = [close]
+    closes, last = [sftp.close(each) for each in (handle, *others)], False
+    undo[:] = closes
     while not last:
         asked = list(itertools.islice(to_come, PIECES))
         last = len(asked) < PIECES
-        answers = yield [*(piece.ask(handle) for piece in asked), *([close] if last else [])]
+        answers = yield [*(piece.ask(handle) for piece in asked), *(closes if last else [])]
         if last:
             undo.clear()
         try:
@@ -319,7 +332,7 @@ def _read_once(
                 piece.take(place, answer)
         except TransportError:
             if not last:
-                yield [close]
+                yield closes
                 undo.clear()
             raise
         ended.update(piece.at for piece in asked if piece.short)
@@ -333,11 +346,40 @@ def content(place: Place, undo: list[Request]) -> Talk[bytes | None]:
         found = yield from opened(place)
         if found is None:
             return None
-        handle, attributes = found
-        # One byte more than there should be: who gets it has opened another file than was looked at.
-        pieces = yield from _read_once(place, handle, [(0, attributes.size + 1)], undo)
-        if sum(len(piece.got) for piece in pieces) == attributes.size:
-            return b"".join(piece.got for piece in pieces)
+        whole = yield from _read_whole(place, *found, undo)
+        if whole is not None:
+            return whole
+    raise TransportFailed(place.name, "it is another each time it is read")
+
+
+def _read_whole(
+    place: Place, handle: bytes, attributes: Attributes, undo: list[Request], others: Sequence[bytes] = ()
+) -> Talk[bytes | None]:
+    """All of a file; None where another file was opened than was looked at."""
+    # One byte more than there should be: who gets it has opened another.
+    pieces = yield from _read_once(place, handle, [(0, attributes.size + 1)], undo, others)
+    whole = b"".join(piece.got for piece in pieces)
+    return whole if len(whole) == attributes.size else None
+
+
+def published(place: Place, undo: list[Request]) -> Talk[bytes | None]:
+    """All of what was published, in as many trips as `content`: both forms are asked for at once."""
+    for _ in range(TRIES):
+        file, found, in_folder, record = yield [*_opening(place), *_opening(place.record)]
+        is_folder = isinstance(found, Attributes) and found.kind is EntryKind.DIRECTORY
+        if is_folder or isinstance(in_folder, Handle):
+            at, opening = place.record, _opened(place.record, in_folder, record)
+            others = [file.handle] if isinstance(file, Handle) else []  # Some servers open a folder.
+        else:
+            at, opening, others = place, _opened(place, file, found), []
+        opened_file = yield from opening
+        if opened_file is None:
+            if others:
+                yield [sftp.close(each) for each in others]
+            return None
+        whole = yield from _read_whole(at, *opened_file, undo, others)
+        if whole is not None:
+            return whole
     raise TransportFailed(place.name, "it is another each time it is read")
 
 
@@ -453,14 +495,26 @@ def delete(place: Place) -> Talk[None]:
 def rename(source: Place, target: Place, *, posix: bool) -> Talk[None]:
     """Another name. Without `POSIX_RENAME` it is the server's affair whether a file that has the name is replaced;
     where it refuses nothing else is tried: to delete that file first would leave a moment without either."""
-    ask = sftp.posix_rename if posix else sftp.rename
+    answers = yield _renaming(source, target, posix=posix)
+    yield from _check_renamed(source, target, answers, posix=posix)
+
+
+def _rename(source: Place, target: Place, *, posix: bool) -> Request:
+    return (sftp.posix_rename if posix else sftp.rename)(source.path, target.path)
+
+
+def _renaming(source: Place, target: Place, *, posix: bool) -> list[Request]:
     # What had the name is looked at before and after: of two who take turns at it one may let go of it in between.
-    before, answer, left, after = yield [
+    return [
         sftp.lstat(target.path),
-        ask(source.path, target.path),
+        _rename(source, target, posix=posix),
         sftp.lstat(source.path),
         sftp.lstat(target.path),
     ]
+
+
+def _check_renamed(source: Place, target: Place, answers: Sequence[sftp.Answer], *, posix: bool) -> Talk[None]:
+    before, answer, left, after = answers
     refused = _refused(answer)
     if refused is None:
         return
@@ -480,6 +534,64 @@ def _in_the_way(target: Place, moved: EntryKind, there: EntryKind, refused: Stat
     if there is EntryKind.DIRECTORY:
         return TransportFailed(target.name, "is a directory")
     return _failed(target, refused) if posix else NotSupported("rename over a file")
+
+
+def link(source: Place, target: Place) -> Talk[None]:
+    """A second name of a file, which nothing has but an empty folder. `NotSupported` where that is refused for another
+    reason than that the name is taken or something is missing: version 3 does not tell whether there are links."""
+    _, answer, left, there = yield [
+        sftp.remove_directory(target.path),
+        sftp.hardlink(source.path, target.path),
+        sftp.lstat(source.path),
+        sftp.lstat(target.path),
+    ]
+    if refused := _refused(answer):
+        if isinstance(left, Attributes) and left.kind is not EntryKind.FILE:
+            raise TransportFailed(source.name, NO_FILE)
+        error = yield from _unpublished(source, target, refused, left, there)
+        raise NotSupported("link") if isinstance(error, TransportFailed | PermissionDenied) else error
+
+
+def publish_as_folder(source: Place, target: Place, *, posix: bool) -> Talk[None]:
+    """As of `Transport`, in one flight, and without a sync of the folder. A queue of requests does not stop at an
+    error, so each is harmless whatever became of those before it."""
+    folder = Place(source.root, published_folder(source.name))
+    _, made, moved, answer, _, _, _, left, there = yield [
+        sftp.remove_directory(target.path),
+        sftp.make_directory(folder.path),
+        _rename(source, folder.record, posix=posix),
+        _rename(folder, target, posix=posix),
+        # Refused when it was published: then there is no such folder.
+        _rename(folder.record, source, posix=posix),
+        sftp.remove_directory(folder.path),
+        # Without a source, the folder was renamed empty.
+        sftp.remove_directory(target.path),
+        sftp.lstat(source.path),
+        sftp.lstat(target.path),
+    ]
+    if _refused(moved) or _refused(answer):
+        why = next(filter(_refused, (made, moved, answer)))
+        raise (yield from _unpublished(source, target, why, left, there))
+
+
+def _unpublished(
+    source: Place, target: Place, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
+) -> Talk[TransportError]:
+    """Why a file was not published; `left` and `there`: what the names are now."""
+    if not isinstance(left, Attributes):
+        return (yield from explain(source, _status(left)))
+    return (yield from _taken(target, answer, there))
+
+
+def withdraw(place: Place, aside: Place, *, posix: bool) -> Talk[None]:
+    """Remove what was published: it is renamed first in either form, so that it takes one flight."""
+    *answers, _, _, _ = yield [
+        *_renaming(place, aside, posix=posix),
+        sftp.remove(aside.path),
+        sftp.remove(aside.record.path),
+        sftp.remove_directory(aside.path),
+    ]
+    yield from _check_renamed(place, aside, answers, posix=posix)
 
 
 def sync_directory(place: Place, *, fsync: bool, undo: list[Request]) -> Talk[None]:

@@ -71,6 +71,18 @@ class Get(Query[bytes | None]):
 
 
 @dataclass(eq=False, slots=True)
+class GetPublished(Query[bytes | None]):
+    """The whole content of what was published there; None where nothing is, which stops nothing."""
+
+    def do(self, transport: Transport) -> None:
+        try:
+            content: bytes | None = transport.get_published(self.path)
+        except (NoSuchFile, NotADirectory):
+            content = None
+        self.settle(content)
+
+
+@dataclass(eq=False, slots=True)
 class ReadRanges(Query[list[bytes]]):
     """Ranges of one file, (offset, size) each, in the order asked; shorter only at the end of the file."""
 
@@ -142,8 +154,8 @@ class MakeDirectory(Step):
 
 
 @dataclass(eq=False, slots=True)
-class Rename(Step):
-    """As `Transport.rename` to `target`."""
+class _ToTarget(Step):
+    """What has a target too."""
 
     target: str = ""
 
@@ -151,8 +163,35 @@ class Rename(Step):
     def paths(self) -> tuple[str, ...]:
         return self.path, self.target
 
+
+@dataclass(eq=False, slots=True)
+class Rename(_ToTarget):
+    """As `Transport.rename` to `target`."""
+
     def do(self, transport: Transport) -> None:
         transport.rename(self.path, self.target)
+
+
+@dataclass(eq=False, slots=True)
+class Publish(_ToTarget):
+    """As `Transport.publish` as `target`."""
+
+    def do(self, transport: Transport) -> None:
+        transport.publish(self.path, self.target)
+
+
+@dataclass(eq=False, slots=True)
+class Withdraw(Step):
+    """As `Transport.withdraw`, by way of `aside`."""
+
+    aside: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.path, self.aside
+
+    def do(self, transport: Transport) -> None:
+        transport.withdraw(self.path, self.aside)
 
 
 @dataclass(eq=False, slots=True)

@@ -27,14 +27,17 @@ from transports.steps import (
     Append,
     Delete,
     Get,
+    GetPublished,
     GetStat,
     ListDirectory,
     MakeDirectory,
+    Publish,
     Put,
     ReadRanges,
     RemoveDirectory,
     Rename,
     SyncDirectory,
+    Withdraw,
 )
 
 HELD = 1 << 20
@@ -84,8 +87,14 @@ class VfsTransport(Transport):
         return "/".join(filter(None, (self._link.name, self._full(path))))
 
     def get(self, path: str) -> bytes:
+        return self._get(vfs.get, path)
+
+    def get_published(self, path: str) -> bytes:
+        return self._get(vfs.get_published, path)
+
+    def _get(self, verb: Verb[vfs.LookRequest, vfs.GetResult], path: str) -> bytes:
         full = self._full(path)
-        call = Call(vfs.get, vfs.LookRequest(full))
+        call = Call(verb, vfs.LookRequest(full))
         self._link.ask([call])
         if call.result == vfs.GetResult(None):
             raise NoSuchFile(full)
@@ -116,6 +125,12 @@ class VfsTransport(Transport):
 
     def rename(self, source: str, target: str) -> None:
         self._ask(vfs.rename, vfs.RenameRequest(self._full(source), self._full(target)))
+
+    def publish(self, source: str, target: str) -> None:
+        self._ask(vfs.publish, vfs.RenameRequest(self._full(source), self._full(target)))
+
+    def withdraw(self, path: str, aside: str) -> None:
+        self._ask(vfs.withdraw, vfs.WithdrawRequest(self._full(path), self._full(aside)))
 
     def delete(self, path: str) -> None:
         self._ask(vfs.delete, vfs.PathRequest(self._full(path)))
@@ -182,6 +197,8 @@ class VfsTransport(Transport):
         match step:
             case Get():
                 return [Call(vfs.get, vfs.LookRequest(full, True))]
+            case GetPublished():
+                return [Call(vfs.get_published, vfs.LookRequest(full, True))]
             case GetStat():
                 return [Call(vfs.stat, vfs.LookRequest(full, True))]
             case ListDirectory():
@@ -194,6 +211,10 @@ class VfsTransport(Transport):
                 return [Call(vfs.append, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
             case Rename():
                 return [Call(vfs.rename, vfs.RenameRequest(full, self._full(step.target)))]
+            case Publish():
+                return [Call(vfs.publish, vfs.RenameRequest(full, self._full(step.target)))]
+            case Withdraw():
+                return [Call(vfs.withdraw, vfs.WithdrawRequest(full, self._full(step.aside)))]
             case _:
                 return None
 
@@ -309,7 +330,7 @@ def _readv(call: Call) -> vfs.ReadvResult:
 def _settle(step: Step, calls: Sequence[Call]) -> None:
     """Tell a step what came of it."""
     match step, calls[0].result:
-        case Get(), vfs.GetResult(size):
+        case Get() | GetPublished(), vfs.GetResult(size):
             step.settle(None if size is None else calls[0].content)
         case GetStat(), vfs.StatResult() as found:
             step.settle(_stat(found))

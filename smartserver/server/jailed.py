@@ -75,13 +75,19 @@ class JailedTransport(Transport):
         return self._call(self._root.append, self._written, path)
 
     def rename(self, source: str, target: str) -> None:
+        self._move(self._root.rename, source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._move(self._root.link, source, target)
+
+    def _move(self, move: Callable[[str, str], None], source: str, target: str) -> None:
         with _named(source):
             old = self._changed(source)
             self._check_moved(old)
         with _named(target):
             new = self._written(target)
         try:
-            self._root.rename(old, new)
+            move(old, new)
         except NoSuchFile as wrong:
             raise NoSuchFile(source if wrong.path == old else target) from None
         except TransportError:

@@ -100,6 +100,13 @@ class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
     target: FilePath
 
 
+class WithdrawRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What was published, and the name that a folder gets before it is removed, which nothing has."""
+
+    path: FilePath
+    aside: FilePath
+
+
 class NoResult(Result, frozen=True, array_like=True):
     """Nothing: it is done."""
 
@@ -240,6 +247,30 @@ def rename(context: Context, request: RenameRequest) -> NoResult:
     A folder replaces an empty one at most.
     """
     context.files.tree.rename(request.path, request.target)
+    return NoResult()
+
+
+@verb("publish", is_vfs=True, errors=CHANGES)
+def publish(context: Context, request: RenameRequest) -> NoResult:
+    """Give a file a name that nothing has: of any number of clients, on any ways to the store, one succeeds."""
+    context.files.tree.publish(request.path, request.target)
+    return NoResult()
+
+
+@verb("get_published", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
+def get_published(context: Context, request: LookRequest) -> GetResult:
+    """Give all that a published file holds, in whichever form it was published."""
+    with _may_lack(request):
+        file = context.files.tree.open_published(request.path)
+        size = file.size()
+        return GetResult(size, context.files.give(request.path, file, [(0, size)]))
+    return GetResult(None)
+
+
+@verb("withdraw", is_vfs=True, errors=CHANGES)
+def withdraw(context: Context, request: WithdrawRequest) -> NoResult:
+    """Remove a published file, in whichever form it was published."""
+    context.files.tree.withdraw(request.path, request.aside)
     return NoResult()
 
 

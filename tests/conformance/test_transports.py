@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from faulty_transport import FaultyTransport
@@ -13,6 +16,7 @@ from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
+from transports.publish_conformance import PublishSuite
 
 
 class TestLocal(TransportSuite):
@@ -21,10 +25,26 @@ class TestLocal(TransportSuite):
         return LocalTransport(tmp_path)
 
 
+class TestLocalWithoutLinks(PublishSuite):
+    @pytest.fixture
+    def transport(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transport:
+        def refuse(*_: object, **__: object) -> NoReturn:
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+        return LocalTransport(tmp_path)
+
+
 class TestMemory(TransportSuite):
     @pytest.fixture
     def transport(self) -> Transport:
         return MemoryTransport()
+
+
+class TestMemoryWithoutLinks(PublishSuite):
+    @pytest.fixture
+    def transport(self) -> Transport:
+        return MemoryTransport(links=False)
 
 
 class TestPassing(TransportSuite):

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from sshd import Sshd
 
-from transports import sftp_talks
+from transports import sftp_packets, sftp_talks, steps
 from transports.base import Transport
 from transports.conformance import TransportSuite
+from transports.publish_conformance import PublishSuite
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
 
@@ -57,6 +58,25 @@ class TestOpenSsh(TransportSuite):
             (tmp_path / name).touch()
         assert transport.list_directory("") == names
         assert transport.list_directory("") == names
+
+
+class TestOpenSshWithoutLinks(PublishSuite):
+    """It is asked for links, and refuses: its file system may have none."""
+
+    @pytest.fixture
+    def transport(self, line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Transport:
+        refused = sftp_packets.Request(sftp_packets._Kind.EXTENDED, sftp_packets._string(b"none@example.org"))
+        monkeypatch.setattr(sftp_packets, "hardlink", lambda _source, _target: refused)
+        monkeypatch.setattr(line, "links", True)
+        return SftpTransport(line, str(tmp_path), f"sftp://there{tmp_path}")
+
+    def test_what_follows_is_done_once(self, place: Transport, line: Line) -> None:
+        """The steps that were sent with the refused link are sent again."""
+        place.put("incoming/a", [b"a"])
+        read = steps.GetPublished("log/1")
+        place.perform([steps.Publish("incoming/a", "log/1"), steps.Put("after", b"after"), read])
+        assert (read.result, place.get("after"), line.links) == (b"a", b"after", False)
+        assert place.list_directory("log/1") == ["record"]
 
 
 class TestConch(TransportSuite):

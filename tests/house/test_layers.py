@@ -65,6 +65,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "smartserver.client.media_conformance",
         "smartserver.pytest_plugin",
         "transports.conformance",
+        "transports.publish_conformance",
         "transports.read_conformance",
     ),
 }

@@ -20,7 +20,15 @@ from smartserver.server.site import Site
 from smartserver.server.startup import inside_of
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.vfs import BringRequest, LookRequest, PathRequest, RangeField, ReadvRequest, RenameRequest
+from smartserver.verbs.vfs import (
+    BringRequest,
+    LookRequest,
+    PathRequest,
+    RangeField,
+    ReadvRequest,
+    RenameRequest,
+    WithdrawRequest,
+)
 from smartserver.wire.messages import Failure, Reply, Status
 from transports.local import LocalTransport
 
@@ -58,6 +66,11 @@ def calls(path: str, target: str) -> list[tuple[AnyVerb, Arguments]]:
         (vfs.mkdir, PathRequest(path)),
         (vfs.rename, RenameRequest(path, target)),
         (vfs.rename, RenameRequest(target, path)),
+        (vfs.publish, RenameRequest(path, target)),
+        (vfs.publish, RenameRequest(target, path)),
+        (vfs.get_published, LookRequest(path)),
+        (vfs.withdraw, WithdrawRequest(path, target)),
+        (vfs.withdraw, WithdrawRequest(target, path)),
         (vfs.delete, PathRequest(path)),
         (vfs.rmdir, PathRequest(path)),
         (vfs.sync_dir, PathRequest(path)),

@@ -105,6 +105,20 @@ def swap(transport: VfsTransport) -> None:
     let_go(transport)
 
 
+def publish(transport: VfsTransport) -> None:
+    read, gone = steps.GetPublished("packs/1"), steps.GetPublished("packs/1")
+    transport.perform(
+        [
+            steps.Put("first", b"1"),
+            steps.Publish("first", "packs/1"),
+            read,
+            steps.Withdraw("packs/1", "aside"),
+            gone,
+        ]
+    )
+    assert (read.result, gone.result) == (b"1", None)
+
+
 def read_open(transport: VfsTransport) -> None:
     file = transport.open_read("packs/large")
     assert file.read_ranges([(at, 100) for at in range(0, len(LARGE), 1000)])[7] == LARGE[7000:7100]
@@ -130,6 +144,7 @@ OPERATIONS: dict[str, Callable[[VfsTransport], None]] = {
     "take a lock folder and read what it guards": take_lock,
     "let go of a lock folder": let_go,
     "swap a file under a lock folder": swap,
+    "publish a file, read it and withdraw it": publish,
     "a file opened, and ranges of it": read_open,
     "a file created, written piece by piece, and synced": write,
 }
@@ -203,6 +218,15 @@ def test_a_change_whose_answer_was_lost_is_never_made_twice() -> None:
         assert joint.network.counts().connections == 1, "it was sent again"
     assert known
     assert known[0] > 0
+
+
+def test_reading_tells_what_became_of_a_publication_whose_answer_was_lost() -> None:
+    joint = Joint(SimulatedNetwork(Link(1.0)))
+    joint.storage.put("new", [b"n"])
+    transport = lost(joint, Link(1.0, down=[Cut(0)]))
+    with pytest.raises(TransportFailed):
+        transport.publish("new", "1")
+    assert transport.get_published("1") == b"n"
 
 
 def test_a_request_that_was_cut_changes_nothing() -> None:

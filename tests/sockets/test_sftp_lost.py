@@ -108,6 +108,15 @@ def test_wherever_it_is_lost_the_steps_before_are_done(
     assert steps < len(cuts) // 2
 
 
+def test_reading_tells_what_became_of_a_publication_whose_reply_was_lost(transport: SftpTransport, link: Proxy) -> None:
+    transport.put("new", [b"n"])
+    cut(link, 0, up=False)
+    with pytest.raises(TransportFailed, match="is lost"):
+        transport.publish("new", "1")
+    whole(link)
+    assert transport.get_published("1") == b"n"
+
+
 def test_lost_while_streaming(transport: SftpTransport, link: Proxy, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     file = transport.open_read("large")

@@ -142,3 +142,39 @@ def test_refusals_say_why_at_once(transport: SftpTransport, tmp_path: Path) -> N
     (tmp_path / "lock" / "mine").mkdir()
     with pytest.raises(DirectoryNotEmpty):
         transport.perform([steps.Rename("lock/mine", "lock/held"), steps.Get("f1")])
+
+
+@pytest.mark.max_round_trips("sftp: publish")
+def test_publish(transport: SftpTransport) -> None:
+    transport.perform([steps.Publish("f1", "1"), steps.GetStat("f2")])
+
+
+@pytest.mark.max_round_trips("sftp: publish as a folder")
+def test_publish_as_a_folder(transport: SftpTransport, tmp_path: Path) -> None:
+    transport._line.links = False
+    transport.perform([steps.Publish("f1", "1"), steps.GetStat("f2")])
+    assert (tmp_path / "1" / "record").read_bytes() == b"1" * 1000
+
+
+@pytest.fixture
+def as_folder(tmp_path: Path) -> None:
+    """Something that was published without links."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "record").write_bytes(b"r")
+
+
+@pytest.mark.usefixtures("as_folder")
+@pytest.mark.max_round_trips("sftp: get what was published")
+def test_get_published(transport: SftpTransport) -> None:
+    folder, file, absent = (steps.GetPublished(path) for path in ("folder", "f1", "absent"))
+    transport.perform([folder, file, absent])
+    assert (folder.result, file.result, absent.result) == (b"r", b"1" * 1000, None)
+
+
+@pytest.mark.usefixtures("as_folder")
+@pytest.mark.max_round_trips("sftp: withdraw")
+@pytest.mark.parametrize("path", ["folder", "f1"])
+def test_withdraw(transport: SftpTransport, tmp_path: Path, path: str) -> None:
+    transport.withdraw(path, "aside")
+    assert not (tmp_path / path).exists()
+    assert not (tmp_path / "aside").exists()

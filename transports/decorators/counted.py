@@ -26,18 +26,23 @@ from transports.steps import (
     Append,
     Delete,
     Get,
+    GetPublished,
     GetStat,
     ListDirectory,
+    Publish,
     Put,
     ReadRanges,
     RemoveDirectory,
     Rename,
     SyncDirectory,
+    Withdraw,
 )
 
 _ONE_EACH: dict[type[Step], Index] = {
     Rename: RENAMES,
+    Publish: RENAMES,
     Delete: DELETIONS,
+    Withdraw: DELETIONS,
     RemoveDirectory: DELETIONS,
     ListDirectory: LISTINGS,
     GetStat: STATS,
@@ -118,6 +123,10 @@ class CountedTransport(PassingTransport):
         self.inner.rename(source, target)
         here.tally[RENAMES] += 1
 
+    def link(self, source: str, target: str) -> None:
+        self.inner.link(source, target)
+        here.tally[RENAMES] += 1
+
     def delete(self, path: str) -> None:
         self.inner.delete(path)
         here.tally[DELETIONS] += 1
@@ -146,7 +155,7 @@ class CountedTransport(PassingTransport):
         tally = here.tally
         for step in steps:
             match step:
-                case Get():
+                case Get() | GetPublished():
                     if step.result is not None:
                         _count_whole(step.result)
                 case ReadRanges():

@@ -54,6 +54,9 @@ class PassingTransport(Transport):
     def rename(self, source: str, target: str) -> None:
         self.inner.rename(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        self.inner.link(source, target)
+
     def delete(self, path: str) -> None:
         self.inner.delete(path)
 

@@ -10,8 +10,8 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 ENDINGS = ("lock", "locks", "lockdir", "lockfile")
 """Of names of locks, as a word: `lock`, `index.lock`, `branch-lock`, and Mercurial's `wlock`."""
 
-MAKES, REMOVES = ("mkdir", "put"), ("rmdir", "delete")
-MOVES = "rename"
+MAKES, REMOVES = ("mkdir", "put"), ("rmdir", "delete", "withdraw")
+MOVES = ("rename", "publish")
 
 
 class FileLock(Ban):
@@ -47,7 +47,7 @@ class FileLock(Ban):
             return Finding(verb, f"{paths[-1][-1] if paths[-1] else asked.path} is a lock")
         makers = self._made.copy()
         gone = [path for call in asked.calls for path in _change(makers, asked, *call)]
-        if not gone or not all(verb.name in (*REMOVES, MOVES, "sync_dir") for verb, _ in asked.calls):
+        if not gone or not all(verb.name in (*REMOVES, *MOVES, "sync_dir") for verb, _ in asked.calls):
             return None
         number = asked.number
         requests = sorted({number, *(each for path in gone for each in self._made.get(path, ()))})
@@ -66,9 +66,9 @@ def _change(made: dict[str, list[int]], asked: WatchedRequest, verb: AnyVerb, ar
     """Keep account of what a call makes and renames; the paths of `made` that it removes."""
     paths = paths_of(asked.path, verb, arguments)[1:] if verb.is_vfs else []
     if verb.name in MAKES:
-        alone = all(each.name in (*MAKES, MOVES) for each, _ in asked.calls)
+        alone = all(each.name in (*MAKES, *MOVES) for each, _ in asked.calls)
         made[paths[0]] = [asked.number] * alone
-    elif verb.name == MOVES and len(paths) == 2:
+    elif verb.name in MOVES and len(paths) == 2:
         old, new = paths
         for path in [each for each in made if each == old or each.startswith(f"{old}/")]:
             made[new + path.removeprefix(old)] = made.pop(path)

@@ -9,9 +9,9 @@ from smartserver.trace.bans.operations import call_site
 from smartserver.verbs.declare import AnyVerb, Arguments
 
 CREATES = "Repository.create"
-BRINGS = ("put", "append", "rename")
+BRINGS = ("put", "append", "rename", "publish")
 """File-level verbs that bring something into a folder; the last name of each says where."""
-ENDS = ("rmdir", "delete", "rename", "Repository.delete")
+ENDS = ("rmdir", "delete", "rename", "publish", "withdraw", "Repository.delete")
 """Their first name is gone."""
 BESIDE = ("Repository.configure", "sync_dir")
 """They bring no content."""

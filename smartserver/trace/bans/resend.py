@@ -20,6 +20,9 @@ from smartserver.wire.messages import RequestFlag, named
 LEAST = 64
 """Bytes of a file that are looked at: shorter ones are alike by chance, and not much longer than their names."""
 
+GETS = ("get", "get_published")
+"""File-level verbs that give the whole of a file."""
+
 _decoder: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(RefValue | None)
 
 
@@ -89,8 +92,8 @@ class Resend(Ban):
         elif asked.mutates and answered.state is not None:
             self._tell(asked.path, self._sent)
         for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
-            if result is not None and verb.name in ("get", "put"):
-                self._files.update(_hashes(result if verb.name == "get" else arguments))
+            if result is not None and verb.name in (*GETS, "put"):
+                self._files.update(_hashes(result if verb.name in GETS else arguments))
         new = next((each.new for each in answered.results if isinstance(each, InsertPackResult)), len(self._sent))
         if new >= len(self._sent) or asked.is_repeat:
             return None

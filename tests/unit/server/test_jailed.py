@@ -51,6 +51,8 @@ def calls(jailed: Transport, path: str) -> dict[str, Callable[[], object]]:
         "put": lambda: jailed.put(path, [b"x"]),
         "rename": lambda: jailed.rename(path, "team/new"),
         "rename to": lambda: jailed.rename("team/file", path),
+        "link": lambda: jailed.link(path, "team/new"),
+        "link to": lambda: jailed.link("team/file", path),
         "delete": lambda: jailed.delete(path),
         "make_directory": lambda: jailed.make_directory(path),
         "remove_directory": lambda: jailed.remove_directory(path),
@@ -147,8 +149,17 @@ def test_links_are_not_renamed(jailed: JailedTransport, folder: Path, source: st
     if source != "loop":  # Which nothing can be asked about.
         assert "link" in str(wrong.value)
     assert snapshot(folder) == before
+    with pytest.raises(TransportError):
+        jailed.publish(source, "moved")
+    assert snapshot(folder) == before
     jailed.rename("team/file", "link")
     assert jailed.get("link") == b"file"
+
+
+def test_a_link_in_what_was_published_does_not_lead_out(jailed: JailedTransport, folder: Path) -> None:
+    (folder / "team" / "inner" / "record").symlink_to("../../../secret")
+    with pytest.raises(InvalidPath, match="leads out"):
+        jailed.get_published("team/inner")
 
 
 def test_a_link_to_a_name_nobody_can_have(jailed: JailedTransport, folder: Path) -> None:
@@ -194,7 +205,18 @@ def test_errors_name_what_was_asked_for(folder: Path) -> None:
 
 
 def test_the_served_folder_itself_is_not_changed(jailed: JailedTransport, folder: Path) -> None:
-    for call in ("create", "append", "put", "rename", "rename to", "delete", "make_directory", "remove_directory"):
+    for call in (
+        "create",
+        "append",
+        "put",
+        "rename",
+        "rename to",
+        "link",
+        "link to",
+        "delete",
+        "make_directory",
+        "remove_directory",
+    ):
         with pytest.raises(PermissionDenied, match="served folder itself"):
             calls(jailed, "")[call]()
     assert folder.is_dir()
@@ -217,7 +239,18 @@ def repository(folder: Path, name: str, discipline: Discipline) -> None:
 
 
 INSIDE = ["project/root", "project/packs/new", "project/format", "project/packs", "project", "alias/root", "packed/x"]
-CHANGES = ["create", "append", "put", "rename", "rename to", "delete", "make_directory", "remove_directory"]
+CHANGES = [
+    "create",
+    "append",
+    "put",
+    "rename",
+    "rename to",
+    "link",
+    "link to",
+    "delete",
+    "make_directory",
+    "remove_directory",
+]
 
 
 @pytest.mark.parametrize("call", CHANGES)
@@ -287,6 +320,7 @@ def test_no_folder_is_made_a_repository(
         lambda: jailed.append(made),
         lambda: jailed.append("alias"),
         lambda: jailed.rename("line", made),
+        lambda: jailed.publish("line", made),
         lambda: jailed.make_directory(made),
     ):
         with pytest.raises(PermissionDenied, match="'format' is made with a new repository alone"):

@@ -26,6 +26,7 @@ def test_each_call_counts() -> None:
     assert counting.named == OPENED | {"file_reads": 1, "file_read_bytes": 8}
     counting = Counting()
     transport.sync_directory("")
+    transport.link("x", "z")
     transport.rename("x", "y")
     transport.list_directory("")
     transport.stat("y")
@@ -38,7 +39,7 @@ def test_each_call_counts() -> None:
         "file_writes": 1,
         "file_written_bytes": 1,
         "file_syncs": 1,
-        "file_renames": 1,
+        "file_renames": 2,
         "folder_listings": 1,
         "file_stats": 1,
         "file_deletions": 2,
@@ -66,19 +67,21 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
         steps.Put("a/y", b"4567"),
         steps.Rename("a/y", "a/z"),
         steps.Append("a/x", b"89"),
+        steps.Put("a/new", b"0"),
+        steps.Publish("a/new", "a/1"),
         steps.SyncDirectory("a"),
     ]
     transport.perform(changes)
     assert counting.named == {
-        "files_opened_to_write": 3,
-        "file_writes": 3,
-        "file_written_bytes": 9,
-        "file_syncs": 4,
-        "file_renames": 1,
+        "files_opened_to_write": 4,
+        "file_writes": 4,
+        "file_written_bytes": 10,
+        "file_syncs": 5,
+        "file_renames": 2,
     }
     counting = Counting()
     reads: list[Step] = [
-        steps.Get("a/x"),
+        steps.GetPublished("a/1"),
         steps.Get("absent"),
         steps.ReadRanges("a/z", [(0, 2), (3, 9)]),
         steps.ListDirectory("a"),
@@ -88,12 +91,15 @@ def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> Non
     assert counting.named == {
         "files_opened_to_read": 2,
         "file_reads": 3,
-        "file_read_bytes": 8,
+        "file_read_bytes": 4,
         "file_seeks": 1,
         "folder_listings": 1,
         "file_stats": 1,
     }
-    assert storage.groups == [6, 5]
+    assert storage.groups == [8, 5]
+    counting = Counting()
+    transport.perform([steps.Withdraw("a/1", "aside")])
+    assert counting.named == {"file_deletions": 1}
     counting = Counting()
     with pytest.raises(NoSuchFile):
         transport.perform([steps.Get("a/x"), steps.Delete("absent")])

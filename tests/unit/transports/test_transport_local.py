@@ -23,6 +23,7 @@ from transports.errors import (
     NoSpace,
     NoSuchFile,
     NotADirectory,
+    NotSupported,
     PermissionDenied,
     TransportError,
     TransportFailed,
@@ -33,6 +34,32 @@ from transports.local import LocalTransport
 @pytest.fixture
 def transport(tmp_path: Path) -> LocalTransport:
     return LocalTransport(tmp_path)
+
+
+def test_a_folder_is_not_published(transport: LocalTransport) -> None:
+    """The system says of it what it says where there are no links."""
+    transport.make_directory("folder")
+    with pytest.raises(TransportFailed, match="'folder': not a plain file"):
+        transport.publish("folder", "1")
+    assert transport.list_directory("") == ["folder"]
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        *[(number, NotSupported) for number in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)],
+        (errno.EACCES, PermissionDenied),
+        (errno.EIO, TransportFailed),
+    ],
+)
+def test_where_there_are_no_links(
+    transport: LocalTransport, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[TransportError]
+) -> None:
+    """Another failure is told: nobody knows whether the link was made."""
+    transport.put("file", [])
+    monkeypatch.setattr(os, "link", failing(number))
+    with pytest.raises(expected):
+        transport.link("file", "1")
 
 
 def failing(number: int) -> object:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transports import memory
-from transports.errors import FileExists, TransportFailed
+from transports.errors import FileExists, NotSupported, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
 
 SEEDS = range(60)
@@ -112,6 +112,38 @@ def test_move_between_folders_never_loses_the_file_by_any_order() -> None:
         transport.put("incoming/x", [b"another"])
         found = tree(transport.crash(Aftermath.SOME, seed))
         assert b"x" in (found.get("incoming/x"), found.get("packs/x"))
+
+
+def test_a_file_with_two_names_is_one_file_after_a_crash() -> None:
+    """Each name is durable by its own folder's sync, and what one name shows the other shows."""
+    for synced, expected in (([], set()), (["packs"], {"packs/x"}), (["incoming", "packs"], {"incoming/x", "packs/x"})):
+        transport = started()
+        transport.put("incoming/x", [b"x"])
+        transport.link("incoming/x", "packs/x")
+        for folder in synced:
+            transport.sync_directory(folder)
+        assert tree(transport.crash()).keys() - START.keys() == expected
+    contents = set[bytes]()
+    for seed in SEEDS:
+        transport = started()
+        file = transport.create("incoming/x")
+        file.write(b"torn")
+        transport.link("incoming/x", "packs/x")
+        after = transport.crash(Aftermath.TORN, seed)
+        assert after.get("incoming/x") == after.get("packs/x")
+        contents.add(after.get("packs/x"))
+        after.append("incoming/x").write(b", and more")
+        assert after.get("packs/x").endswith(b", and more")
+    assert len(contents) > 1
+
+
+def test_a_store_without_links_has_none_after_a_crash() -> None:
+    transport = MemoryTransport(links=False)
+    transport.put("x", [])
+    with pytest.raises(NotSupported, match="no link"):
+        transport.child("").link("x", "y")
+    with pytest.raises(NotSupported, match="no link"):
+        transport.crash(Aftermath.EVERYTHING).link("x", "y")
 
 
 def test_torn_content_keeps_what_was_synced() -> None:

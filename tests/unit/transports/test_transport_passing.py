@@ -7,7 +7,18 @@ import inspect
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
 
-BUILT_ON_OTHERS = {"exists", "local_folder", "perform", "put", "whole"}
+BUILT_ON_OTHERS = {
+    "exists",
+    "get_published",
+    "local_folder",
+    "open_published",
+    "perform",
+    "publish",
+    "publish_as_folder",
+    "put",
+    "whole",
+    "withdraw",
+}
 """Methods that are made of others, so that a decorator of those others sees their calls; and `whole` and
 `local_folder`: a decorated tree is all there is to its owner, and another process would go around the decorator."""
 

@@ -15,6 +15,7 @@ from transports.errors import (
     NoSpace,
     NoSuchFile,
     NotADirectory,
+    NotSupported,
     PermissionDenied,
     TransportError,
     TransportFailed,
@@ -259,6 +260,64 @@ def test_a_large_folder_is_closed_when_it_cannot_be_read_on() -> None:
 def test_what_is_not_written_is_told(answers: list[Answer], error: type[TransportError], why: str) -> None:
     found = refused(talks.put(PLACE, b"x", fsync=True, undo=[]), [OPEN, file(0)], answers)
     assert (type(found), str(found)) == (error, why)
+
+
+# -- publishing
+
+SOURCE = Place("/srv", "incoming/a")
+DENIED = Status(Code.PERMISSION_DENIED)
+
+
+@pytest.mark.parametrize(
+    ("flights", "error"),
+    [
+        ([[FOLDER, FAILURE, file(1), file(1)]], FileExists("folder/x")),
+        ([[ABSENT, DENIED, file(1), ABSENT]], NotSupported("link")),
+        ([[ABSENT, FAILURE, file(1), ABSENT], [FOLDER]], NotSupported("link")),
+        ([[ABSENT, ABSENT, file(1), ABSENT], [ABSENT]], NoSuchFile("folder/x")),
+        ([[ABSENT, ABSENT, ABSENT, ABSENT], [FOLDER]], NoSuchFile("incoming/a")),
+        ([[ABSENT, DENIED, FOLDER, ABSENT]], TransportFailed("incoming/a", "not a plain file")),
+    ],
+)
+def test_why_a_link_is_refused(flights: list[list[Answer]], error: TransportError) -> None:
+    found = refused(talks.link(SOURCE, PLACE), *flights)
+    assert (type(found), found.wire_arguments()) == (type(error), error.wire_arguments())
+
+
+FULL = TransportFailed("folder/x", "the server says: Failure (its disk may be full)")
+
+
+@pytest.mark.parametrize(
+    ("flights", "error"),
+    [
+        # The folder was renamed without the source, and removed.
+        ([[ABSENT, OK, ABSENT, OK, ABSENT, ABSENT, OK, ABSENT, ABSENT], [FOLDER]], NoSuchFile("incoming/a")),
+        # The name was taken: the source was renamed back.
+        ([[FAILURE, OK, OK, FAILURE, OK, OK, FAILURE, file(1), FOLDER]], FileExists("folder/x")),
+        ([[ABSENT, FAILURE, *[ABSENT] * 5, file(1), ABSENT], [FOLDER], [FOLDER]], FULL),
+        ([[ABSENT, DENIED, *[ABSENT] * 5, file(1), ABSENT]], PermissionDenied("folder/x")),
+    ],
+)
+def test_why_a_folder_is_not_published(flights: list[list[Answer]], error: TransportError) -> None:
+    found = refused(talks.publish_as_folder(SOURCE, PLACE, posix=True), *flights)
+    assert (type(found), found.wire_arguments()) == (type(error), error.wire_arguments())
+
+
+def test_a_folder_that_the_server_opens_is_closed() -> None:
+    """With the file in it, or where there is none."""
+    talk = talks.published(PLACE, [])
+    next(talk)
+    asked = talk.send([OPEN, FOLDER, Handle(b"r"), file(1)])
+    assert asked == [sftp.read(b"r", 0, 2), sftp.close(b"r"), sftp.close(b"h")]
+    talk = talks.published(PLACE, [])
+    next(talk)
+    assert talk.send([OPEN, FOLDER, ABSENT, ABSENT]) == [sftp.close(b"h")]
+
+
+def test_what_was_published_is_read_again_when_it_was_another() -> None:
+    rounds = [[OPEN, file(5), FAILURE, FAILURE], [Content(b"x"), OK]] * talks.TRIES
+    assert have(talks.published(PLACE, []), *rounds[:2], [ABSENT] * 4) is None
+    assert "another each time" in str(refused(talks.published(PLACE, []), *rounds))
 
 
 # -- what is durable

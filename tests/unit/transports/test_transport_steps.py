@@ -6,7 +6,7 @@ import pytest
 
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
-from transports.steps import Get, ListDirectory, Rename
+from transports.steps import Get, ListDirectory, Publish, Rename, Withdraw
 
 
 def test_a_step_holds_nothing_before_it_was_performed() -> None:
@@ -17,7 +17,9 @@ def test_a_step_holds_nothing_before_it_was_performed() -> None:
 
 
 def test_a_step_names_its_paths() -> None:
-    assert (Get("a").paths, Rename("a", "b").paths) == (("a",), ("a", "b"))
+    assert Get("a").paths == ("a",)
+    for step in (Rename("a", "b"), Publish("a", "b"), Withdraw("a", "b")):
+        assert step.paths == ("a", "b")
 
 
 def test_a_step_is_performed_once() -> None:

@@ -15,22 +15,41 @@ from smartserver.verbs.vfs import (
     append,
     delete,
     get,
+    get_published,
     has,
     list_dir,
     mkdir,
+    publish,
     put,
     readv,
     rename,
     rmdir,
     stat,
     sync_dir,
+    withdraw,
 )
 from transports.base import ReadFile, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, TransportError, TransportFailed
 from transports.memory import MemoryTransport
 
-VERBS = (has, get, readv, put, append, mkdir, rmdir, delete, rename, list_dir, stat, sync_dir)
+VERBS = (
+    has,
+    get,
+    readv,
+    put,
+    append,
+    mkdir,
+    rmdir,
+    delete,
+    rename,
+    publish,
+    get_published,
+    withdraw,
+    list_dir,
+    stat,
+    sync_dir,
+)
 
 
 class GivenFiles:
@@ -77,12 +96,12 @@ def storage() -> MemoryTransport:
 def test_what_they_are() -> None:
     assert all(verb.is_vfs for verb in VERBS)
     reads = {verb.name for verb in VERBS if verb.effect is Effect.READ}
-    assert reads == {"has", "get", "readv", "list_dir", "stat"}
+    assert reads == {"has", "get", "get_published", "readv", "list_dir", "stat"}
 
 
 def test_other_failures_are_never_an_answer(storage: MemoryTransport) -> None:
     storage.crash()
-    for function in (get.function, list_dir.function, stat.function):
+    for function in (get.function, get_published.function, list_dir.function, stat.function):
         with pytest.raises(TransportFailed):
             function(context(storage), LookRequest("file", True))
 

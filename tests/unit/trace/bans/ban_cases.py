@@ -101,6 +101,12 @@ def removes_what_it_made(talk: Talk) -> None:
     talk.ask(("rmdir", FileRequest("old")))
 
 
+def withdraws_what_it_published(talk: Talk) -> None:
+    talk.done(("put", FileRequest("new", b"text")), results=[FileResult()])
+    talk.done(("publish", RenameRequest("new", "1")), results=[FileResult()])
+    talk.ask(("withdraw", RenameRequest("1", "aside")))
+
+
 def locks_while_it_works(talk: Talk) -> None:
     talk.done(("mkdir", FileRequest("lock/1")), ("get", FileRequest("root")), results=[FileResult(), FileResult()])
     talk.done(("put", FileRequest("root.new", b"text")), results=[FileResult()])
@@ -132,6 +138,11 @@ def fills_a_folder_it_made(talk: Talk) -> None:
     talk.ask(("put", FileRequest("packs/a", b"text")))
 
 
+def publishes_in_a_folder_it_made(talk: Talk) -> None:
+    talk.done(("mkdir", FileRequest("log")), results=[FileResult()])
+    talk.ask(("publish", RenameRequest("new", "log/1")))
+
+
 def fills_a_file_it_made_empty(talk: Talk) -> None:
     talk.done(("put", FileRequest("a")), results=[FileResult()])
     talk.ask(("put", FileRequest("a", b"text")))
@@ -146,7 +157,11 @@ def makes_with_content(talk: Talk) -> None:
     talk.done(("put", FileRequest("packs/b", b"2")), results=[FileResult()])
     talk.done(("mkdir", FileRequest("gone")), results=[FileResult()])
     talk.done(("rename", RenameRequest("gone", "moved")), results=[FileResult()])
-    talk.ask(("put", FileRequest("gone", b"3")))
+    talk.done(("put", FileRequest("1")), results=[FileResult()])
+    talk.done(("withdraw", RenameRequest("1", "aside")), results=[FileResult()])
+    talk.done(("put", FileRequest("2")), results=[FileResult()])
+    talk.done(("publish", RenameRequest("2", "moved/2")), results=[FileResult()])
+    talk.ask(*(("put", FileRequest(name, b"3")) for name in ("gone", "1", "2")))
 
 
 # -- read-back
@@ -392,6 +407,11 @@ def copies_by_a_detour(talk: Talk) -> None:
     talk.ask(("put", FileRequest("packs/b", b"pack" * 20)))
 
 
+def copies_what_was_published(talk: Talk) -> None:
+    talk.done(("get_published", FileRequest("log/1")), results=[FileResult(b"text" * 20)])
+    talk.ask(("put", FileRequest("new", b"text" * 20)))
+
+
 def sends_what_is_new(talk: Talk) -> None:
     talk.done(REFS, results=[PULLED], version=1, tips=[LINE[1]])
     number = talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY | RequestFlag.GRAPH_FIRST)
@@ -461,11 +481,18 @@ FIRES: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pack],
     "rpc:Repository.*": [pack, pull],
     "*:*:secret/*": [in_secret],
-    "file-lock": [lock, locks_and_does_nothing_else, looks_at_a_lock, removes_what_it_made],
+    "file-lock": [
+        lock,
+        locks_and_does_nothing_else,
+        looks_at_a_lock,
+        removes_what_it_made,
+        withdraws_what_it_published,
+    ],
     "filled-later": [
         fills_what_it_created,
         fills_what_it_created_and_configured,
         fills_a_folder_it_made,
+        publishes_in_a_folder_it_made,
         fills_a_file_it_made_empty,
     ],
     "read-back": [
@@ -488,7 +515,13 @@ FIRES: dict[str, list[Case]] = {
         asks_once_more_what_was_refused,
         asks_once_more_what_each_call_was_refused,
     ],
-    "resend": [sends_what_it_was_told, sends_in_bulk_what_was_refused_as_known, sends_twice, copies_by_a_detour],
+    "resend": [
+        sends_what_it_was_told,
+        sends_in_bulk_what_was_refused_as_known,
+        sends_twice,
+        copies_by_a_detour,
+        copies_what_was_published,
+    ],
     "extra-connection": [connects_again_for_nothing, connects_again_after_a_body],
     "silly": [reads_its_own_ref, asks_the_same_twice, one_request_for_each, connects_again_for_nothing],
 }

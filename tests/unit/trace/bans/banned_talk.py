@@ -68,6 +68,21 @@ def rename(context: Context, request: RenameRequest) -> FileResult:
     return FileResult()
 
 
+def publish(context: Context, request: RenameRequest) -> FileResult:
+    """Publish a file."""
+    return FileResult()
+
+
+def get_published(context: Context, request: FileRequest) -> FileResult:
+    """Read what was published."""
+    return FileResult()
+
+
+def withdraw(context: Context, request: RenameRequest) -> FileResult:
+    """Remove what was published."""
+    return FileResult()
+
+
 @contextmanager
 def vfs_verbs() -> Iterator[None]:
     """There are file-level verbs, and none but these."""
@@ -80,6 +95,9 @@ def vfs_verbs() -> Iterator[None]:
         verb("mkdir", is_vfs=True)(mkdir)
         verb("rmdir", is_vfs=True)(rmdir)
         verb("rename", is_vfs=True)(rename)
+        verb("publish", is_vfs=True)(publish)
+        verb("get_published", effect=Effect.READ, is_vfs=True)(get_published)
+        verb("withdraw", is_vfs=True)(withdraw)
         yield
 
 
