@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 
@@ -160,6 +160,6 @@ def decode_checkpoint(content: bytes, path: str) -> State:
     )
 
 
-def newest_first(names: Iterator[str]) -> list[tuple[int, bytes]]:
+def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
     """The checkpoints among these names."""
     return sorted((found for name in names if (found := parse_name(name)) is not None), reverse=True)

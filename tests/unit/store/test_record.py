@@ -127,6 +127,6 @@ def test_what_does_not_follow(what: dict[str, object], why: str) -> None:
 def test_names_of_checkpoints() -> None:
     names = ["0000000007-" + "ab" * 16, "0000000012-" + "cd" * 16]
     others = ["7-" + "ab" * 16, "0000000007-AB", "0000000009", "x-" + "ab" * 16, "0000000012-" + "cd" * 16 + ".12ab"]
-    assert newest_first(iter([*names, *others])) == [(12, b"\xcd" * 16), (7, b"\xab" * 16)]
+    assert newest_first([*names, *others]) == [(12, b"\xcd" * 16), (7, b"\xab" * 16)]
     assert checkpoint_path(12, b"\xcd" * 16) == f"checkpoints/{names[1]}"
-    assert newest_first(iter(["12345678901-" + "ab" * 16])) == [(12345678901, b"\xab" * 16)]
+    assert newest_first(["12345678901-" + "ab" * 16]) == [(12345678901, b"\xab" * 16)]

@@ -1,0 +1,295 @@
+"""`Log`: the log of one repository on a store, and the state after its newest record.
+
+The rules are those of doc/design/0032-one-log.md, which says why each is there and which run of the model breaks
+without it. In short:
+
+- A record is created exclusively under the number after the head. Nothing is ever written twice.
+- To look: read on until a record is missing, *then* see that the record one stood on is still there, and those one
+  passed. Records are deleted in rising order, so then "missing" means "not made yet".
+- To change: publish, sync, then look back at the record that the new one follows.
+- What is not sure is looked at from the disk again, never guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
+from smartserver.store.checkpoint import CHECKPOINTS, checkpoint_path, decode_checkpoint, newest_first
+from smartserver.store.format import FORMAT, INCOMING, LOG, parse_format
+from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
+from smartserver.store.state import Misfit, State, first_state
+from transports.base import Step, Transport
+from transports.errors import FileExists, TransportError, TransportFailed
+from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
+
+TRIES = 3
+"""Times a state is opened again because what it stood on was gone, and a record is published again of which the store
+did not say whether it is there."""
+WAIT = 30.0
+"""Seconds for which others may be first."""
+AHEAD = 32
+"""Records that are asked for at once where many may have come."""
+
+log = logging.getLogger("smartserver")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest state of a repository."""
+
+    state: State
+    damage: str = ""
+    """Why no change may follow it: what lies above it is damaged, or of another line."""
+
+
+class Log:
+    """The log of the repository in `folder`; usable from several threads at once."""
+
+    def __init__(
+        self,
+        folder: Transport,
+        path: str,
+        randomness: Callable[[int], bytes],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`path`: of the repository, for errors. `clock`: seconds that only rise."""
+        self.folder = folder
+        self._path = path
+        self._randomness = randomness
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._head: Head | None = None
+        self._synced = b""
+        """Hash of the newest record that is known to survive a loss of power."""
+        self._listed = False
+        """Whether it was seen once that nothing lies above the head."""
+
+    # -- looking
+
+    def look(self) -> Head:
+        """The newest state as of now.
+
+        Raises:
+            NoSuchRepository: no repository was ever made here.
+            CorruptFile, Unsupported: it cannot be read.
+            TransportError: the store failed.
+        """
+        with self._guard:
+            for _ in range(TRIES):
+                warm = self._head
+                head = self._walk(warm) if warm is not None else self._open()
+                # What does not fit is looked at from the disk once more before it is called damage; then every time.
+                self._head = None if head is None or head.damage else head
+                if head is not None and not (head.damage and warm is not None):
+                    return head
+        raise TransportFailed(LOG, f"the record it stood on went away {TRIES} times while it was read")
+
+    def forget(self) -> None:
+        """Open the state from the store next time: the connection to it was lost, or it failed."""
+        with self._guard:
+            self._head = None
+
+    def make_durable(self, head: Head) -> None:
+        """Make sure that the head survives a loss of power: its writer, another process, may not have synced it.
+
+        Raises:
+            OutcomeUnknown: the sync failed, or the record is gone.
+        """
+        state = head.state
+        if state.hash == self._synced:
+            return
+        there = GetPublished(record_path(state.version))
+        try:
+            self.folder.perform([SyncDirectory(LOG), there])
+        except TransportError as wrong:  # A sync that failed is never repeated.
+            self.forget()
+            raise OutcomeUnknown(str(wrong)) from wrong
+        if not _is_record(there, state.hash):
+            self.forget()
+            raise OutcomeUnknown(f"{there.path} went away")
+        self._synced = state.hash
+
+    def _open(self) -> Head | None:
+        """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
+        line, names, records = Get(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
+        self.folder.perform([line, names] if self._listed else [line, names, records])
+        if line.result is None:
+            raise NoSuchRepository(self._path)
+        parse_format(line.result)
+        found = newest_first(names.result or ())
+        state = self._first(found)
+        head = None if state is None else self._walk(Head(state))
+        if head is None or head.damage:
+            return head
+        above = [version for version, _ in found if version > head.state.version]
+        if not self._listed:
+            above += [int(name) for name in records.result or () if name.isdecimal() and int(name) > head.state.version]
+        if above:
+            # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
+            there = f"{record_path(head.state.version + 1)} is missing, and something of change {max(above)} is there"
+            return Head(head.state, there)
+        self._listed = True
+        return head
+
+    def _first(self, checkpoints: Sequence[tuple[int, bytes]]) -> State | None:
+        """A state to begin at; None where there is none now."""
+        for version, record_hash in checkpoints:
+            path = checkpoint_path(version, record_hash)
+            file, record = Get(path), GetPublished(record_path(version))
+            self.folder.perform([file, record])
+            if file.result is None or not _is_record(record, record_hash):
+                continue
+            try:
+                state = decode_checkpoint(file.result, path)
+            except CorruptFile as wrong:
+                log.warning("%s: %s; an older checkpoint is used", self._path or ".", wrong)
+                continue
+            if (state.version, state.hash) == (version, record_hash):
+                return state
+        first = GetPublished(record_path(1))
+        self.folder.perform([first])
+        if first.result is None:
+            return None
+        record_one = decode_record(first.result, first.path)
+        if (record_one.number, record_one.parent) != (1, NOTHING):
+            raise CorruptFile(first.path, 0, f"it says that it is record {record_one.number}")
+        return first_state(hash_of(first.result))
+
+    def _walk(self, head: Head) -> Head | None:
+        """Read the records after a head until one is missing; None where the head's, or one passed, is gone then."""
+        passed = [(head.state.version, head.state.hash)]
+        state, ahead = head.state, 1
+        while True:
+            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
+            # Mostly nothing has come: then this is all.
+            again = [GetPublished(record_path(number)) for number, _ in passed] if ahead == 1 else []
+            self.folder.perform([*asked, *again])
+            for each in asked:
+                if each.result is None:
+                    if not again:
+                        again = [GetPublished(record_path(number)) for number, _ in passed[:-1]]
+                        self.folder.perform(again)
+                    hashes = [record_hash for _, record_hash in passed]
+                    return Head(state) if all(map(_is_record, again, hashes)) else None
+                try:
+                    record = decode_record(each.result, each.path)
+                    state = state.after(record, hash_of(each.result))
+                except (CorruptFile, Misfit) as wrong:
+                    return Head(state, str(wrong))
+                passed.append((state.version, state.hash))
+            again, ahead = [], min(AHEAD, ahead * 4)
+
+    # -- changing
+
+    def append(self, head: Head, judge: Callable[[State], bytes | None]) -> Head:
+        """Publish a record, and give the head then, which survives a loss of power.
+
+        `judge`: the record to follow a state, or None where none is to follow it, because it is there already or
+        nothing is to be changed. It is asked again on each other state that turns out to be the newest.
+
+        Raises:
+            CorruptFile: there is something above the head that does not fit: nothing is changed.
+            OutcomeUnknown: the record may have been published, or may still be.
+            TransportError: the store failed; nothing changed. Or others were first for `WAIT` seconds.
+        """
+        deadline = self._clock() + WAIT
+        while True:
+            if head.damage:
+                raise CorruptFile(LOG, 0, f"{head.damage}; no change is made: smartserver recover")
+            base, content = head.state, judge(head.state)
+            if content is None:
+                self.make_durable(head)
+                return head
+            try:
+                if self._publish(base, content):
+                    return self._adopted(base, content)
+                head = self.look()
+            except _Unclear as wrong:
+                head = self._settled(base, content, str(wrong))
+            if self._clock() > deadline:
+                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
+            if head.state.history.horizon.version > base.version:
+                raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
+
+    def _publish(self, base: State, content: bytes) -> bool:
+        """Publish a record that follows a state, durably. False where it does not count: another has its place, or the
+        record that it follows is gone.
+
+        Raises:
+            _Unclear: it may have been published, or may still be.
+            OutcomeUnknown: it was, and is perhaps not durable.
+            TransportError: it was not.
+        """
+        path = record_path(base.version + 1)
+        temporary = f"{INCOMING}/{self._randomness(8).hex()}.record"
+        own, below = GetPublished(path), GetPublished(record_path(base.version))
+        steps: list[Step] = [Put(temporary, content), Publish(temporary, path), own, SyncDirectory(LOG), below]
+        try:
+            self.folder.perform(steps)
+        except FileExists:
+            self._discard(temporary)
+            return False
+        except TransportError as wrong:
+            self.forget()
+            if _was_done(own):  # Then it is the sync that failed, which is never repeated, or what follows.
+                raise OutcomeUnknown(str(wrong)) from wrong
+            if isinstance(wrong, TransportFailed):
+                raise _Unclear(str(wrong)) from wrong
+            raise
+        if not _is_record(below, base.hash):
+            self.forget()
+            return False
+        self._synced = hash_of(content)
+        return True
+
+    def _settled(self, base: State, content: bytes, why: str) -> Head:
+        """The head, after it was unclear whether a record was published: where it is still the state that the record
+        follows, the same bytes are published again. Two of one number cannot both be."""
+        for _ in range(TRIES):
+            try:
+                head = self.look()
+                if head.damage or head.state.hash != base.hash:
+                    return head
+                if self._publish(base, content):
+                    return self._adopted(base, content)
+            except _Unclear as wrong:
+                why = str(wrong)
+            except TransportError as wrong:
+                raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+        raise OutcomeUnknown(why)
+
+    def _discard(self, temporary: str) -> None:
+        """Delete what was not published, as far as that works: `incoming` is swept."""
+        with contextlib.suppress(TransportError):
+            self.folder.delete(temporary)
+
+    def _adopted(self, base: State, content: bytes) -> Head:
+        """The head after the record just published."""
+        with self._guard:
+            head = Head(base.after(decode_record(content, record_path(base.version + 1)), hash_of(content)))
+            if self._head is None or self._head.state.version < head.state.version:
+                self._head = head
+        return head
+
+
+class _Unclear(Exception):
+    """A record may have been published, or may still be."""
+
+
+def _is_record(step: GetPublished, record_hash: bytes) -> bool:
+    """Whether a record that was read is the one with that hash."""
+    return step.result is not None and hash_of(step.result) == record_hash
+
+
+def _was_done(step: GetPublished) -> bool:
+    """Whether a step was reached."""
+    try:
+        return step.result is not None
+    except LookupError:
+        return False

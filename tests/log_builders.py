@@ -1,0 +1,40 @@
+"""Logs of a repository, and records that only say which request they carry out."""
+
+from __future__ import annotations
+
+from smartserver.store.checkpoint import CHECKPOINTS
+from smartserver.store.format import FORMAT, INCOMING, LOG, Discipline, Format
+from smartserver.store.record import Entry, Record, encode_record, first_record, record_path
+from smartserver.store.state import State
+from transports.base import Transport
+
+
+def begin_log(store: Transport) -> None:
+    """What a repository has before its first change."""
+    for folder in (LOG, CHECKPOINTS, INCOMING):
+        store.make_directory(folder)
+    store.put(record_path(1), [encode_record(first_record(bytes(16), 0))])
+    store.put(FORMAT, [Format(Discipline.FILE).line()])
+    for folder in (LOG, ""):
+        store.sync_directory(folder)
+
+
+def request(number: int) -> bytes:
+    """The id of a request."""
+    return number.to_bytes(16, "big")
+
+
+def record_of(number: int, state: State, *, by: int = 0) -> bytes:
+    """The record that carries out a request after a state; `by`: which of several servers does."""
+    entry = Entry(request(number), f"by {by}", b"")
+    return encode_record(Record(number=state.version + 1, parent=state.hash, time=state.version, entries=(entry,)))
+
+
+def contents(state: State) -> list[int]:
+    """The requests that were carried out."""
+    return [int.from_bytes(entry.request, "big") for entry in state.history]
+
+
+def judge(number: int, state: State, *, by: int = 0) -> bytes | None:
+    """What a server says to a request."""
+    return None if state.history.find(request(number)) is not None else record_of(number, state, by=by)

@@ -1,0 +1,191 @@
+"""Every interleaving of several actors that use one store, call by call.
+
+An actor runs in a thread of its own and stops before each call of the store; only one runs at a time. A run is made by
+a list of choices, who goes on at each stop. `explore` makes one run after the other until every list was tried: actors
+and store begin from nothing each time. A run ends early where store and actors are as they were in an earlier one: what
+an actor does next depends on what it was answered, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from transports.base import Step, Transport
+from transports.decorators.passing import PassingTransport
+from transports.errors import TransportError, TransportFailed
+from transports.steps import Query
+
+PATIENCE = 60.0
+"""Seconds after which an actor hangs."""
+
+
+Body = Callable[["Actor"], None]
+
+
+class Actor:
+    """One thread that goes on when it is told, up to its next call of the store."""
+
+    def __init__(self, name: str, body: Body, trace: list[str]) -> None:
+        self.name = name
+        self.trace = trace
+        self.ended = False
+        self.answers: list[object] = []
+        """What the store answered it, and what else it goes by."""
+        self.error: BaseException | None = None
+        self._body = body
+        # Locks that one thread acquires and the other releases: semaphores take three times as long.
+        self._go, self._stopped = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._stopped.acquire()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._leave = False
+
+    def start(self) -> None:
+        """Begin, and stop before the first call."""
+        self._thread.start()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Make one call, and what follows up to the next."""
+        self._go.release()
+        if not self._stopped.acquire(timeout=PATIENCE):
+            raise AssertionError(f"{self.name} hangs")
+
+    def end(self) -> None:
+        """End it wherever it is."""
+        if not self.ended:
+            self._leave = True
+            self.go_on()
+
+    def __call__(self, what: str) -> None:
+        """In its own thread: wait until it is told to go on, and do what the text says."""
+        self._stopped.release()
+        self._go.acquire()
+        if self._leave:
+            raise _Ended
+        self.trace.append(f"{self.name}: {what}")
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self._leave:
+                self._body(self)
+        except _Ended:
+            pass
+        except BaseException as wrong:  # Told by `explore`.
+            self.error = wrong
+        self.ended = True
+        self._stopped.release()
+
+
+class _Ended(BaseException):
+    """The run is over."""
+
+
+class SteppingTransport(PassingTransport):
+    """Stops its actor before each step that others may notice, or whose answer depends on them.
+
+    Where the store is another by then, as after a loss of power, the first step finds that the connection was lost.
+    """
+
+    def __init__(self, actor: Actor, store: Callable[[], Transport], alone: Callable[[Step], bool]) -> None:
+        """`alone`: tells the other steps."""
+        super().__init__(store())
+        self.stops = False
+        self._actor = actor
+        self._store = store
+        self._alone = alone
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if self.stops and not self._alone(step):
+                self._actor(f"{type(step).__name__} {' '.join(step.paths)}")
+            try:
+                self.do(step)
+            except TransportError as wrong:
+                self._actor.answers.append(str(wrong))
+                raise
+            if isinstance(step, Query):
+                self._actor.answers.append(step.result)
+
+    def do(self, step: Step) -> None:
+        """Perform one step."""
+        before, self.inner = self.inner, self._store()
+        if before is not self.inner:
+            raise TransportFailed("", "the connection was lost")
+        self.inner.perform([step])
+
+
+@dataclass
+class Run:
+    """What one run has: its actors, and what must hold after each call."""
+
+    actors: Mapping[str, Body]
+    """By name: what each does. It calls its actor to stop; what it does between two stops it does at once."""
+    check: Callable[[], None]
+    """Raises AssertionError where something does not hold."""
+    store: Callable[[], object]
+    """What is in the store, to be compared."""
+    trace: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What came of it."""
+
+    runs: int
+    violation: str = ""
+    trace: tuple[str, ...] = ()
+
+
+def explore(begin: Callable[[], Run], most: int = 1_000_000) -> Explored:
+    """Try the choices one after the other, until none is left, `most` were, or something does not hold."""
+    choices: list[int] = []
+    seen: set[int] = set()
+    for runs in range(1, most + 1):
+        run = begin()
+        options = _one(run, choices, seen)
+        if isinstance(options, str):
+            return Explored(runs, options, tuple(run.trace))
+        # The last choice that may be another is.
+        choices = [*choices, *[0] * (len(options) - len(choices))]
+        while choices and choices[-1] + 1 >= options[len(choices) - 1]:
+            choices.pop()
+        if not choices:
+            return Explored(runs)
+        choices[-1] += 1
+    return Explored(most)
+
+
+def _one(run: Run, choices: Sequence[int], seen: set[int]) -> list[int] | str:
+    """Make a run: how many could go on at each stop; or what did not hold."""
+    actors = [Actor(name, body, run.trace) for name, body in run.actors.items()]
+    options: list[int] = []
+    try:
+        for actor in actors:
+            actor.start()
+            if actor.error is not None:
+                raise actor.error
+        while able := [actor for actor in actors if not actor.ended]:
+            at = len(options)
+            if at >= len(choices):
+                here = hash((run.store(), *(repr(actor.answers) for actor in actors)))
+                if here in seen:
+                    return options
+                seen.add(here)
+            options.append(len(able))
+            actor = able[choices[at] if at < len(choices) else 0]
+            actor.go_on()
+            if actor.error is not None:
+                return f"{actor.name}: {actor.error!r}"
+            if at >= len(choices) - 1:  # What was before was checked in an earlier run.
+                try:
+                    run.check()
+                except AssertionError as wrong:
+                    return str(wrong)
+        return options
+    finally:
+        for actor in actors:
+            actor.end()

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import pytest
+from faulty_transport import FaultMode, FaultyTransport
+from log_builders import begin_log, contents, judge, record_of
+
+from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.store import history
+from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
+from smartserver.store.format import LOG
+from smartserver.store.log import Head, Log
+from smartserver.store.record import HEADER, MAGIC, VERSION, Record, _hash, encode_record, record_path
+from transports.base import Transport
+from transports.decorators.passing import PassingTransport
+from transports.errors import NoSpace, TransportError, TransportFailed
+from transports.memory import Aftermath, MemoryTransport
+
+NAMES = itertools.count()
+
+
+def name(size: int) -> bytes:
+    return next(NAMES).to_bytes(size, "big")
+
+
+def opened(store: Transport, clock: Callable[[], float] = lambda: 0.0) -> Log:
+    return Log(store, "r", name, clock)
+
+
+def carry_out(log: Log, *numbers: int) -> Head:
+    head = log.look()
+    for number in numbers:
+        head = log.append(head, partial(judge, number))
+    return head
+
+
+@pytest.fixture
+def store() -> MemoryTransport:
+    made = MemoryTransport()
+    begin_log(made)
+    return made
+
+
+def checkpoint(store: Transport) -> str:
+    """Make one; its path."""
+    make_checkpoint(store, opened(store).look().state, name)
+    return f"checkpoints/{store.list_directory('checkpoints')[-1]}"
+
+
+def test_each_sees_what_the_others_did(store: MemoryTransport) -> None:
+    one, other = opened(store), opened(store)
+    assert contents(carry_out(one, 1, 2).state) == contents(other.look().state) == [1, 2]
+    assert contents(carry_out(other, 2, 3).state) == contents(one.look().state) == [1, 2, 3]
+    assert contents(opened(store).look().state) == [1, 2, 3]
+    assert store.list_directory("incoming") == []
+
+
+def test_where_no_repository_is() -> None:
+    with pytest.raises(NoSuchRepository):
+        opened(MemoryTransport()).look()
+
+
+def test_a_checkpoint_serves_for_the_records_before_it(store: MemoryTransport) -> None:
+    carry_out(opened(store), 1, 2)
+    checkpoint(store)
+    carry_out(opened(store), 3)
+    for number in (1, 2):
+        store.delete(record_path(number))
+    assert contents(opened(store).look().state) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("harm", ["cut", "of another log"])
+def test_an_older_checkpoint_serves_for_one_that_is_damaged(harm: str, store: MemoryTransport) -> None:
+    carry_out(opened(store), 1)
+    checkpoint(store)
+    carry_out(opened(store), 2)
+    path = checkpoint(store)
+    content = store.get(path)
+    store.delete(path)
+    if harm == "cut":
+        store.put(path, [content[:-1]])
+    else:
+        store.put(f"{path[:-32]}{'ab' * 16}", [content])
+    store.delete(record_path(1))
+    assert contents(opened(store).look().state) == [1, 2]
+    store.delete(record_path(2))  # That of the older one.
+    with pytest.raises(TransportFailed, match="went away 3 times"):
+        opened(store).look()
+
+
+# -- what does not fit
+
+
+def of_another_line(store: Transport) -> None:
+    state = opened(store).look().state
+    content = encode_record(Record(number=state.version + 1, parent=b"x" * 16, time=0))
+    store.put(record_path(state.version + 1), [content])
+
+
+def damaged(store: Transport) -> None:
+    state = opened(store).look().state
+    store.put(record_path(state.version + 1), [record_of(9, state)[:-1]])
+
+
+def after_a_gap(store: Transport) -> None:
+    carry_out(opened(store), 8, 9)
+    store.delete(record_path(opened(store).look().state.version - 1))
+
+
+def under_a_newer_checkpoint(store: Transport) -> None:
+    carry_out(opened(store), 9)
+    checkpoint(store)
+    store.delete(record_path(opened(store).look().state.version))
+
+
+@pytest.mark.parametrize("harm", [of_another_line, damaged, after_a_gap, under_a_newer_checkpoint])
+def test_what_does_not_fit_stops_changes_but_not_reads(
+    harm: Callable[[Transport], None], store: MemoryTransport
+) -> None:
+    log = opened(store)
+    carry_out(log, 1, 2)
+    harm(store)
+    fresh = opened(store)
+    head = fresh.look()
+    assert contents(head.state) == [1, 2]
+    assert head.damage
+    before = store.list_directory(LOG)
+    for _ in range(2):  # Also when it was seen before.
+        with pytest.raises(CorruptFile, match="no change is made"):
+            carry_out(fresh, 3)
+    assert store.list_directory(LOG) == before
+    if harm in (of_another_line, damaged):
+        assert log.look().damage
+        store.delete(record_path(4))
+        assert contents(carry_out(log, 3).state) == contents(carry_out(fresh, 4).state)[:-1] == [1, 2, 3]
+
+
+def test_a_record_of_a_later_release_is_refused_by_its_feature(store: MemoryTransport) -> None:
+    log = opened(store)
+    state = carry_out(log, 1).state
+    payload = msgspec.msgpack.encode((3, state.hash, ["trees"], 0))
+    store.put(record_path(3), [HEADER.pack(MAGIC, VERSION, 0, _hash(payload)) + payload])
+    with pytest.raises(Unsupported, match="trees"):
+        log.look()
+
+
+# -- a store that fails
+
+
+@pytest.mark.parametrize("aftermath", [Aftermath.EVERYTHING, Aftermath.DURABLE_ONLY])
+@pytest.mark.parametrize("mode", ["fail", "tear", "lose", "die"])
+def test_each_call_fails(mode: FaultMode, aftermath: Aftermath) -> None:
+    """What was acknowledged survives a loss of power; what was refused is not there; what is unknown may be."""
+    for fail_at in itertools.count(1):
+        store = MemoryTransport()
+        begin_log(store)
+        faulty = FaultyTransport(store, fail_at=fail_at, mode=mode)
+        log = opened(faulty)
+        done, refused = set(), set()
+        for number in (1, 2, 3):
+            try:
+                carry_out(log, number)
+            except OutcomeUnknown:
+                continue
+            except TransportError:
+                refused.add(number)
+            else:
+                done.add(number)
+        found = contents(opened(store.crash(aftermath)).look().state)
+        assert done <= set(found), (fail_at, faulty.log)
+        assert not refused & set(found), (fail_at, faulty.log)
+        assert len(set(found)) == len(found), (fail_at, faulty.log)
+        assert mode == "die" or len(done) >= 2, (fail_at, faulty.log)
+        if faulty.calls < fail_at:
+            return
+
+
+class FailingSync(PassingTransport):
+    """Whose first sync of the log fails, though the names are there."""
+
+    failed = False
+
+    def sync_directory(self, path: str) -> None:
+        if not self.failed:
+            self.failed = True
+            raise TransportFailed(path, "sync failed")
+        self.inner.sync_directory(path)
+
+
+def test_a_failed_sync_is_never_repeated(store: MemoryTransport) -> None:
+    failing = FailingSync(store)
+    with pytest.raises(OutcomeUnknown, match="sync failed"):
+        carry_out(opened(failing), 1)
+    carry_out(opened(store), 1)
+    with pytest.raises(OutcomeUnknown, match="sync failed"):
+        carry_out(opened(FailingSync(store)), 1)  # Nor is a repeat answered.
+
+
+class Full(PassingTransport):
+    """A store without space."""
+
+    def put(self, path: str, chunks: object) -> None:
+        raise NoSpace(path)
+
+
+def test_a_full_store_changes_nothing_for_certain(store: MemoryTransport) -> None:
+    with pytest.raises(NoSpace):
+        carry_out(opened(Full(store)), 1)
+    assert contents(opened(store).look().state) == []
+
+
+def test_others_are_first_again_and_again(store: MemoryTransport) -> None:
+    numbers, now = itertools.count(100), [0.0]
+    log = opened(store, lambda: now[0])
+
+    def beaten(state: object) -> bytes:
+        now[0] += 7.0
+        carry_out(opened(store), next(numbers))
+        return record_of(1, state)  # type: ignore[arg-type]
+
+    with pytest.raises(TransportFailed, match="others were first for 30 s"):
+        log.append(log.look(), beaten)
+    assert contents(opened(store).look().state) == [100, 101, 102, 103, 104]
+
+
+def test_a_writer_that_slept_too_long_knows_nothing_for_certain(
+    store: MemoryTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record came into a cleaned place, and the entries do not reach back to what it stood on."""
+    monkeypatch.setattr(history, "KEPT_BYTES", 200)
+    now = [0.0]
+    store = MemoryTransport(clock=lambda: now[0])
+    begin_log(store)
+    frozen = opened(store)
+    base = frozen.look()
+    for number in range(10, 30):
+        carry_out(opened(store), number)
+        if number in (25, 29):
+            now[0] += 2 * FLOOR_AGE
+            checkpoint(store)
+            clean_log(store, name)
+    assert not store.exists(record_path(2))
+    with pytest.raises(OutcomeUnknown, match="since change 1 is not known"):
+        frozen.append(base, partial(judge, 1))
