@@ -235,6 +235,22 @@ class LocalTransport(Transport):
         descriptor, _ = self._open_plain(path)
         return _LocalReadFile(descriptor, self._name(path))
 
+    def get_published(self, path: str) -> bytes:
+        # A request looks for a few small files, most of which are not there: 4 us each, where the general way takes 20.
+        try:
+            descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as wrong:
+            raise translate(wrong, self._name(path)) from None
+        try:
+            found = os.fstat(descriptor)
+            if stat_bits.S_ISREG(found.st_mode):
+                content = os.pread(descriptor, found.st_size, 0)
+                if len(content) == found.st_size:
+                    return content
+        finally:
+            os.close(descriptor)
+        return super().get_published(path)
+
     def create(self, path: str) -> WriteFile:
         with _translated(self._name(path)):
             descriptor = os.open(self._at(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

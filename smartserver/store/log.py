@@ -4,8 +4,8 @@ The rules are those of doc/design/0032-one-log.md, which says why each is there 
 without it. In short:
 
 - A record is created exclusively under the number after the head. Nothing is ever written twice.
-- To look: read on until a record is missing, *then* see that the record one stood on is still there, and those one
-  passed. Records are deleted in rising order, so then "missing" means "not made yet".
+- To look: read on until a record is missing, *then* see that the record one stood on is still there, and the last but
+  one of those one passed. Records are deleted in rising order, so then "missing" means "not made yet".
 - To change: publish, sync, then look back at the record that the new one follows.
 - What is not sure is looked at from the disk again, never guessed.
 """
@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import CHECKPOINTS, checkpoint_path, decode_checkpoint, newest_first
@@ -162,28 +163,30 @@ class Log:
         return first_state(hash_of(first.result))
 
     def _walk(self, head: Head) -> Head | None:
-        """Read the records after a head until one is missing; None where the head's, or one passed, is gone then."""
-        passed = [(head.state.version, head.state.hash)]
-        state, ahead = head.state, 1
+        """Read the records after a head until one is missing; None where the head's is gone then, or the last but one.
+
+        Each record fixes those before it: where the last but one is there, so was all that it follows.
+        """
+        state, below, ahead = head.state, head.state, 1
         while True:
             asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
             # Mostly nothing has come: then this is all.
-            again = [GetPublished(record_path(number)) for number, _ in passed] if ahead == 1 else []
+            again = [GetPublished(record_path(state.version))] if ahead == 1 else []
             self.folder.perform([*asked, *again])
-            for each in asked:
-                if each.result is None:
-                    if not again:
-                        again = [GetPublished(record_path(number)) for number, _ in passed[:-1]]
-                        self.folder.perform(again)
-                    hashes = [record_hash for _, record_hash in passed]
-                    return Head(state) if all(map(_is_record, again, hashes)) else None
-                try:
-                    record = decode_record(each.result, each.path)
-                    state = state.after(record, hash_of(each.result))
-                except (CorruptFile, Misfit) as wrong:
-                    return Head(state, str(wrong))
-                passed.append((state.version, state.hash))
-            again, ahead = [], min(AHEAD, ahead * 4)
+            came = list(takewhile(_is_there, asked))
+            try:
+                for step in came:
+                    content = step.result or b""
+                    below, state = state, state.after(decode_record(content, step.path), hash_of(content))
+            except (CorruptFile, Misfit) as wrong:
+                return Head(state, str(wrong))
+            if len(came) < len(asked):
+                stood = [head.state] if below is head.state else [head.state, below]
+                if not again:
+                    again = [GetPublished(record_path(each.version)) for each in stood]
+                    self.folder.perform(again)
+                return Head(state) if all(map(_is_record, again, (each.hash for each in stood))) else None
+            ahead = min(AHEAD, ahead * 4)
 
     # -- changing
 
@@ -285,6 +288,11 @@ class _Unclear(Exception):
 def _is_record(step: GetPublished, record_hash: bytes) -> bool:
     """Whether a record that was read is the one with that hash."""
     return step.result is not None and hash_of(step.result) == record_hash
+
+
+def _is_there(step: GetPublished) -> bool:
+    """Whether a record that was read is there."""
+    return step.result is not None
 
 
 def _was_done(step: GetPublished) -> bool:
