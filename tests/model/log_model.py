@@ -61,13 +61,13 @@ class Rules:
     by_content: bool = True
     """These checks compare the content: a slow writer may have put another record into a cleaned slot."""
     passed_again: bool = True
-    """A reader checks the last record that it passed too: a backup put back meanwhile joins two lines to a third."""
+    """A reader checks what it passed, here the last record alone: a backup that is put back may join two lines."""
     rising: bool = True
     """Records are deleted in rising order: so where a record still is, no newer one was deleted."""
     last_but_one: bool = True
     """Only records below the last checkpoint but one are deleted: the newest checkpoint may be damaged later."""
     from_record_1: bool = True
-    """Record 1 is deleted too: a server that stands on it would never learn that the next ones are gone."""
+    """Record 1 is deleted too: else a server that stands on it never learns that the next ones are gone."""
     exclusive_format: bool = True
     """A creation counts once `format` was created exclusively, after record 1: in a cleaned log that slot is free."""
     synced_repeat: bool = True
