@@ -53,7 +53,7 @@ demo: $(INSTALLED)
 # mark `long`.
 SHORT_STORES := $(addprefix tests/unit/,records store server vcs verbs wire)
 SHORT_UNITS := tests/unit $(addprefix --ignore=,$(SHORT_STORES))
-SHORT_TOOLS := tests/house tests/simulated tests/interop/test_each_way.py
+SHORT_TOOLS := tests/house tests/model tests/simulated tests/interop/test_each_way.py
 
 # The long part beside it: the tests that compute; those of brz, those of hg, those of git and the rest of brz's with the real
 # programs; those of what goes wrong, of any input and of stores behind a link; and those of sockets and links.
