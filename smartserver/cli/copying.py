@@ -120,12 +120,12 @@ def _begins(parts: Sequence[str], least: int) -> int:
 
 def of_snapshot(snapshot: Snapshot) -> CopySource:
     """What a repository in a store has."""
-    view = snapshot.view
+    state = snapshot.state
     maps = {
-        name: (MapKind(view.map_kind(name) or MapKind.OPAQUE), dict(entries.items()))
-        for name, entries in view.maps.items()
+        name: (MapKind(state.map_kind(name) or MapKind.OPAQUE), dict(entries.items()))
+        for name, entries in state.maps.items()
     }
-    return CopySource(view.root.vcs, dict(view.root.settings), dict(view.refs().items()), maps)
+    return CopySource(state.vcs, dict(state.settings), dict(state.refs().items()), maps)
 
 
 class StoreSource:
@@ -138,7 +138,7 @@ class StoreSource:
             IncompleteRepository: it is to be shown to nobody.
         """
         self.snapshot = repository.snapshot()
-        if self.snapshot.root.is_incomplete:
+        if self.snapshot.state.is_incomplete:
             raise IncompleteRepository(repository.path)
         self._transaction = Transaction(repository.path, self.snapshot)
 

@@ -56,7 +56,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         act_as_owner_at(target)
     with repository_in(source, flags) as repository:
         stored = StoreSource(repository)
-        root, whole = stored.snapshot.root, of_snapshot(stored.snapshot)
+        root, whole = stored.snapshot.state, of_snapshot(stored.snapshot)
     with between(source, target):
         copied = whole.only(refs, stored.beyond)
         with repository_at(target, flags) as remote:

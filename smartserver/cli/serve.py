@@ -309,7 +309,6 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
-    from smartserver.store.format import Discipline
 
     use_one_heap()
     descriptors = raise_descriptors()
@@ -320,11 +319,9 @@ def command(
     from twisted.internet import reactor as untyped
 
     reactor = cast("Reactor", untyped)
-    discipline = Discipline.FOLDER if folder_locks else None
     site = Site(
         transport,
         may_create=not no_create,
-        discipline=discipline,
         allows_vfs=allow_vfs,
         banned=banned,
         policy=policy,

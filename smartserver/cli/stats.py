@@ -33,7 +33,7 @@ def command(flags: frozenset[str], path: str, as_json: bool) -> None:
         found = call(path, flags, repository_stats, StatsRequest())
     else:
         with repository_in(path, flags) as repository:
-            found = repository.begin(b"", "").stats()
+            found = repository.begin().stats()
     if as_json:
         write_json([{name: getattr(found, name) for name in FIELDS}])
         return

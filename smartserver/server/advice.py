@@ -12,10 +12,8 @@ import msgspec
 
 from smartserver.errors import shown
 from smartserver.records.model import Key
-from smartserver.store import format as formats
-from smartserver.store.document import Root
-from smartserver.store.format import Format
 from smartserver.store.repack import joinable
+from smartserver.store.state import State
 from smartserver.wire.messages import Advice, raw
 
 MANY_PACKS = 20
@@ -29,15 +27,9 @@ AGENT = re.compile(r"smartserver/(\d{1,9}(?:\.\d{1,9}){1,3})")
 """How our own clients say what they are."""
 
 
-def of_format(found: Format) -> Advice | None:
-    """What is said of a repository whose format on disk is not the newest."""
-    newest = formats.VERSIONS[-1]
-    return None if found.version == newest else Advice("format", raw({"format": found.version, "newest": newest}))
-
-
-def of_packs(root: Root) -> Advice | None:
+def of_packs(state: State) -> Advice | None:
     """What is said of a repository with many packs."""
-    return None if joinable(root.packs) <= MANY_PACKS else Advice("packs", raw({"packs": len(root.packs)}))
+    return None if joinable(state.packs) <= MANY_PACKS else Advice("packs", raw({"packs": len(state.packs)}))
 
 
 def of_client(agent: msgspec.Raw | None) -> Advice | None:

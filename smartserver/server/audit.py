@@ -60,7 +60,7 @@ def _changes(transaction: Transaction) -> Iterator[dict[str, str]]:
         yield {"repository": "deleted"} | done
     if transaction.created is not None:
         yield {"repository": "created"} | done
-    view = None if transaction.snapshot is None or transaction.created is not None else transaction.snapshot.view
+    view = None if transaction.snapshot is None or transaction.created is not None else transaction.snapshot.state
     for name, value in transaction.changes.items():
         old = None if view is None else view.ref(name)
         yield {"ref": _text(name), "old": _tips(old), "new": _tips(value)} | done

@@ -25,15 +25,15 @@ from smartserver.errors import (
 from smartserver.records.model import HERE, GraphNode
 from smartserver.server import jail
 from smartserver.server.access import Access
-from smartserver.server.advice import of_client, of_format, of_packs
+from smartserver.server.advice import of_client, of_packs
 from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.document import Root
 from smartserver.store.mend import mend
 from smartserver.store.model import Changes, ContentPlan, ListingEntry, PackReport, PullPlan, RootVersion, VerifyReport
-from smartserver.store.states import LatestRoot
+from smartserver.store.state import State as StoredState
+from smartserver.store.states import Latest
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
@@ -75,7 +75,7 @@ class RequestContext:
         self.site = site
         self.location: RepositoryLocation | None = None
         """What `find` gave; None as long as nobody looked."""
-        self._look: LatestRoot | None = None
+        self._look: Latest | None = None
         """What `find` saw of it, until that was used."""
         self.is_current = True
         """Whether what `begin` gave last is of this moment, and not merely what the client knows."""
@@ -158,8 +158,7 @@ class RequestContext:
         """A view of the repository: as it was found, then as it is now."""
         repository = self.find().repository
         look, self._look = self._look, None
-        self.is_current = look is None or look.now
-        return repository.begin(self.id, self.access.user, announced, look, self.allowance)
+        return repository.begin(announced, look, self.allowance)
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""
@@ -176,12 +175,12 @@ class RequestContext:
         self,
         outcomes: list[Outcome],
         changes: Changes | None,
-        root: Root | None = None,
+        stored: StoredState | None = None,
         advice: Advice | None = None,
     ) -> Reply:
-        """The message of an answer; `changes`: None where there is no repository. `root`: the one it was made from;
+        """The message of an answer; `changes`: None where there is no repository. `stored`: the one it was made from;
         `advice`: what is to be said besides."""
-        found = [] if root is None else [*self._advice(root), of_client(self.header.message.extras.get("agent"))]
+        found = [] if stored is None else [*self._advice(stored), of_client(self.header.message.extras.get("agent"))]
         return Reply(
             outcomes,
             None if changes is None else state_of(changes),
@@ -189,11 +188,11 @@ class RequestContext:
             advice=[each for each in (*found, advice) if each is not None],
         )
 
-    def _advice(self, root: Root) -> list[Advice | None]:
+    def _advice(self, stored: StoredState) -> list[Advice | None]:
         """What a user who may write should know of the repository."""
         if not self.access.may(Permission.WRITE, self.find().repository.path):
             return []
-        return [of_format(self.find().repository.format()), of_packs(root)]
+        return [of_packs(stored)]
 
     def capabilities(self) -> list[str]:
         """Sent to a client that seems not to have met this repository yet."""
@@ -204,14 +203,14 @@ class RequestContext:
         """Whether it is one of the requests of a copy."""
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
-    def shows(self, root: Root) -> bool:
+    def shows(self, stored: StoredState) -> bool:
         """Whether the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
-        return not root.is_incomplete or self.copies
+        return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:
         """What the client is told of the stored repository; None where there is none to be shown."""
         snapshot = transaction.snapshot
-        return transaction.changes_since(self.known) if snapshot is not None and self.shows(snapshot.root) else None
+        return transaction.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""

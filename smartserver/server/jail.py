@@ -6,7 +6,6 @@ import itertools
 import unicodedata
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import MADE_BESIDE
 from smartserver.wire.limits import MAX_PATH
 
 RESERVED = frozenset({"packs", "incoming", "lock", "root", "format", "log", "tables"})
@@ -109,7 +108,7 @@ def _objection(whole: str, *, below: bool = False) -> str:
 
 
 def _objection_to_file(whole: str) -> str:
-    hidden = whole.startswith(".") and not whole.startswith(MADE_BESIDE)
+    hidden = whole.startswith(".")
     return _objection(whole, below=True) or (f"{_shown(whole)!r} begins with a dot" if hidden else "")
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from smartserver.errors import CorruptFile, InvalidPath, Unsupported, place
 from smartserver.server import jail
-from smartserver.store.format import FORMAT, MADE_BESIDE, Discipline, parse_format
+from smartserver.store.format import FORMAT, INCOMING, parse_format
 from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
 
@@ -151,7 +151,7 @@ class JailedTransport(Transport):
         found = self._changed(path)
         for real in (found, self._real(self._full(path))):
             above, _, name = f"/{real}".rpartition("/")
-            if name == FORMAT and not above.rpartition("/")[2].startswith(MADE_BESIDE):
+            if name == FORMAT and above.rpartition("/")[2] != INCOMING:
                 raise PermissionDenied(path, f"{FORMAT!r} is made with a new repository alone")
         return found
 
@@ -162,15 +162,11 @@ class JailedTransport(Transport):
             if self._root.stat(name).kind is not EntryKind.FILE:
                 return
             with contextlib.closing(self._root.open_read(name)) as file:
-                found = parse_format(file.read_at(0, FORMAT_BYTES))
+                parse_format(file.read_at(0, FORMAT_BYTES))
         except (NoSuchFile, NotADirectory):
             return
         except (CorruptFile, Unsupported) as wrong:
             raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({wrong})") from None
-        if found.discipline is not Discipline.FOLDER:
-            swap = f"swap={found.discipline.value}"
-            why = f"the repository {place(folder)} ({swap}) is changed by the server alone, not on the level of files"
-            raise PermissionDenied(name, why)
 
     def _check_moved(self, source: str) -> None:
         """Check that what gets another name is no link, and that none lies in it, which could lead elsewhere then; nor

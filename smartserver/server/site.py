@@ -20,11 +20,10 @@ from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
-from smartserver.store.format import FORMAT, ROOT, Discipline, is_marked, is_ours
+from smartserver.store.format import FORMAT, is_marked, is_ours
 from smartserver.store.model import ListingEntry, RootVersion
 from smartserver.store.repository import PackRepository
-from smartserver.store.root import RootView
-from smartserver.store.states import LatestRoot
+from smartserver.store.states import Latest
 from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
@@ -32,7 +31,7 @@ from transports.base import EntryKind, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
-from transports.steps import Get, GetStat, ListDirectory
+from transports.steps import GetPublished, GetStat, ListDirectory
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
@@ -61,7 +60,7 @@ class RepositoryLocation:
 
     repository: PackRepository
     exists: bool
-    look: LatestRoot | None = field(default=None, compare=False)
+    look: Latest | None = field(default=None, compare=False)
     """What was seen of it; None where its root was not looked at."""
 
     @property
@@ -96,10 +95,12 @@ def read_ahead(root: AheadTransport) -> None:
     level, looked = [""], 0
     while level:
         looked += len(level)
-        folders = [(each, ListDirectory(each), Get(_below(each, FORMAT)), Get(_below(each, ROOT))) for each in level]
-        root.read_ahead([read for _, names, line, content in folders for read in (names, line, content)])
+        folders: list[tuple[str, ListDirectory, GetPublished]] = [
+            (each, ListDirectory(each), GetPublished(_below(each, FORMAT))) for each in level
+        ]
+        root.read_ahead([read for _, names, line in folders for read in (names, line)])
         level = []
-        for folder, names, line, _ in folders:
+        for folder, names, line in folders:
             with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
                 if not is_ours(line.result or b""):
                     level += folders_below(folder, names.result or ())
@@ -129,8 +130,6 @@ class Site:
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
     """Whether a path, links followed, is still below the root."""
-    discipline: Discipline | None = None
-    """How the roots of repositories that are made here will be swapped; None: as the store can."""
     name: str = "the folder this server serves"
     """What the root is called where it is not there."""
     tidies: bool = True
@@ -285,12 +284,12 @@ class Site:
         """A repository in a listing; without VCS and problem where there is none, or no more."""
         try:
             found = self._look(path)
-            if not found.exists or found.look is None or found.look.root is None:
+            state = None if found.look is None else found.look.state
+            if state is None:
                 return ListingEntry(path, "", ())
-            if found.look.root.is_incomplete:
-                return ListingEntry(path, found.look.root.vcs, (), str(IncompleteRepository(path or ".")))
-            view = RootView(found.look.root, found.repository.folder)  # Its refs are in no pack, nor in an index.
-            return ListingEntry(path, view.root.vcs, tuple(view.refs()))
+            if state.is_incomplete:
+                return ListingEntry(path, state.vcs, (), str(IncompleteRepository(path or ".")))
+            return ListingEntry(path, state.vcs, tuple(state.refs()))
         except CodedError as wrong:
             return ListingEntry(path, "", (), str(wrong))
 
@@ -348,7 +347,7 @@ class Site:
     def _look(self, name: str, seen: RootVersion | None = None) -> RepositoryLocation:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
-        look = repository.look(seen)
+        look = repository.look()
         if not look.exists:
             return RepositoryLocation(repository, False, look)
         with self._guard:
@@ -365,7 +364,6 @@ class Site:
         return repository or PackRepository(
             self._counted,
             name,
-            discipline=self.discipline,
             clock=self.wall_clock,
             texts=self.texts,
             policy=self.policy,

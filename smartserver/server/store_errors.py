@@ -6,7 +6,7 @@ import logging
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.server.site import RepositoryLocation
-from smartserver.store.format import LOG, PACKS, TABLES
+from smartserver.store.format import LOG, PACKS
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 
 log = logging.getLogger("smartserver")
@@ -14,7 +14,7 @@ log = logging.getLogger("smartserver")
 GONE = "is not there"
 """Of what is served; said also of a repository that was in it: nobody deleted that one by itself."""
 
-NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/", f"{TABLES}/")
+NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/")
 
 
 def user_error(error: CodedError, found: RepositoryLocation | None, served: str) -> CodedError:

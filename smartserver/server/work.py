@@ -254,7 +254,7 @@ class RequestWork:
         outcomes = calls.decide()
         changes = context.changes(transaction)
         snapshot = transaction.snapshot
-        reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.root)
+        reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.state)
         plan = calls.plan
         if not plan or not any(verb.body is Body.DOWN for verb, _ in header.calls):
             return ServedAnswer(reply)
@@ -288,21 +288,21 @@ class RequestWork:
         warnings = {} if upload is None else upload.warnings
         if warnings:
             log.info("%s by %s: taken with faults: %s", self._header.description, user, faults_of(warnings))
-        audit(context, planned if committed.swapped else None, _outcomes.decode(committed.outcome))
+        audit(context, planned if committed.changed else None, _outcomes.decode(committed.outcome))
         return self._committed(committed, of_faults(warnings))
 
     def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> ServedAnswer:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
-            root = committed.view.root
-            gone = root.deleted  # By this request, or since it was carried out.
-            changes = committed.changes_since(context.known) if not gone and context.shows(root) else None
-            reply = context.reply(outcomes, changes, None if gone else root, advice)
+            state = committed.state
+            gone = not state.exists  # By this request, or since it was carried out.
+            changes = committed.changes_since(context.known) if not gone and context.shows(state) else None
+            reply = context.reply(outcomes, changes, None if gone else state, advice)
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", self._header.description, wrong)
             reply = context.reply(outcomes, None, advice=advice)
-        return ServedAnswer(reply, changed=context.find().repository if committed.swapped else None)
+        return ServedAnswer(reply, changed=context.find().repository if committed.changed else None)
 
     def refusal(self, wrong: Exception) -> ServedAnswer:
         """What the client is told of what a step raised; a bug is told as one."""

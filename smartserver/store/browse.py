@@ -207,7 +207,7 @@ class _Rows:
         self._contents = contents
         self._selector = selector
         # Where a first parent may be missing, what differs from it depends on what else is stored.
-        self._keeps = not (selector.changes and system_of(view.snapshot.root.vcs).ghosts)
+        self._keeps = not (selector.changes and system_of(view.snapshot.state.vcs).ghosts)
         self._first = self._stop = 0
         """The ordinals of the block."""
         self._key = b""

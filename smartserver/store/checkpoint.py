@@ -18,14 +18,12 @@ import msgspec
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind
 from smartserver.records.system import system_of
+from smartserver.store.format import CHECKPOINTS
 from smartserver.store.history import History, Horizon, LogEntry
 from smartserver.store.record import PackEntry, check_features
 from smartserver.store.state import Dropped, State
 from smartserver.store.table import SortedBytes, Table
 from smartserver.store.tables import Bytes16, Natural
-
-CHECKPOINTS = "checkpoints"
-"""Their folder."""
 
 MAGIC = b"hpss-ckp"
 VERSION = 1

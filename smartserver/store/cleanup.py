@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.checkpoint import (
-    CHECKPOINTS,
     checkpoint_path,
     decode_checkpoint,
     encode_checkpoint,
     newest_first,
 )
-from smartserver.store.format import INCOMING, LOG
+from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
 from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Transport

@@ -52,10 +52,10 @@ class SnapshotView:
             self._allowance.decode(size)
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> frozenset[bytes] | None:
-        return self.snapshot.view.changed_keys(name, RootVersion(*known))
+        return self.snapshot.state.changed_keys(name, RootVersion(*known))
 
     def setting(self, name: str) -> bytes | None:
-        return self.snapshot.root.settings.get(name)
+        return self.snapshot.state.settings.get(name)
 
     def ordinal(self, revision: RevisionId) -> int | None:
         self._allowance.charge(1)
@@ -157,7 +157,7 @@ class ContentReader:
     def _segment(self, ordinal: int, records: Sequence[tuple[Place, Text]]) -> Iterator[Buffer]:
         """A segment: its header, then the texts."""
         snapshot = self._moment.snapshot
-        kinds = snapshot.root.kinds
+        kinds = snapshot.state.kinds
         entries = []
         for (kind, key), text in records:
             check = text.check

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from smartserver.records.model import Kind, Segment
 from smartserver.spans import Part, span
 from smartserver.store.blocks import Blocks
-from smartserver.store.document import PackEntry
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.numbered import Numbering
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.record import PackEntry
 from transports.base import ReadFile
 from transports.errors import TransportFailed
 

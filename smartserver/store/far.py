@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind
-from smartserver.store.document import PackEntry
 from smartserver.store.pack import TRAILER, PackReader, decode_header, encode_header
+from smartserver.store.record import PackEntry
 from transports.base import Capability, Transport
 from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges

@@ -31,7 +31,6 @@ from smartserver.records.system import system_of
 from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
-from smartserver.store.document import PackEntry
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Row, kib
@@ -40,6 +39,7 @@ from smartserver.store.numbered import Numbered, Numbering
 from smartserver.store.parts import cut
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Location, Snapshot
 from smartserver.store.transaction import Transaction
 from transports.errors import TransportError

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
-from smartserver.store.checkpoint import CHECKPOINTS, checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.format import FORMAT, INCOMING, LOG, parse_format
+from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
+from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
@@ -49,6 +49,20 @@ class Head:
     """Why no change may follow it: what lies above it is damaged, or of another line."""
 
 
+@dataclass(slots=True)
+class Since:
+    """What came after the checkpoint that a state began with: records, their bytes, and the bytes of the checkpoint."""
+
+    records: int = 0
+    size: int = 0
+    checkpoint: int = 0
+
+
+Judge = Callable[[State], tuple[bytes, State] | None]
+"""The record that is to follow a state, and the state then; None where none is to follow it, because it is there already
+or nothing is to be changed."""
+
+
 class Log:
     """The log of the repository in `folder`; usable from several threads at once."""
 
@@ -61,13 +75,16 @@ class Log:
     ) -> None:
         """`path`: of the repository, for errors. `clock`: seconds that only rise."""
         self.folder = folder
-        self._path = path
+        """The repository's own."""
+        self.path = path
         self._randomness = randomness
         self._clock = clock
         self._guard = threading.Lock()
         self._head: Head | None = None
         self._synced = b""
         """Hash of the newest record that is known to survive a loss of power."""
+        self.since = Since()
+        """What a checkpoint would save."""
         self._listed = False
         """Whether it was seen once that nothing lies above the head."""
 
@@ -118,10 +135,10 @@ class Log:
 
     def _open(self) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
-        line, names, records = Get(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
+        line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         self.folder.perform([line, names] if self._listed else [line, names, records])
         if line.result is None:
-            raise NoSuchRepository(self._path)
+            raise NoSuchRepository(self.path)
         parse_format(line.result)
         found = newest_first(names.result or ())
         state = self._first(found)
@@ -149,9 +166,10 @@ class Log:
             try:
                 state = decode_checkpoint(file.result, path)
             except CorruptFile as wrong:
-                log.warning("%s: %s; an older checkpoint is used", self._path or ".", wrong)
+                log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
                 continue
             if (state.version, state.hash) == (version, record_hash):
+                self.since = Since(checkpoint=len(file.result))
                 return state
         first = GetPublished(record_path(1))
         self.folder.perform([first])
@@ -160,6 +178,7 @@ class Log:
         record_one = decode_record(first.result, first.path)
         if (record_one.number, record_one.parent) != (1, NOTHING):
             raise CorruptFile(first.path, 0, f"it says that it is record {record_one.number}")
+        self.since = Since()
         return first_state(hash_of(first.result))
 
     def _walk(self, head: Head) -> Head | None:
@@ -178,6 +197,7 @@ class Log:
                 for step in came:
                     content = step.result or b""
                     below, state = state, state.after(decode_record(content, step.path), hash_of(content))
+                    self._count(content)
             except (CorruptFile, Misfit) as wrong:
                 return Head(state, str(wrong))
             if len(came) < len(asked):
@@ -190,11 +210,10 @@ class Log:
 
     # -- changing
 
-    def append(self, head: Head, judge: Callable[[State], bytes | None]) -> Head:
+    def append(self, head: Head, judge: Judge) -> Head:
         """Publish a record, and give the head then, which survives a loss of power.
 
-        `judge`: the record to follow a state, or None where none is to follow it, because it is there already or
-        nothing is to be changed. It is asked again on each other state that turns out to be the newest.
+        `judge` is asked again on each other state that turns out to be the newest.
 
         Raises:
             CorruptFile: there is something above the head that does not fit: nothing is changed.
@@ -205,16 +224,17 @@ class Log:
         while True:
             if head.damage:
                 raise CorruptFile(LOG, 0, f"{head.damage}; no change is made: smartserver recover")
-            base, content = head.state, judge(head.state)
-            if content is None:
+            base, verdict = head.state, judge(head.state)
+            if verdict is None:
                 self.make_durable(head)
                 return head
+            content, after = verdict
             try:
                 if self._publish(base, content):
-                    return self._adopted(base, content)
+                    return self._adopted(content, after)
                 head = self.look()
             except _Unclear as wrong:
-                head = self._settled(base, content, str(wrong))
+                head = self._settled(base, content, after, str(wrong))
             if self._clock() > deadline:
                 raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             if head.state.history.horizon.version > base.version:
@@ -251,7 +271,7 @@ class Log:
         self._synced = hash_of(content)
         return True
 
-    def _settled(self, base: State, content: bytes, why: str) -> Head:
+    def _settled(self, base: State, content: bytes, after: State, why: str) -> Head:
         """The head, after it was unclear whether a record was published: where it is still the state that the record
         follows, the same bytes are published again. Two of one number cannot both be."""
         for _ in range(TRIES):
@@ -260,7 +280,7 @@ class Log:
                 if head.damage or head.state.hash != base.hash:
                     return head
                 if self._publish(base, content):
-                    return self._adopted(base, content)
+                    return self._adopted(content, after)
             except _Unclear as wrong:
                 why = str(wrong)
             except TransportError as wrong:
@@ -272,13 +292,23 @@ class Log:
         with contextlib.suppress(TransportError):
             self.folder.delete(temporary)
 
-    def _adopted(self, base: State, content: bytes) -> Head:
-        """The head after the record just published."""
+    def _adopted(self, content: bytes, state: State) -> Head:
+        """The head after a record that was published."""
+        head = Head(state)
         with self._guard:
-            head = Head(base.after(decode_record(content, record_path(base.version + 1)), hash_of(content)))
-            if self._head is None or self._head.state.version < head.state.version:
+            if self._head is None or self._head.state.version < state.version:
                 self._head = head
+                self._count(content)
         return head
+
+    def _count(self, content: bytes) -> None:
+        self.since.records += 1
+        self.since.size += len(content)
+
+    def checkpointed(self, size: int) -> None:
+        """A checkpoint of that many bytes was made."""
+        with self._guard:
+            self.since = Since(checkpoint=size)
 
 
 class _Unclear(Exception):

@@ -16,12 +16,12 @@ from smartserver.errors import CorruptFile, RepositoryChanged
 from smartserver.records.model import Key, Kind
 from smartserver.store import far
 from smartserver.store.blocks import Blocks, Remake
-from smartserver.store.document import PackEntry
 from smartserver.store.far import FarPack, Place, is_far
 from smartserver.store.format import PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import MovedPack, PackReader
+from smartserver.store.record import PackEntry
 from transports.base import Transport
 from transports.errors import NoSuchFile
 

@@ -15,8 +15,8 @@ from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
-from smartserver.store.intent import TAIL, intent_behind
 from smartserver.store.parts import PART
+from smartserver.store.trailer import TAIL, trailer_behind
 from transports.base import ReadFile, WriteFile
 
 MAGIC = b"hpss-pak"
@@ -190,8 +190,8 @@ class PackReader:
             CorruptFile: what follows its hash is damaged.
         """
         tail = self._file.read_at(self.length, TAIL)
-        intent = intent_behind(tail, self._file.read_at, self.length, self.name)
-        return () if intent is None else intent.replaces
+        trailer = trailer_behind(tail, self._file.read_at, self.length, self.name)
+        return () if trailer is None else trailer.joins
 
     def segments(self) -> Iterator[tuple[int, bytes]]:
         """Each segment with its offset, in order; the file's hash is checked after the last one is given.

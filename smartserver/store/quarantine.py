@@ -1,122 +1,87 @@
-"""Quarantine: a pack is written under `incoming/`, in a folder of its own, before any root may name it.
+"""Quarantine: a pack and its index are written to `incoming`, before any record may name them.
 
-What tells a push that is going on, in this process or another, from what a dead one left is the publisher's: a lock in
-that folder (`publish.file`), or its age (`publish.folder`), which holds a small pack in memory until it is published.
+Only its age tells what a dead writer left there from what a living one writes. Behind a link a small pack is held in
+memory until it is published: then it takes no trip of its own.
 """
 
 from __future__ import annotations
 
-import abc
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from smartserver.store import far
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.pack import TRAILER
-from transports import steps
-from transports.base import ReadFile, Step, Transport, WriteFile
-from transports.errors import NoSuchFile, NotADirectory, TransportError, TransportFailed
-
-TRIES = 8
-"""Folders tried before giving up; each loses only to a look within the microseconds before it is locked."""
+from transports.base import BytesFile, ReadFile, Step, Transport, WriteFile
+from transports.errors import NoSuchFile, TransportError
+from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 
 class WrittenIndex(NamedTuple):
-    """What a root says of an index."""
+    """What a record says of an index."""
 
     length: int
     hash: bytes
     """The file's last bytes."""
 
 
-class Quarantine(abc.ABC):
-    """A place for one pack and its index until a root names them.
+class Quarantine:
+    """A place for one pack and its index until a record names them.
 
-    What writes or reads raises NoSuchFile where the repository has no folder for it, and PermissionDenied, NoSpace or
-    TransportFailed.
+    What writes or reads raises NoSuchFile, PermissionDenied, NoSpace or TransportFailed.
     """
 
     def __init__(
         self,
-        above: Transport,
-        home: str,
+        folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], str] | None = None,
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
-        """`home`: the repository's folder below `above`, or the one that becomes it; `request`: whose id tells a person
-        what a leftover is; `prepare` makes the folder where it is not there, and says where."""
-        self.above = above
-        """What its paths count from."""
+        """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
+        repository's folders where they are not there yet."""
+        self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
-        self.path = ""
-        """Its folder; empty while it has none."""
-        self._home = home
-        self._request = request
-        self._randomness = randomness
+        self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
         self._prepare = prepare
-        self._claimed = contextlib.ExitStack()
-        """What says that the folder is somebody's, while this is open."""
-        self._at = ""
+        self._pack = HeldFile(self)
+        self._index: bytes | None = None
+        """The index, while it is in memory."""
+        self._published = False
 
-    @abc.abstractmethod
+    @property
+    def pack_path(self) -> str:
+        """Where the pack is at present."""
+        return f"{PACKS}/{self.name.hex()}.pack" if self._published else f"{self._stem}.pack"
+
+    @property
+    def index_path(self) -> str:
+        """Where the index is at present."""
+        return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
+
     def create(self) -> WriteFile:
         """The pack, to be written."""
+        return self._pack
 
-    @abc.abstractmethod
+    def create_file(self) -> WriteFile:
+        """The file of the pack, once it is to be one."""
+        self._prepare()
+        return self.folder.create(self.pack_path)
+
     def open_pack(self) -> ReadFile:
         """The pack, to be read by position."""
+        return _HeldReader(self._pack)
 
-    @abc.abstractmethod
     def open_index(self) -> ReadFile:
         """The index, to be read by position."""
-
-    @abc.abstractmethod
-    def time(self) -> float:
-        """The time by the storage's own clock: when its folder was made just now. It is given up by that."""
-
-    def claim(self, place: str) -> bool:
-        """Say that a new folder is this one's; False where it was swept away before that."""
-        return True
-
-    def release(self) -> list[Step]:
-        """The steps that take away what `claim` put there."""
-        return []
-
-    def write_index(self, index: Iterator[bytes]) -> None:
-        """Make the index durable, where it is a file."""
-        self.above.put(self.index_path, index)
-
-    def enter(self) -> None:
-        """Make the folder, if there is none yet."""
-        for _ in range(TRIES):
-            if self.path:
-                return
-            place = self.choose()
-            try:
-                self.above.make_directory(place)
-            except (NoSuchFile, NotADirectory):
-                # No repository yet, or one whose folders a refused creation took away while this one was made.
-                if self._prepare is None:
-                    raise
-                self._home = self._prepare()
-                continue
-            if self.claim(place):
-                self.path = self._at = place
-                return
-        raise TransportFailed(INCOMING, f"{TRIES} folders were swept away before they could be locked")
-
-    def choose(self) -> str:
-        """A folder that nobody has."""
-        return f"{self._home}/{INCOMING}/{self._request.hex()}-{self._randomness(4).hex()}".lstrip("/")
+        return self.folder.open_read(self.index_path) if self._index is None else BytesFile(self._index)
 
     def put_index(self, index: Iterable[bytes]) -> WrittenIndex:
-        """Make the index durable, or keep it in memory as the pack is.
-
-        Raises:
-            FileExists.
-        """
+        """Write the index, or keep it in memory as the pack is."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -125,55 +90,109 @@ class Quarantine(abc.ABC):
                 size += len(last)
                 yield last
 
-        self.write_index(count())
+        if self._pack.is_held:
+            self._index = b"".join(count())
+            self._pack.most = sys.maxsize  # What follows goes where the index is.
+        else:
+            self.folder.put(self.index_path, count())
         return WrittenIndex(size, last[-TRAILER:])
 
-    @property
-    def pack_path(self) -> str:
-        """Where the pack is at present."""
-        return f"{self._at}/{self.name.hex()}.pack"
-
-    @property
-    def index_path(self) -> str:
-        """Where the index is at present."""
-        return f"{self._at}/{self.name.hex()}.idx"
-
-    def publication(self, home: str) -> list[Step]:
-        """The steps that move both files among the packs of a repository, durably; none where that was done. As long as
-        no root names them they are nobody's."""
-        packs = f"{home}/{PACKS}".lstrip("/")
-        if self._at == packs:
+    def publication(self) -> list[Step]:
+        """The steps that move both files among the packs, durably; none where that was done. As long as no record names
+        them they are nobody's."""
+        if self._published:
             return []
-        (pack, index), before = (self.pack_path, self.index_path), self._at
-        self._at = packs
-        return [
-            *self.moves(pack, index),
-            steps.SyncDirectory(packs),
-            *([steps.SyncDirectory(before)] if before else []),
-        ]
-
-    def moves(self, pack: str, index: str) -> list[Step]:
-        """The steps that give both files their present paths; `pack`, `index`: where they were."""
-        return [steps.Rename(pack, self.pack_path), steps.Rename(index, self.index_path)]
-
-    def leave(self) -> None:
-        """Give up the folder; the pack, when it was published, stays. Never fails: a sweep does the rest."""
-        with contextlib.suppress(TransportError):
-            if self.path:
-                self.above.perform([*self.release(), steps.RemoveDirectory(self.path)])
-        with contextlib.suppress(TransportError):
-            self._claimed.close()
+        pack, index = self.pack_path, self.index_path
+        puts = [] if self._index is None else [Put(pack, bytes(self._pack.content)), Put(index, self._index)]
+        if puts:
+            self._prepare()
+        self._published = True
+        return [*puts, Rename(pack, self.pack_path), Rename(index, self.index_path), SyncDirectory(PACKS)]
 
     def discard(self) -> None:
-        """Delete what was written, as far as that works: no root names it and none ever will."""
-        places = {self.path, self._at} - {""}
-        files = [steps.GetStat(f"{place}/{self.name.hex()}.{suffix}") for place in places for suffix in ("pack", "idx")]
+        """Delete what was written, as far as that works: no record names it and none ever will."""
+        self._pack.close()
+        files = [f"{stem}.{end}" for stem in (self._stem, f"{PACKS}/{self.name.hex()}") for end in ("pack", "idx")]
+        looks = [GetStat(path) for path in files]
         with contextlib.suppress(TransportError):
-            self.above.perform(files)
-            self.above.perform([steps.Delete(each.path) for each in files if each.result is not None])
-        self.leave()
+            self.folder.perform(looks)
+            self.folder.perform([Delete(each.path) for each in looks if each.result is not None])
 
 
-def remove(folder: Transport, place: str, files: Sequence[str]) -> None:
-    """Remove a quarantine with its files, in that order."""
-    folder.perform([*[steps.Delete(f"{place}/{name}") for name in files], steps.RemoveDirectory(place)])
+class HeldFile(WriteFile):
+    """The pack of a quarantine: in memory until it is too large for that, then a file. It may be read meanwhile."""
+
+    def __init__(self, quarantine: Quarantine) -> None:
+        self.content = bytearray()
+        """All of it, while it is in memory."""
+        # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
+        self._quarantine: Quarantine = weakref.proxy(quarantine)
+        self.most = far.AT_ONCE if far.is_far(quarantine.folder) else 0
+        """Bytes that are held in memory at most."""
+        self._file: WriteFile | None = None
+        self._reader: ReadFile | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is in memory."""
+        return self._file is None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.content += data
+        if self._file is None and len(self.content) <= self.most:
+            return
+        if self._file is None:
+            self._file = self._quarantine.create_file()
+        content, self.content = self.content, bytearray()
+        self._file.write(bytes(content))
+
+    def sync(self) -> None:
+        """In memory it is durable once it is published."""
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        for each in (self._file, self._reader):
+            if each is not None:
+                each.close()
+        self._reader = None
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """As of a `ReadFile`, whatever was written so far."""
+        if self._file is None:
+            return bytes(self.content[offset : offset + size])
+        return self._opened().read_at(offset, size)
+
+    def size(self) -> int:
+        """Bytes so far."""
+        return len(self.content) if self._file is None else self._opened().size()
+
+    def _opened(self) -> ReadFile:
+        if self._reader is None:
+            self._reader = self._quarantine.folder.open_read(self._quarantine.pack_path)
+        return self._reader
+
+
+class _HeldReader(ReadFile):
+    """Reads a held file; to close it closes nothing."""
+
+    def __init__(self, held: HeldFile) -> None:
+        self._held = held
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._held.read_at(offset, size)
+
+    def size(self) -> int:
+        return self._held.size()
+
+    def close(self) -> None:
+        """It is read until it is deleted."""
+
+
+def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
+    """The time by the store's own clock, in seconds: that of a file made just now."""
+    made = GetStat(f"{INCOMING}/{randomness(8).hex()}.time")
+    folder.perform([Put(made.path), made, Delete(made.path)])
+    if made.result is None:
+        raise NoSuchFile(made.path)
+    return made.result.modified

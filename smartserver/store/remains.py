@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from smartserver.store.format import FOREIGN, FORMAT, LOG, PACKS, ROOT, TABLES, foreign_in
-from smartserver.store.surroundings import folders_to, is_file, join_path, name_of
+from smartserver.store.format import FOREIGN, FORMAT, LOG, PACKS, foreign_in
+from smartserver.store.record import record_path
+from smartserver.store.surroundings import folders_to, join_path, name_of
 from transports import steps
 from transports.base import EntryKind, Step, Transport
 from transports.errors import TransportError
-
-
-class Remains(NamedTuple):
-    """What is left of a repository."""
-
-    found: str
-    lost: str
-    """The name of the file that is not there."""
-
-    def __str__(self) -> str:
-        return f"{self.found} and no {self.lost!r}"
 
 
 def describe_place(above: Transport, path: str) -> str:
@@ -37,8 +25,8 @@ def describe_place(above: Transport, path: str) -> str:
     return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
 
 
-def remains(folder: Transport) -> Remains | None:
-    """What says that there was a repository, which has lost its root or its format; None where nothing does.
+def remains(folder: Transport) -> str | None:
+    """What says that there was a repository, which has lost its format; None where nothing does.
 
     No repository is ever made over one: its packs may be all there is.
     """
@@ -51,16 +39,16 @@ class _Left:
     """What is looked at, in one go, to tell what is left of a repository."""
 
     def __init__(self, path: str) -> None:
-        # Listed before the root is looked for: a creation that is going on writes it first.
-        self._kept = {name: steps.ListDirectory(join_path(path, name)) for name in (PACKS, LOG, TABLES)}
-        self._root, self._format = steps.GetStat(join_path(path, ROOT)), steps.GetStat(join_path(path, FORMAT))
-        self.steps: list[Step] = [*self._kept.values(), self._root, self._format]
+        # Listed before the format is looked for: a creation that is going on makes that first.
+        self._kept = {name: steps.ListDirectory(join_path(path, name)) for name in (PACKS, LOG)}
+        self._format = steps.GetStat(join_path(path, FORMAT))
+        self.steps: list[Step] = [*self._kept.values(), self._format]
 
     @property
-    def found(self) -> Remains | None:
+    def found(self) -> str | None:
         """What that is, once it was looked at."""
-        if is_file(self._root):
-            # With a format it is a whole one, some of whose folders were taken away.
-            return None if self._format.result is not None else Remains("a root", FORMAT)
-        kept = next((name for name, each in self._kept.items() if each.result), None)
-        return None if kept is None else Remains(f"{kept!r} files", ROOT)
+        if self._format.result is not None:
+            return None
+        first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
+        kept = [name for name, each in self._kept.items() if set(each.result or ()) - {first}]
+        return f"{kept[0]!r} files and no {FORMAT!r}" if kept else None

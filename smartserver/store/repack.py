@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from smartserver.errors import CorruptFile
-from smartserver.store.document import PackEntry
 from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
-from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import WrittenIndex
+from smartserver.store.record import PackEntry
 from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.state import State
+from smartserver.store.trailer import Trailer, encode_trailer
 from transports.base import WriteFile
 
 MOST_PACKS = 12
@@ -79,7 +80,7 @@ def run(
     file: WriteFile,
     packs: Sequence[OpenPack],
     name: bytes,
-    incarnation: bytes,
+    state: State,
     before: Before = nowhere,
     pace: Pace = unpaced,
     *,
@@ -89,7 +90,7 @@ def run(
 
     `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and swaps the root if it
     still names all of `packs` side by side. Each pack is checked against its hash on the way: damage never gets a new
-    trailer. `incarnation`: the repository's, for the intent that names the packs. `before`: whether a record lies in a
+    trailer. `state`: that names the packs, for the trailer. `before`: whether a record lies in a
     pack before the first one.
 
     Raises:
@@ -111,7 +112,8 @@ def run(
         if pack.reader.trailer() != pack.entry.hash:
             raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the root names")
     length, digest = writer.finish()
-    file.write(encode_intent(Intent(incarnation, (), None, tuple(pack.entry.name for pack in packs))))
+    joined = tuple(pack.entry.name for pack in packs)
+    file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))
     file.sync()
     written = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
     records = sum(pack.entry.records for pack in packs)

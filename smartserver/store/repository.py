@@ -5,38 +5,32 @@ What reads opens a snapshot, what changes is a commit (`commit`), and `upkeep` k
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import msgspec
-
-from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.errors import NoSuchRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.model import GraphNode
-from smartserver.store import recovery, upkeep
+from smartserver.store import upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
-from smartserver.store.format import ROOT, Discipline, Format
 from smartserver.store.index_build import Pace, unpaced
-from smartserver.store.lock_folder import Holder
+from smartserver.store.log import Log
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.remains import describe_place
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import LatestRoot, States
-from smartserver.store.swap import RootFile
+from smartserver.store.states import Latest, States
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.errors import TransportError
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
@@ -54,25 +48,24 @@ class PackRepository:
         transport: Transport,
         path: str = "",
         *,
-        discipline: Discipline | None = None,
         clock: Callable[[], float] = time.time,
         randomness: Callable[[int], bytes] = os.urandom,
         texts: TextCache | None = None,
         policy: Policy = SAFE,
     ) -> None:
-        """`discipline`: how its root will be swapped if it is made here; None: `file` where the store can lock files,
-        else `folder`. `clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`:
-        what is done about faults of new records.
+        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`: what is done
+        about faults of new records.
         """
         self.path = path
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
         self._above = transport
-        self.file = RootFile(transport, path, discipline=discipline, randomness=randomness)
-        """Its root."""
+        self.log = Log(self.folder, path, randomness)
+        """Its log."""
         self.clock = clock
         self.randomness = randomness
-        self._states = States(self.file, texts if texts is not None else TextCache())
+        self._place = Creation(transport, path, randomness, clock)
+        self._states = States(self.log, texts if texts is not None else TextCache())
         self._policy = policy
         self._repacking = threading.Lock()
         self._joins_packs = False
@@ -95,21 +88,10 @@ class PackRepository:
         """Whether there was a repository, and its log still is.
 
         Raises:
-            CorruptFile, Unsupported: its root cannot be read.
+            CorruptFile, Unsupported: its log cannot be read.
         """
-        root = self._states.look().root
-        return root is not None and root.deleted and bool(root.log or root.log_files)
-
-    def format(self) -> Format:
-        """The format it has on disk.
-
-        Raises:
-            CorruptFile, Unsupported: it cannot be read.
-        """
-        found = self.file.format()
-        if found is None:
-            raise NoSuchRepository(self.path)
-        return found
+        head = self._states.look().head
+        return head is not None and not head.state.exists and len(head.state.history) > 0
 
     def describe_place(self) -> str:
         """What lies where no repository is, for a message, which names the tool; empty where nothing does."""
@@ -136,7 +118,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        return self.snapshot().view.changes_since(known)
+        return self.snapshot().state.changes_since(known)
 
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
@@ -149,31 +131,22 @@ class PackRepository:
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
-        report = verify(self.file, progress, allowance)
-        with contextlib.suppress(CorruptFile, TransportError):  # That damage is in the report.
-            lost = [change for change in recovery.find(self.file).changes if not change.elsewhere]
-            made = sum(change.made for change in lost)
-            what = f"{ROOT}: changes that were made and that it does not know: {made} (smartserver recover lists them)"
-            problems = (*report.problems, what) if made else report.problems
-            return msgspec.structs.replace(report, problems=problems, lost=len(lost))
-        return report
+        return verify(self.log, progress, allowance)
 
     # -- changing
 
-    def look(self, seen: RootVersion | None = None) -> LatestRoot:
-        """Whether it is there, as a request begins. `seen`: as of `States.look`.
+    def look(self) -> Latest:
+        """Whether it is there, as a request begins.
 
         Raises:
-            CorruptFile, Unsupported: its root cannot be read.
+            CorruptFile, Unsupported: its log cannot be read.
         """
-        return self._states.look(seen)
+        return self._states.look()
 
     def begin(
         self,
-        request: bytes,
-        user: str,
         announced: Sequence[GraphNode] = (),
-        look: LatestRoot | None = None,
+        look: Latest | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
@@ -184,7 +157,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
         snapshot = self._states.read(look).snapshot
-        return Transaction(self.path, snapshot, announced, self.file.line, allowance)
+        return Transaction(self.path, snapshot, announced, self._place.line, allowance)
 
     def receive(
         self,
@@ -201,23 +174,21 @@ class PackRepository:
         """
         if not transaction.exists:
             raise NoSuchRepository(self.path)
-        creation = Creation(self.file)
-        return Upload(
-            transaction,
-            partial(self._quarantine, request, creation),
-            graph_first=graph_first,
-            creation=creation,
-            policy=policy or self._policy,
-        )
+        quarantine = partial(self._quarantine, request)
+        return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
         """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
 
         Raises:
-            OutcomeUnknown: the log does not reach back to it.
+            OutcomeUnknown: the log does not reach back to it, or it may not be durable.
             CorruptFile, TransportError: the log cannot be read.
         """
-        return earlier(self.file, self.clock, self._states.read(), request, age)
+        head = self._states.look().head
+        found = earlier(head, self.clock, request, age)
+        if found is not None and head is not None:
+            self.log.make_durable(head)
+        return found
 
     def commit(
         self,
@@ -229,7 +200,7 @@ class PackRepository:
         progress: Report = unreported,
         allowance: Allowance | None = None,
     ) -> CommitOutcome:
-        """Carry out a request: one swap, or none where nothing changes. A repeat gets the first answer.
+        """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
         what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`.
@@ -238,16 +209,15 @@ class PackRepository:
             OutcomeUnknown: it may have been carried out.
             NestedRepository, InvalidPath: a repository cannot be made there.
             MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
-            Locked: another writer does not let go of the lock; nothing changed.
             NoSuchRepository: it went away meanwhile, and `plan` makes none.
-            LimitExceeded: the root would take more than 64 KiB; nothing changed.
+            LimitExceeded: a reply could not carry what there would be; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
-        parts = self.file, self._states, self.clock
+        parts = self.path, self.log, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance).run()
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
-        """Put a tombstone in the root's place; packs go a day later. A repeat gets the first answer.
+        """Delete the repository; its packs go a day later. A repeat gets the first answer.
 
         Raises:
             OutcomeUnknown: it may have been deleted.
@@ -277,7 +247,7 @@ class PackRepository:
             if snapshot is None:
                 return False
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            made = upkeep.repack(self.file, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
+            made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, pace=paced)
             return made is not None
         finally:
             self._repacking.release()
@@ -304,13 +274,13 @@ class PackRepository:
             self._awaited.clear()
             self._joins_packs = False
             snapshot = self.snapshot()
-            packs = snapshot.root.packs
+            packs = snapshot.state.packs
             before = left = len(packs)
             progress(0, before)
             for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
                 if done:
                     snapshot = self.snapshot()
-                made = upkeep.repack(self.file, snapshot, self._begin_repack, self.clock, self.randomness, whole=True)
+                made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, whole=True)
                 if made is None:
                     break
                 packs = made.packs
@@ -328,7 +298,7 @@ class PackRepository:
             pace()
 
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Repack if needed, and collect garbage files if that was not done within the last hour.
+        """Make a checkpoint and repack if needed, and collect garbage files if that was not done within the last hour.
 
         `pace`: as `index_build.Pace`.
 
@@ -336,6 +306,7 @@ class PackRepository:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
+        upkeep.checkpoint_if_due(self.log, self.randomness)
         self.repack_if_needed(pace)
         if long_ago:
             self.collect_garbage_files()
@@ -348,36 +319,11 @@ class PackRepository:
         """
         self._collected = self.clock()
         try:
-            return upkeep.collect(self.file, partial(self._quarantine, upkeep.PROBE), self.clock, self.randomness)
+            return upkeep.collect(self.log, self.clock, self.randomness)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
-    def lock_holder(self) -> Holder | None:
-        """Who has the repository's lock; None where nobody does.
-
-        Raises:
-            Unsupported: its lock is on a file, and ends with its holder.
-            CorruptFile, TransportError: its format cannot be read, or the store failed.
-        """
-        self.format()
-        return self.file.publisher.holder()
-
-    def break_lock(self, holder: Holder) -> None:
-        """Take the lock from who has it, dead or alive; a live one changes nothing any more.
-
-        Raises:
-            NoSuchFile: that one does not have it by now.
-            NoSuchRepository, Unsupported, CorruptFile, TransportError: as `lock_holder`.
-        """
-        self.format()
-        self.file.publisher.break_lock(holder)
-
     # -- steps
 
-    def _quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
-        def prepare() -> str:
-            assert creation is not None  # Else it is not asked for.
-            creation.prepare()
-            return creation.home
-
-        return self.file.publisher.quarantine(request, None if creation is None else prepare)
+    def _quarantine(self, request: bytes) -> Quarantine:
+        return Quarantine(self.folder, request, self.randomness, self._place.make)

@@ -1,8 +1,8 @@
-"""A snapshot: a root, its packs and their graph, immutable and replaced whole; a reader keeps the one it began with.
+"""A snapshot: a state, its packs and their graph, immutable and replaced whole; a reader keeps the one it began with.
 
-To open one, an index or pack that is gone (`NoSuchFile`) means that the root moved on: the caller reads it again. Once
-it is open, a pack that is gone is read where its segments lie now (`open_pack`), as long as incarnation and epoch are
-the same: then neither ordinals nor segments have changed.
+To open one, an index or pack that is gone (`NoSuchFile`) means that the log went on: the caller looks again. Once it is
+open, a pack that is gone is read where its segments lie now (`open_pack`), as long as the incarnation is the same: then
+neither ordinals nor segments have changed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.store import far, parts
 from smartserver.store.caches import OF_TEXT, CachedText, TextCache
-from smartserver.store.document import PackEntry, Root
-from smartserver.store.format import ROOT
+from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
 from smartserver.store.index import EXTERNAL, NO_BASE, Index, IndexRow, Row, record_digest
 from smartserver.store.open_pack import NONE_READ, OpenPack, Resolve, index_path, pack_path
 from smartserver.store.pack import PackReader
-from smartserver.store.root import RootView
+from smartserver.store.record import PackEntry
 from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.state import State
 from transports.base import Transport
 
 NEAR = 4 << 10
@@ -61,17 +61,19 @@ class Location(NamedTuple):
 
 
 class Snapshot:
-    """What one root names, opened."""
+    """What one state names, opened."""
 
-    def __init__(self, view: RootView, packs: Sequence[OpenPack], graph: Graph, texts: TextCache) -> None:
-        self.view = view
-        self.root = view.root
+    def __init__(
+        self, transport: Transport, state: State, packs: Sequence[OpenPack], graph: Graph, texts: TextCache
+    ) -> None:
+        self.state = state
         self.packs = tuple(packs)
         self.graph = graph
         self.texts = texts
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
         """External bases found so far: pack and entry -> pack and row."""
-        self.far = far.is_far(view.transport)
+        self.transport = transport
+        self.far = far.is_far(transport)
         """Whether what it reads lies behind a link."""
         self._fetched = far.RecordBuffer()
 
@@ -79,54 +81,56 @@ class Snapshot:
     def open(
         cls,
         transport: Transport,
-        root: Root,
+        state: State,
         previous: Snapshot | None = None,
         texts: TextCache | None = None,
         again: Reopen | None = None,
     ) -> Snapshot:
-        """The snapshot of a root; packs `previous` has open are taken over, and its cache of texts. `again`: finds
+        """The snapshot of a state; packs `previous` has open are taken over, and its cache of texts. `again`: finds
         packs that are deleted while this is read; without it they are missing.
 
         Raises:
-            NoSuchFile: a pack is gone: read the root again.
+            NoSuchFile: a pack is gone: look again.
             CorruptFile: a pack is damaged and its index too, or names a parent that is in no pack before it.
         """
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
-        view = RootView(root, transport, previous.view if previous is not None else None)
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
-        # In another epoch revisions were dropped: ordinals are new.
-        if previous is not None and _family(previous.root) == _family(root):
-            if previous.root.packs == root.packs:
-                return cls(view, previous.packs, previous.graph, texts)
+        # A repository that was created again, or recovered, has other ordinals.
+        if previous is not None and _family(previous.state) == _family(state):
+            if previous.state.packs == state.packs:
+                return cls(transport, state, previous.packs, previous.graph, texts)
             opened = {pack.entry: (pack, part) for pack, part in zip(previous.packs, previous.graph.parts, strict=True)}
         if again is None:
-            again = partial(cls.open, transport, root, None, texts)
-        seek = partial(_seek, again, _family(root))
+            again = partial(cls.open, transport, state, None, texts)
+        seek = partial(_seek, again, _family(state))
         packs: list[OpenPack] = []
         graph = Graph()
         read = NONE_READ
         if far.is_far(transport):
-            files = {index_path(entry.name): entry.index_length for entry in root.packs if entry not in opened}
-            read = dict(far.get_all(transport, {**files, **view.unopened()}))
-            view.take_over(read)
-        for entry in root.packs:
-            pack, part = opened.get(entry) or (OpenPack(transport, entry, root.kinds, seek), None)
+            files = {index_path(entry.name): entry.index_length for entry in state.packs if entry not in opened}
+            read = dict(far.get_all(transport, files))
+        for entry in state.packs:
+            pack, part = opened.get(entry) or (OpenPack(transport, entry, state.kinds, seek), None)
             if part is None:
-                pack.open_index(cls(view, packs, graph, texts).first_row, read)
+                pack.open_index(cls(transport, state, packs, graph, texts).first_row, read)
             graph, missing = graph.with_index(pack.index, part)
             if missing:
                 raise CorruptFile(pack.path, 0, f"the parent {shown(missing[0])} is in no pack before it")
             packs.append(pack)
         for pack, part in zip(packs, graph.parts, strict=True):
             if pack.entry not in opened:
-                pack.resolve_by(partial(_rows_before, again, _family(root), part.first))
-        return cls(view, packs, graph, texts)
+                pack.resolve_by(partial(_rows_before, again, _family(state), part.first))
+        return cls(transport, state, packs, graph, texts)
+
+    def only(self, packs: Sequence[OpenPack]) -> Snapshot:
+        """The same with some of the packs."""
+        return Snapshot(self.transport, self.state, packs, self.graph, self.texts)
 
     @property
     def extent(self) -> tuple[int, int]:
         """How many records it has, and how many bytes they take in the packs."""
-        packs = self.root.packs
+        packs = self.state.packs
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
@@ -136,9 +140,9 @@ class Snapshot:
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: a joined pack cannot be read.
         """
-        if _family(before.root) != _family(self.root):
+        if _family(before.state) != _family(self.state):
             return False
-        left = [entry.name for entry in before.root.packs]
+        left = [entry.name for entry in before.state.packs]
         for pack in self.packs:
             if not left:
                 break
@@ -236,7 +240,7 @@ class Snapshot:
         said = pack.index.at(row)
         charge(said.length)
         entry, frame = self._load(number, row, said, asked)
-        kind = self.root.kinds[entry.kind]
+        kind = self.state.kinds[entry.kind]
         text = cached.text if cached is not None else self._decode(number, row, said, entry, frame, charge)
         proved = cached is not None and cached.proved
         if check and not proved:
@@ -279,7 +283,7 @@ class Snapshot:
 
     def _is_kept(self, kind: int, length: int) -> bool:
         """Whether a text is kept in the cache: then it is decoded whole."""
-        return self.root.kinds[kind].base and self.texts.takes(length + OF_TEXT)
+        return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
         pack = self.packs[number]
@@ -287,7 +291,7 @@ class Snapshot:
             if self._is_kept(entry.kind, entry.length):
                 yield from parts.PartedText(partial(self._whole, number, row), entry.length, None, charge)
                 return
-            proof = TextProof(self.root.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
+            proof = TextProof(self.state.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             source = partial(self._source, number, row, said, entry)
             yield from parts.PartedText(source, entry.length, proof, charge)
         except ValueError as wrong:  # Malformed is one.
@@ -445,7 +449,7 @@ class Snapshot:
             CorruptFile: its header cannot be read.
             NoSuchFile, TransportFailed: as `SegmentReader.read`.
         """
-        if not system_of(self.root.vcs).ghosts:
+        if not system_of(self.state.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
         size = min(HEADER, stop - start)
@@ -534,7 +538,7 @@ class Snapshot:
         start, most = said.header_offset, said.frame_offset - said.header_offset
         while True:
             try:
-                entry = decode_header(read, b"", self.root.kinds)
+                entry = decode_header(read, b"", self.state.kinds)
                 break
             except Malformed as wrong:
                 if len(read) >= most:
@@ -589,8 +593,8 @@ def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile
     return CorruptFile(pack.path, offset, f"record {shown(entry.key)}: {why}")
 
 
-def _family(root: Root) -> tuple[object, ...]:
-    return root.incarnation, root.epoch, root.kinds
+def _family(state: State) -> tuple[object, ...]:
+    return state.incarnation, state.kinds
 
 
 Reopen = Callable[[], Snapshot | None]
@@ -602,8 +606,8 @@ Raises CorruptFile, Unsupported and TransportError as `States.read`."""
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
     """See `open_pack.Seek`. `family`: of the root that named the pack."""
     now = again()
-    if now is not None and _family(now.root) == family:
-        if entry in now.root.packs:
+    if now is not None and _family(now.state) == family:
+        if entry in now.state.packs:
             return None
         place = now.place_of(index)
         if place is not None:
@@ -614,10 +618,10 @@ def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: In
 def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resolve:
     """Gives the rows of records in the first `count` revisions. `family`: as of `_seek`."""
     now = again()
-    if now is None or _family(now.root) != family:
-        raise RepositoryChanged(ROOT)
+    if now is None or _family(now.state) != family:
+        raise RepositoryChanged(LOG)
     packs = [pack for pack, part in zip(now.packs, now.graph.parts, strict=True) if part.first < count]
-    earlier = Snapshot(now.view, packs, now.graph, now.texts)
+    earlier = now.only(packs)
 
     def resolve(kind: int, key: Key) -> Row | None:
         found = earlier.first(kind, key)

@@ -1,7 +1,6 @@
-"""What a request looks at: the root as it is at that moment, and what it names, opened.
+"""What a request looks at: the newest state of a repository, and what it names, opened.
 
-The newest snapshot is kept for the next request, which takes over what did not change. Behind a link what a request
-began with is kept for its commit too, which compares it with the root under the lock.
+The newest snapshot is kept for the next request, which takes over what did not change.
 """
 
 from __future__ import annotations
@@ -12,127 +11,116 @@ from dataclasses import dataclass
 
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
-from smartserver.store.document import Root
+from smartserver.store.log import TRIES, Head, Log
 from smartserver.store.model import RootVersion
-from smartserver.store.root import RootView
 from smartserver.store.snapshot import Reopen, Snapshot
-from smartserver.store.swap import RootFile
+from smartserver.store.state import State
 from transports.errors import NoSuchFile
 
-ROOT_READS = 4
-"""Times the root is read again because a pack it named was gone."""
-
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A root, which may be a tombstone or none at all."""
+class Latest:
+    """What was seen of a repository; `head` is None where none was ever made."""
 
-    root: Root | None
-    view: RootView | None
-    snapshot: Snapshot | None
-    """None where there is no repository."""
+    head: Head | None
 
-    def is_known(self, seen: RootVersion) -> bool:
-        """Whether it is the one a client has seen."""
-        view = self.view
-        return view is not None and seen == RootVersion(
-            view.root.incarnation, view.root.version, view.mark(view.root.version)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LatestRoot:
-    """What was seen of a repository: its root, None where there is none."""
-
-    root: Root | None
-    now: bool
-    """Whether it was read just now, and is not merely what the client knows."""
+    @property
+    def state(self) -> State | None:
+        """The state of the repository; a deleted one has none."""
+        return self.head.state if self.head is not None and self.head.state.exists else None
 
     @property
     def exists(self) -> bool:
-        """Whether there is a repository; a deleted one is none."""
-        return self.root is not None and not self.root.deleted
+        """Whether there is a repository."""
+        return self.state is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A repository as it was looked at, and its packs; `snapshot` is None where there is none."""
+
+    latest: Latest
+    snapshot: Snapshot | None
 
 
 class States:
     """The states of one repository, one after the other; usable from several threads at once."""
 
-    def __init__(self, file: RootFile, texts: TextCache) -> None:
-        self._file = file
+    def __init__(self, log: Log, texts: TextCache) -> None:
+        self._log = log
         self._texts = texts
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
-        self._reusable: State | None = None
-        self._again = reader(file, texts, self)
+        self._again = reader(log, texts, self)
 
     @property
     def latest(self) -> Snapshot | None:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def look(self, seen: RootVersion | None = None, *, durable: bool = False) -> LatestRoot:
-        """The root as it is now. `seen`: what a client knows; where reading is a trip and that was read last, it will
-        do for a change, which compares it with what is there under the lock. `durable`: as of `RootFile.read`.
+    def look(self) -> Latest:
+        """The repository as it is now.
 
         Raises:
-            CorruptFile, Unsupported: it cannot be read.
+            CorruptFile, Unsupported, TransportError: as `Log.look`.
         """
-        reusable = self._reusable
-        if seen is not None and reusable is not None and reusable.is_known(seen):
-            return LatestRoot(reusable.root, now=False)
         try:
-            return LatestRoot(self._file.read(durable=durable), now=True)
+            return Latest(self._log.look())
         except NoSuchRepository:
-            return LatestRoot(None, now=True)
+            return Latest(None)
 
-    def read(self, look: LatestRoot | None = None, *, durable: bool = False) -> State:
-        """The repository as it is now, or as it was looked at. `durable`: as of `RootFile.read`.
+    def read(self, look: Latest | None = None) -> Stored:
+        """The repository as it is now, or as it was looked at.
 
         Raises:
-            CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
+            CorruptFile, Unsupported: the log, or a pack and its index, cannot be read.
         """
-        for reads_left in range(ROOT_READS, 0, -1):
-            root = (look or self.look(durable=durable)).root
+        for tries_left in range(TRIES, 0, -1):
+            latest = look or self.look()
             look = None
             try:
-                state = self.open(root)
+                return Stored(latest, self.open(latest.state))
             except NoSuchFile:
-                if reads_left == 1:
+                if tries_left == 1:
                     raise
-                continue
-            self._reusable = self._file.publisher.reusable_state(state)
-            return state
-        raise AssertionError("the last read returns or raises")
+        raise AssertionError("the last try returns or raises")
 
-    def open(self, root: Root | None) -> State:
-        """The repository as a root says it is.
+    def read_at(self, head: Head) -> Stored:
+        """The repository as a head says it is.
 
         Raises:
-            NoSuchFile: what it names is gone: read the root again.
+            NoSuchFile, CorruptFile, TransportError: as `open`.
+        """
+        latest = Latest(head)
+        return Stored(latest, self.open(latest.state))
+
+    def open(self, state: State | None) -> Snapshot | None:
+        """What a state names.
+
+        Raises:
+            NoSuchFile: what it names is gone: look again.
             CorruptFile, TransportError: as `read`.
         """
-        if root is None:
-            return State(None, None, None)
-        if root.deleted:
-            return State(root, RootView(root, self._file.folder), None)
+        if state is None:
+            return None
         with self._guard:
             latest = self._latest
-        if latest is None or latest.root != root:  # All of it, as in a commit.
-            latest = Snapshot.open(self._file.folder, root, latest, self._texts, self._again)
+        if latest is None or latest.state.hash != state.hash:
+            latest = Snapshot.open(self._log.folder, state, latest, self._texts, self._again)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.
                 kept = self._latest
-                if kept is None or kept.root.incarnation != root.incarnation or kept.root.version <= root.version:
+                if kept is None or kept.state.incarnation != state.incarnation or kept.state.version <= state.version:
                     self._latest = latest
-        return State(root, latest.view, latest)
-
-    def take_reusable(self) -> State | None:
-        """Behind a link, once: what was read last. None where it is as well to read now."""
-        reusable, self._reusable = self._reusable, None
-        return reusable
+        return latest
 
 
-def reader(file: RootFile, texts: TextCache, states: States | None = None) -> Reopen:
+def known_as(state: State, seen: RootVersion) -> bool:
+    """Whether a state is the one that a client has seen."""
+    return seen == RootVersion(state.incarnation, state.version, state.mark)
+
+
+def reader(log: Log, texts: TextCache, states: States | None = None) -> Reopen:
     """Opens the repository as it is now. `states`: whose newest snapshot is taken over while they live; a strong
     reference would form a cycle, and keep the files of a repository nobody uses open until the next garbage collection.
     """
@@ -140,6 +128,6 @@ def reader(file: RootFile, texts: TextCache, states: States | None = None) -> Re
 
     def again() -> Snapshot | None:
         living = None if known is None else known()
-        return (living or States(file, texts)).read().snapshot
+        return (living or States(log, texts)).read().snapshot
 
     return again

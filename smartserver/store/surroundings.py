@@ -3,189 +3,100 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from smartserver.errors import InvalidPath, NestedRepository, Unsupported
-from smartserver.store.document import decode_root
-from smartserver.store.format import FOREIGN, FORMAT, MADE_BESIDE, ROOT, foreign_in, is_ours
-from smartserver.store.swap import RootFile
+from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
+from smartserver.store.draft import following
+from smartserver.store.format import FOREIGN, FORMAT, foreign_in, is_ours
+from smartserver.store.log import Head, Log
+from smartserver.store.record import Record
+from smartserver.store.state import State
 from transports import steps
 from transports.base import EntryKind, Step, Transport
-from transports.errors import CodedError, FileExists, NoSuchFile, NotADirectory, TransportError
+from transports.errors import CodedError, NoSuchFile, TransportError
 
 LOOKED_AT = 100
-"""Folders in which a repository is looked for that a message would name: a store behind a link takes two trips each."""
+"""Folders in which a repository is looked for that a message would name: a store behind a link takes trips for each."""
 
 
-class Surroundings:
-    """What is in the place of a repository and in the folders above it, and the folder beside it that claims the place:
-    all in one go, where the folder above is there."""
+@dataclass
+class _Above:
+    """A folder above the place, and what was asked about it in one go with the others."""
 
-    def __init__(self, above: Transport, path: str, claim: str) -> None:
-        """`claim`: the folder beside the place."""
-        self.claim = claim
-        self.claimed = False
-        """Whether that folder was made."""
-        self.free = False
-        """Whether nothing is in the place."""
-        self._above, self._path = above, path
-        *self._places, self._own = folders_to(path)
-        self._stats = [steps.GetStat(each) for each in self._places]
-        self._siblings = steps.ListDirectory(self._places[-1])
-        self._marks = [RepositoryMarkers(each, foreign=True) for each in self._places]
+    place: str
+    line: steps.GetPublished = field(init=False)
+    foreign: dict[str, steps.GetStat] = field(init=False)
 
-    def look(self) -> None:
-        """Look, make the claim, and look again for repositories above."""
-        place = steps.GetStat(self._own)
-        wrong = self._make_claim([place, *self._stats, *steps_of(self._marks), self._siblings])
-        self.free = place.result is None
-        if wrong is not None and self.free and not self.missing:
-            self.check()
-            raise wrong
-
-    @property
-    def missing(self) -> list[str]:
-        """The folders above that were not there."""
-        return [each.path for each in self._stats if each.path and each.result is None]
-
-    @property
-    def left(self) -> list[str]:
-        """What was being made beside the place before, or was left."""
-        names = [name for name in self._siblings.result or () if name.startswith(MADE_BESIDE)]
-        return [join_path(self._places[-1], name) for name in names]
-
-    def make_claim(self, parent: str) -> bool:
-        """Make the folder above the place, where `parent` names one that was missing, then the claim, and look again;
-        whether it made the folder above."""
-        wrong = self._make_claim([steps.MakeDirectory(parent)] if parent else [])
-        made = not isinstance(wrong, FileExists)
-        if not made:  # Somebody else has made the folder above.
-            wrong = self._make_claim([])
-        if wrong is not None:
-            raise wrong
-        return made
-
-    def _make_claim(self, first: Sequence[Step]) -> TransportError | None:
-        """Do these steps, make the claim, and look which repositories are above by now. Where the claim cannot be made
-        that is given, and what was known before holds."""
-        marks = [RepositoryMarkers(each, foreign=True) for each in self._places]
-        wrong: TransportError | None = None
-        try:
-            self._above.perform([*first, steps.MakeDirectory(self.claim), *steps_of(marks)])
-        except TransportError as failed:
-            if any(not _is_done(step) for step in first):
-                raise
-            wrong = failed
-        else:
-            self.claimed, self._marks = True, marks
-        read_marks(self._above, self._marks)
-        return wrong
-
-    def check(self) -> None:
-        """Refuse the place.
-
-        Raises:
-            NestedRepository, InvalidPath: a folder above it is a repository, or is none.
-        """
-        _check_marks(self._above, self._path, self._marks, claimed=self.claimed)
-        for place, stat in zip(self._places, self._stats, strict=True):
-            if stat.result is not None and stat.result.kind is not EntryKind.DIRECTORY:
-                raise InvalidPath(self._path, f"{name_of(place)} is a file")
+    def __post_init__(self) -> None:
+        self.line = steps.GetPublished(join_path(self.place, FORMAT))
+        # Whatever the store's own folder is, is served.
+        self.foreign = {name: steps.GetStat(join_path(self.place, name)) for name in FOREIGN if self.place}
+        self.steps: list[Step] = [self.line, *self.foreign.values()]
 
 
-def check_above(above: Transport, path: str) -> None:
+def check_above(above: Transport, path: str, *, claimed: bool = False, clock: Callable[[], float]) -> None:
     """Refuse a place in a repository, or in what another tool keeps.
+
+    `claimed`: the folder of the new repository is there already. Then a creation above that has not looked below yet
+    will see it. One that has looked is told to look again: the next number of its log is taken by a record that does
+    nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
 
     Raises:
         NestedRepository, InvalidPath: it lies in one.
     """
-    found = [RepositoryMarkers(place, foreign=True) for place in folders_to(path)[:-1]]
-    above.perform(steps_of(found))
-    read_marks(above, found)
-    _check_marks(above, path, found, claimed=True)
+    found = [_Above(place) for place in folders_to(path)[:-1]]
+    above.perform([step for each in found for step in each.steps])
+    for each in found:
+        other = foreign_in([name for name, look in each.foreign.items() if look.result is not None])
+        if other is not None:
+            raise InvalidPath(path, f"{name_of(each.place)} is {other}: nothing is made inside it")
+        if is_ours(each.line.result or b"") and _is_live(above, each.place, clock if claimed else None):
+            raise NestedRepository(path, each.place)
 
 
-def _check_marks(above: Transport, path: str, found: Sequence[RepositoryMarkers], *, claimed: bool) -> None:
-    """`claimed`: a folder was made below those places, so that what a tombstone has become by now counts."""
-    for marks in found:
-        if marks.live or (claimed and marks.tombstone and is_recreated(above, marks.place, path)):
-            raise NestedRepository(path, marks.place)
-        if marks.foreign is not None:
-            raise InvalidPath(path, f"{name_of(marks.place)} is {marks.foreign}: nothing is made inside it")
+def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
+    """Whether a repository is there: a deleted one is none, one that cannot be read may be. `clock`: where one that is
+    being made there is to look again before it is."""
+    log = Log(above.child(place) if place else above, place, os.urandom)
 
+    def take_number(state: State) -> tuple[bytes, State] | None:
+        if state.exists or clock is None:
+            return None
+        record = Record(number=state.version + 1, parent=state.hash, time=int(clock() * 1000))
+        return following(state, record)
 
-class RepositoryMarkers:
-    """What tells a repository: `format` and `root`, two files, the first with our line; others may be called so."""
-
-    def __init__(self, place: str, *, foreign: bool = False) -> None:
-        """`foreign`: what tells another tool's repository, too. Whatever the store's own folder is, is served."""
-        self.place = place
-        self._files = [steps.GetStat(join_path(place, FORMAT)), steps.GetStat(join_path(place, ROOT))]
-        self._foreign = {name: steps.GetStat(join_path(place, name)) for name in FOREIGN if foreign and place}
-        self.steps: list[Step] = [*self._files, *self._foreign.values()]
-        self._line, self._root = steps.Get(join_path(place, FORMAT)), steps.Get(join_path(place, ROOT))
-
-    @property
-    def reads(self) -> list[Step]:
-        """What is to be read once these steps were performed; nothing where there is no repository."""
-        return [self._line, self._root] if all(map(is_file, self._files)) else []
-
-    @property
-    def live(self) -> bool:
-        """Whether a repository is there, once that was read."""
-        return self._is_ours and is_live(self._root.content)
-
-    @property
-    def tombstone(self) -> bool:
-        """Whether a tombstone is there, once that was read."""
-        return self._is_ours and not is_live(self._root.content)
-
-    @property
-    def foreign(self) -> str | None:
-        """What another tool keeps there."""
-        return foreign_in([name for name, each in self._foreign.items() if each.result is not None])
-
-    @property
-    def _is_ours(self) -> bool:
-        return bool(self.reads) and self._root.result is not None and is_ours(self._line.result or b"")
-
-
-def steps_of(marks: Sequence[RepositoryMarkers]) -> list[Step]:
-    """What looks at all of them."""
-    return [step for each in marks for step in each.steps]
-
-
-def read_marks(above: Transport, marks: Sequence[RepositoryMarkers]) -> None:
-    """Read what was not read before of the files of those that may be repositories."""
-    reads = [step for each in marks for step in each.reads if not _is_done(step)]
-    if reads:
-        above.perform(reads)
-
-
-def _is_done(step: Step) -> bool:
-    """Whether a step that asks was performed; of one that changes something nothing is known."""
     try:
-        _ = step.result if isinstance(step, steps.Query) else None
-    except LookupError:
+        head: Head = log.look()
+        if not head.state.exists and clock is not None:
+            head = log.append(head, take_number)
+    except NoSuchRepository:
         return False
-    return True
+    except CodedError:
+        return True
+    return head.state.exists
 
 
-def is_recreated(above: Transport, place: str, path: str) -> bool:
-    """Whether a tombstone in a folder above has become a repository: asked under its lock, which a creation there has
-    from its look for what is below it until its root is swapped. `path`: of the repository that is made.
+def holds_repository(above: Transport, place: str) -> bool:
+    """Whether a repository is there: a deleted one is none, one that cannot be read is one."""
+    line = steps.GetPublished(join_path(place, FORMAT))
+    above.perform([line])
+    return is_ours(line.result or b"") and _is_live(above, place)
 
-    Raises:
-        InvalidPath: a store without locks of files does not tell.
-    """
-    try:
-        with RootFile(above, place).locked() as held:
-            return held.root is not None and is_live(held.root)
-    except Unsupported:
-        why = "was a repository (swap=file), and whether it is made again now cannot be told over this link"
-        raise InvalidPath(path, f"{name_of(place)} {why}") from None
-    except (NoSuchFile, NotADirectory):
-        return False
+
+def repository_below(above: Transport, place: str) -> str | None:
+    """The first repository that is found at or below a place; a message needs one, so not every folder is looked at."""
+    todo = [place]
+    for _ in range(LOOKED_AT):
+        if not todo:
+            break
+        at = todo.pop(0)
+        with contextlib.suppress(TransportError):
+            if holds_repository(above, at):
+                return at
+            todo += [join_path(at, name) for name in above.list_directory(at)]
+    return None
 
 
 def join_path(place: str, name: str) -> str:
@@ -215,36 +126,6 @@ def file_in_the_way(above: Transport, path: str) -> str | None:
     return None
 
 
-def holds_repository(above: Transport, place: str) -> bool:
-    """Whether a repository is there: a deleted one is none, one whose root cannot be read is one."""
-    marks = RepositoryMarkers(place)
-    above.perform(marks.steps)
-    read_marks(above, [marks])
-    return marks.live
-
-
-def repository_below(above: Transport, place: str) -> str | None:
-    """The first repository that is found at or below a place; a message needs one, so not every folder is looked at."""
-    todo = [place]
-    for _ in range(LOOKED_AT):
-        if not todo:
-            break
-        at = todo.pop(0)
-        if holds_repository(above, at):
-            return at
-        with contextlib.suppress(TransportError):
-            todo += [join_path(at, name) for name in above.list_directory(at)]
-    return None
-
-
 def is_file(asked: steps.GetStat) -> bool:
     """Whether a file was found."""
     return asked.result is not None and asked.result.kind is EntryKind.FILE
-
-
-def is_live(root: bytes) -> bool:
-    """Whether a root is a repository's that is not deleted; one that cannot be read may be."""
-    try:
-        return not decode_root(root).deleted
-    except CodedError:
-        return True

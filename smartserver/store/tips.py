@@ -65,7 +65,7 @@ class TipProof:
     def proved(self) -> Iterator[Tip]:
         """The tips of stored refs, where these are trusted."""
         if self._snapshot is not None and self._trusts_stored:
-            for value in self._snapshot.view.refs().values():
+            for value in self._snapshot.state.refs().values():
                 self._allowance.charge(1)
                 yield from value
 

@@ -32,11 +32,11 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, SnapshotView
-from smartserver.store.document import MAP
 from smartserver.store.graph import Graph, announced_graph
 from smartserver.store.model import INCOMPLETE, Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import MAP
 from smartserver.store.tables import check_key, check_name
 from smartserver.store.tips import TipProof
 
@@ -119,24 +119,24 @@ class Transaction:
     @property
     def vcs(self) -> str:
         """The name of its version-control system."""
-        return self.created[0] if self.created is not None else self._present().root.vcs
+        return self.created[0] if self.created is not None else self._present().state.vcs
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of record it holds."""
-        return self.created[1] if self.created is not None else self._present().root.kinds
+        return self.created[1] if self.created is not None else self._present().state.kinds
 
     @property
     def is_incomplete(self) -> bool:
         """Whether a copy into the repository takes more requests than have come."""
-        return self.snapshot is not None and self.snapshot.root.is_incomplete
+        return self.snapshot is not None and self.snapshot.state.is_incomplete
 
     @property
     def settings(self) -> Mapping[str, bytes]:
         """Small settings, such as the name of the main branch."""
         if self.created is not None:
             return self.created[2]
-        joined: dict[str, bytes | None] = {**self._present().root.settings, **self.setting_changes}
+        joined: dict[str, bytes | None] = {**self._present().state.settings, **self.setting_changes}
         return {name: value for name, value in joined.items() if value is not None}
 
     def refs(self) -> Mapping[bytes, RefValue]:
@@ -144,7 +144,7 @@ class Transaction:
         if self.created is not None:
             stored: Mapping[bytes, RefValue] = {}
         else:
-            stored = self._present().view.refs()
+            stored = self._present().state.refs()
         if not self.changes:
             return stored
         joined: dict[bytes, RefValue | None] = {**stored, **self.changes}
@@ -153,7 +153,7 @@ class Transaction:
     @property
     def had_refs(self) -> bool:
         """Whether there was a ref before this request."""
-        return self.created is None and bool(self._present().view.refs())
+        return self.created is None and bool(self._present().state.refs())
 
     def ref(self, name: bytes) -> RefValue | None:
         """One ref, or None."""
@@ -313,7 +313,7 @@ class Transaction:
 
     def maps(self) -> list[str]:
         """The names of all maps."""
-        stored = [] if self.created is not None else self._present().view.maps
+        stored = [] if self.created is not None else self._present().state.maps
         return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
 
     def map_kind(self, name: str) -> str | None:
@@ -326,7 +326,7 @@ class Transaction:
         """The kind that a map was declared as, whatever the system says."""
         if name in self.declared:
             return self.declared[name]
-        return None if self.created is not None else self._present().view.map_kind(name)
+        return None if self.created is not None else self._present().state.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
         """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key."""
@@ -347,7 +347,7 @@ class Transaction:
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
-        stored = None if self.created is not None else self._present().view.lookup(MAP + name)
+        stored = None if self.created is not None else self._present().state.table(MAP + name)
 
         def begins(first: bytes) -> bool:
             at = bisect_left(new, first)
@@ -434,8 +434,8 @@ class Transaction:
         """Remove what belongs to a ref from every map."""
         found = self._belonging.pop(of, set())
         if self.created is None:
-            view = self._present().view
-            found |= {(name, key) for name in view.maps for key in view.lookup(MAP + name).starting(of + b"\0")}
+            state = self._present().state
+            found |= {(name, key) for name in state.maps for key in state.table(MAP + name).starting(of + b"\0")}
         for name, key in sorted(found):
             if self.entry(name, key) is not None:
                 self.set_map(name, self.map_kind(name) or "", key, None)
@@ -497,7 +497,7 @@ class Transaction:
 
     def _is_label(self, ordinal: int) -> bool:
         snapshot = self._present()
-        system = system_of(snapshot.root.vcs)
+        system = system_of(snapshot.state.vcs)
         if system.own_kind is None or system.label is None or not snapshot.graph.parents(ordinal):
             return False
         location = snapshot.first(system.own_kind, snapshot.graph.revision(ordinal))
@@ -531,19 +531,19 @@ class Transaction:
     def stats(self) -> RepositoryStats:
         """What the stored repository consists of."""
         snapshot = self._present()
-        root, view = snapshot.root, snapshot.view
+        state = snapshot.state
         return RepositoryStats(
             format=self._format,
-            features=sorted({*root.read_features, *root.write_features}),
-            vcs=root.vcs,
-            version=root.version,
-            refs=len(view.refs()),
-            entries=sum(len(entries) for entries in view.maps.values()),
+            features=sorted(state.features),
+            vcs=state.vcs,
+            version=state.version,
+            refs=len(state.refs()),
+            entries=sum(len(entries) for entries in state.maps.values()),
             revisions=snapshot.graph.count,
-            records=sum(entry.records for entry in root.packs),
-            packs=len(root.packs),
-            size=sum(entry.length + entry.index_length for entry in root.packs),
-            largest=max((entry.length for entry in root.packs), default=0),
+            records=sum(entry.records for entry in state.packs),
+            packs=len(state.packs),
+            size=sum(entry.length + entry.index_length for entry in state.packs),
+            largest=max((entry.length for entry in state.packs), default=0),
         )
 
     def set_setting(self, name: str, value: bytes | None) -> None:
@@ -560,7 +560,7 @@ class Transaction:
             self.created[2].pop(name, None)
             if value is not None:
                 self.created[2][name] = value
-        elif self._present().root.settings.get(name) == value:
+        elif self._present().state.settings.get(name) == value:
             self.setting_changes.pop(name, None)
         else:
             self.setting_changes[name] = value
@@ -612,7 +612,7 @@ class Transaction:
         Raises:
             CorruptFile, TransportError: a table is damaged or cannot be read.
         """
-        return self._present().view.changes_since(known)
+        return self._present().state.changes_since(known)
 
     def open_body(
         self, plan: PullPlan | ContentPlan, level: int = 0
@@ -636,10 +636,10 @@ class Transaction:
         return self.snapshot
 
     def _stored_ref(self, name: bytes) -> RefValue | None:
-        return None if self.created is not None else self._present().view.ref(name)
+        return None if self.created is not None else self._present().state.ref(name)
 
     def _stored_map(self, name: str) -> Mapping[bytes, bytes]:
-        return {} if self.created is not None else self._present().view.map(name)
+        return {} if self.created is not None else self._present().state.map(name)
 
     def _ordinal(self, revision: RevisionId) -> int:
         ordinal = self._graph.ordinal(revision)

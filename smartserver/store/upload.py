@@ -17,13 +17,12 @@ from smartserver.records.model import GraphNode, Key, RevisionId, Segment
 from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, span
-from smartserver.store.creation import Creation
-from smartserver.store.document import PackEntry
 from smartserver.store.incoming import KEYS_NAMED, Intake
-from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 from transports.base import Step
 
@@ -44,14 +43,12 @@ class Upload:
         quarantine: Callable[[], Quarantine],
         *,
         graph_first: bool,
-        creation: Creation,
         policy: Policy = SAFE,
     ) -> None:
         """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
 
-        `quarantine` makes one for what is new; `creation` was begun for it where there is no repository yet.
+        `quarantine` makes one for what is new.
         """
-        self.creation = creation
         self.allowance = transaction.allowance
         """What it may still cost."""
         self._quarantine = quarantine
@@ -69,8 +66,8 @@ class Upload:
         self._ended = False
         self.entry: PackEntry | None = None
         """The pack of what is new, after `finish`; None where nothing is."""
-        self.intent: Intent | None = None
-        """What was written down in that pack, once that was done."""
+        self._written = False
+        """Whether the trailer of that pack was written."""
 
     def write(self, chunk: bytes | memoryview) -> None:
         """Check the next bytes of the body, cut anywhere.
@@ -173,46 +170,32 @@ class Upload:
         self._intake.discard()
         self._intake.release()
         intake.left_out += left_out
-        self._intake, self._checked, self.entry, self.intent = intake, snapshot, entry, None
+        self._intake, self._checked, self.entry, self._written = intake, snapshot, entry, False
 
-    def write_down(self, intent: Intent) -> None:
+    def write_down(self, trailer: Trailer) -> None:
         """Append to the new pack, if there is one, what the change is about to do, and make that durable; once."""
-        if self.entry is not None and self.intent is None:
-            self._intake.write_down(encode_intent(intent))
-            self.intent = intent
+        if self.entry is not None and not self._written:
+            self._intake.write_down(encode_trailer(trailer))
+            self._written = True
 
-    def publication(self, home: str) -> list[Step]:
-        """The steps that move the pack among those of the repository in the folder `home`, durably; no root names it
-        yet."""
-        return [] if self._intake.quarantine is None else self._intake.quarantine.publication(home)
+    def publication(self) -> list[Step]:
+        """The steps that move the pack among those of the repository, durably; no record names it yet."""
+        return [] if self._intake.quarantine is None else self._intake.quarantine.publication()
 
     @property
     def published(self) -> list[str]:
-        """The files that were moved among the packs, which a root is to name."""
+        """The files that were moved among the packs, which a record is to name."""
         quarantine = self._intake.quarantine
         return [] if quarantine is None else [quarantine.pack_path, quarantine.index_path]
 
-    @property
-    def quarantined(self) -> bool:
-        """Whether its pack has a folder of its own."""
-        return self._intake.quarantine is not None and bool(self._intake.quarantine.path)
-
-    def vacate(self) -> None:
-        """Give up the quarantine of the published pack."""
-        if self._intake.quarantine is not None:
-            self._intake.quarantine.leave()
-
     def leave(self) -> None:
-        """Keep the published pack, and give up its quarantine."""
-        self.vacate()
-        self.creation.leave()
+        """Keep the published pack."""
         self._intake.release()
 
     def abandon(self) -> None:
         """Delete what was written, as far as that works; abandoning twice is harmless."""
         self._intake.discard()
         self._intake.release()
-        self.creation.undo()
 
     def _match(self, segment: Segment) -> None:
         if not self._graph_first:

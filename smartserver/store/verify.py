@@ -5,47 +5,45 @@ cannot be reached is, since it says nothing of any file; but not over damage tha
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
-from msgspec import structs
-
 from smartserver.errors import CorruptFile, NoSuchRepository, shown
 from smartserver.records.model import BaseTag, RevisionId, Segment
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.document import Root
-from smartserver.store.format import ROOT
+from smartserver.store.format import LOG
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
-from smartserver.store.intent import TAIL, intent_behind, ranges_of
+from smartserver.store.log import Head, Log
 from smartserver.store.mend import mend
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
-from smartserver.store.root import RootView, damage
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
-from smartserver.store.swap import RootFile
+from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
-from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share
+from smartserver.store.verify_log import verify_log
+from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share, damage
 from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the root names."""
+"""Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the log names."""
 
 MEND = "smartserver verify --mend puts it right"
 
 Progress = Callable[[int, int], None]
 
 
-def verify(file: RootFile, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
-    """Read and check everything a repository's root names. `progress`: bytes of packs done, bytes in all. `allowance`:
+def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
+    """Read and check everything a repository has. `progress`: bytes of packs done, bytes in all. `allowance`:
     who is charged for refs and entries of maps; nobody where it is left out.
 
     Raises:
@@ -55,22 +53,23 @@ def verify(file: RootFile, progress: Progress, allowance: Allowance | None = Non
         PermissionDenied: a file of it may not be read, and no damage was found before.
     """
     try:
-        root = file.read()
+        head = log.look()
     except (CorruptFile, TransportError) as wrong:
         return VerifyReport(0, 0, 0, 0, (damage(wrong),))
-    if root.deleted:
-        raise NoSuchRepository(file.path)
-    return _Verification(file, root, progress, allowance).run()
+    if not head.state.exists:
+        raise NoSuchRepository(log.path)
+    return _Verification(log, head, progress, allowance).run()
 
 
 class _Verification:
-    def __init__(self, file: RootFile, root: Root, progress: Progress, allowance: Allowance | None) -> None:
-        self._folder = file.folder
-        self._again = reader(file, TextCache(0))
-        self._root = root
+    def __init__(self, log: Log, head: Head, progress: Progress, allowance: Allowance | None) -> None:
+        self._folder = log.folder
+        self._again = reader(log, TextCache(0))
+        self._head = head
+        self._state = head.state
         self._progress = progress
         self._allowance = allowance
-        self._total = sum(pack.length for pack in root.packs)
+        self._total = sum(pack.length for pack in head.state.packs)
         self._done = 0
         self._segments = 0
         self._records = 0
@@ -87,15 +86,15 @@ class _Verification:
             if not self._problems:
                 raise
             self._problems.append(f"{lost}: what comes after that was not checked")
-        read = len(self._root.packs), self._segments, self._records, self._done
+        read = len(self._state.packs), self._segments, self._records, self._done
         return VerifyReport(*read, tuple(self._problems), ghosts)
 
     def _verify(self) -> int:
         """Check everything; how many ghosts there are."""
-        for problem in RootView(self._root, self._folder).verify():
+        for problem in verify_log(self._folder, self._head):
             self._report(problem)
         snapshot = self._open()
-        self._check_intents(snapshot)
+        self._check_trailers(snapshot)
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
         check = SegmentCheck(snapshot, pulse=self._tell)
         with contextlib.ExitStack() as until:
@@ -104,7 +103,7 @@ class _Verification:
                 until.enter_context(self._workers)
             for number, pack in enumerate(snapshot.packs):
                 self._check_pack(snapshot, number, pack, check)
-        if len(snapshot.packs) == len(self._root.packs):
+        if len(snapshot.packs) == len(self._state.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
         return sum(snapshot.ordinal(each) is None for each in self._ghosts)
@@ -115,16 +114,16 @@ class _Verification:
         count = min(cores(), MOST)
         if folder is None or count < 2 or self._total < LEAST or not sys.executable:
             return None
-        return Workers(folder, snapshot.root, shares_of(snapshot.packs, snapshot.graph, count))
+        return Workers(folder, snapshot.state, shares_of(snapshot.packs, snapshot.graph, count))
 
     def _open(self) -> Snapshot:
-        """The snapshot of the root, or of as many of its packs, from the first one, as can be opened."""
-        packs = self._root.packs
+        """The snapshot of the state, or of as many of its packs, from the first one, as can be opened."""
+        packs = self._state.packs
         count, problem = len(packs), ""
         while True:
             try:
-                root = structs.replace(self._root, packs=packs[:count])
-                snapshot = Snapshot.open(self._folder, root, again=self._again)
+                state = dataclasses.replace(self._state, packs=packs[:count])
+                snapshot = Snapshot.open(self._folder, state, again=self._again)
                 for pack in snapshot.packs:
                     pack.index.blocks.check()
                 break
@@ -145,15 +144,15 @@ class _Verification:
 
     def _check_refs(self, snapshot: Snapshot) -> None:
         try:
-            for name, value in snapshot.view.refs().items():
+            for name, value in snapshot.state.refs().items():
                 for tip in value:
                     if snapshot.ordinal(tip.id) is None:
-                        self._report(f"{ROOT}: ref {name!r} is at {shown(tip.id)}, which is not stored")
+                        self._report(f"{LOG}: ref {name!r} is at {shown(tip.id)}, which is not stored")
             if not self._problems:  # What is damaged proves nothing.
                 for line in mend(Transaction("", snapshot, allowance=self._allowance))[0]:
-                    self._report(f"{ROOT}: {line} ({MEND})")
+                    self._report(f"{LOG}: {line} ({MEND})")
         except (CorruptFile, TransportError):
-            pass  # A damaged file is reported with the root's files, or with the packs.
+            pass  # A damaged file is reported with the log, or with the packs.
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         if pack.rebuilt is not None:
@@ -161,8 +160,8 @@ class _Verification:
         index, entry = pack.index, pack.entry
         if (index.segments, index.records) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"
-            self._at(pack, 0, f"holds {found}, the root says {entry.segments} and {entry.records}")
-        earlier = Snapshot(snapshot.view, snapshot.packs[:number], snapshot.graph, snapshot.texts)
+            self._at(pack, 0, f"holds {found}, the log says {entry.segments} and {entry.records}")
+        earlier = snapshot.only(snapshot.packs[:number])
         builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
         try:
             digest = blake2b(pack.reader.header, digest_size=TRAILER)
@@ -186,18 +185,18 @@ class _Verification:
             raise
         self._take(check, number)
         if digest.digest() != trailer or trailer != entry.hash:
-            self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the root's are not the same")
+            self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the log's are not the same")
         elif builder.segments == index.segments and pack.rebuilt is None:
             self._compare(pack, builder)
 
-    def _check_intents(self, snapshot: Snapshot) -> None:
+    def _check_trailers(self, snapshot: Snapshot) -> None:
         """Read what follows the packs, in one go."""
         tails = [ReadRanges(pack.path, [(pack.entry.length, TAIL)]) for pack in snapshot.packs]
         with contextlib.suppress(NoSuchFile):  # Segments lie elsewhere by now.
             self._folder.perform(tails)
             for pack, tail in zip(snapshot.packs, tails, strict=True):
                 try:
-                    intent_behind(tail.result[0], ranges_of(self._folder, pack.path), pack.entry.length, pack.path)
+                    trailer_behind(tail.result[0], ranges_of(self._folder, pack.path), pack.entry.length, pack.path)
                 except CorruptFile as wrong:
                     self._report(damage(wrong))
 

@@ -25,9 +25,8 @@ from smartserver.store.graph import Graph
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import CHUNK
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.store.root import damage
 from smartserver.store.snapshot import Snapshot
-from transports.errors import TransportError
+from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
@@ -39,6 +38,18 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     pack: int
     start: int
     stop: int
+
+
+def damage(wrong: CorruptFile | TransportError) -> str:
+    """What an error says of a file that is looked at.
+
+    Raises:
+        TransportFailed: it is about no file but the store, which cannot be reached.
+        PermissionDenied: this process may not read it, which says nothing of the file.
+    """
+    if isinstance(wrong, PermissionDenied) or (isinstance(wrong, TransportFailed) and not wrong.path):
+        raise wrong
+    return str(wrong)
 
 
 class ShareReport(msgspec.Struct, array_like=True):
@@ -68,8 +79,8 @@ class SegmentCheck:
     ) -> None:
         self._snapshot = snapshot
         self._pulse = pulse
-        self._kinds = snapshot.root.kinds
-        self._system = system_of(snapshot.root.vcs)
+        self._kinds = snapshot.state.kinds
+        self._system = system_of(snapshot.state.vcs)
         self._ancestry = Ancestry(Graph(), lambda steps: pulse(), marks_kept=marks)
         self._references = ReferenceCache()
         self._recent = RecentRecords(texts)

@@ -31,13 +31,14 @@ import msgspec
 
 from smartserver.programs import python
 from smartserver.store.caches import TextCache
-from smartserver.store.document import Root, decode_root, encode_root
+from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
 from smartserver.store.graph import Graph
+from smartserver.store.log import Log
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import CHUNK
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import State
 from smartserver.store.states import reader
-from smartserver.store.swap import RootFile
 from smartserver.store.verify_share import SegmentCheck, Share, ShareReport
 from transports.local import LocalTransport
 
@@ -70,7 +71,7 @@ class Job(msgspec.Struct, frozen=True):
     """What a worker is told: a line of JSON."""
 
     folder: str
-    root: bytes
+    state: bytes
     shares: list[Share]
 
 
@@ -121,7 +122,7 @@ def shares_of(packs: Sequence[OpenPack], graph: Graph, count: int) -> list[list[
 class Workers:
     """The processes of one verification; close it, or use it as a context manager. For one thread."""
 
-    def __init__(self, folder: str, root: Root, runs: Sequence[list[Share]]) -> None:
+    def __init__(self, folder: str, state: State, runs: Sequence[list[Share]]) -> None:
         self.read = 0
         """Bytes they have read."""
         self.shares = {share: number for number, run in enumerate(runs) for share in run}
@@ -131,6 +132,7 @@ class Workers:
         self._ended: set[int] = set()
         self._processes: list[subprocess.Popen[bytes]] = []
         # The modules come from where this program has them from, whatever its folder is.
+        content = encode_checkpoint(state)
         program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
         try:
             for number, run in enumerate(runs):
@@ -141,7 +143,7 @@ class Workers:
                     stderr=subprocess.DEVNULL,
                 )
                 self._processes.append(process)
-                job = msgspec.json.encode(Job(folder, encode_root(root), run)) + b"\n"
+                job = msgspec.json.encode(Job(folder, content, run)) + b"\n"
                 threading.Thread(target=self._receive, args=(number, process, job), daemon=True).start()
         except BaseException:
             self.close()
@@ -210,9 +212,10 @@ def main() -> None:
     stdout = sys.stdout.buffer
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    file = RootFile(LocalTransport(job.folder))
-    again = reader(file, TextCache(0))
-    snapshot = Snapshot.open(file.folder, decode_root(job.root), texts=TextCache(TEXTS), again=again)
+    log = Log(LocalTransport(job.folder), "", os.urandom)
+    again = reader(log, TextCache(0))
+    state = decode_checkpoint(job.state, "state")
+    snapshot = Snapshot.open(log.folder, state, texts=TextCache(TEXTS), again=again)
     check = SegmentCheck(snapshot, texts=TEXTS, marks=MARKS)
     read = 0
 

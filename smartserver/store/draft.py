@@ -1,0 +1,93 @@
+"""What a request changes, as the entry of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smartserver.errors import LimitExceeded
+from smartserver.store.record import Beginning, Change, Entry, PackEntry, Record, encode_record, hash_of
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, encode_value
+from smartserver.store.tables import OVERHEAD, check_key, check_name
+from smartserver.store.transaction import Transaction
+
+MAX_STATE = 60 << 20
+"""Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
+500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
+least, so that there are 2**19 at most: a client takes no more, as a short one costs it as much memory as a long one."""
+
+MAX_MAPS = 64
+"""Maps of a repository; a client takes no more."""
+
+
+def entry_of(
+    transaction: Transaction,
+    state: State,
+    request: bytes,
+    user: str,
+    outcomes: bytes,
+    pack: PackEntry | None,
+    incarnation: bytes,
+) -> Entry:
+    """What a transaction on a state does. `incarnation`: of a repository that it creates.
+
+    Raises:
+        InvalidName: a ref name or map key that cannot be one.
+    """
+    begins = None
+    if transaction.created is not None:
+        begins = Beginning(incarnation, *transaction.created[:2])
+    changes = () if transaction.deleted else tuple(_changes(transaction, state))
+    return Entry(request, user, outcomes, changes, pack, begins, transaction.deleted)
+
+
+def _changes(transaction: Transaction, state: State) -> Iterator[Change]:
+    """In an order in which each finds what it changes: a map is declared before its entries, and removed after them."""
+    for word, kind in transaction.declared.items():
+        if kind is not None:
+            check_name(word.encode())
+            yield from _changed(DECLARED, word.encode(), _kind(state, word), kind.encode())
+    for name, value in transaction.changes.items():
+        check_name(name)
+        new = None if value is None else encode_value(value)
+        yield from _changed(REFS, name, state.table(REFS).get(name), new)
+    for word, entries in transaction.entries.items():
+        for key, entry in entries.items():
+            check_key(key)
+            yield from _changed(MAP + word, key, state.table(MAP + word).get(key), entry)
+    for word, kind in transaction.declared.items():
+        if kind is None:
+            yield from _changed(DECLARED, word.encode(), _kind(state, word), None)
+    settings = transaction.setting_changes if transaction.created is None else transaction.created[2]
+    for setting, content in settings.items():
+        yield from _changed(SETTINGS, setting.encode(), state.settings.get(setting), content)
+
+
+def _kind(state: State, word: str) -> bytes | None:
+    found = state.map_kind(word)
+    return None if found is None else found.encode()
+
+
+def _changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+    if old != new:
+        yield Change(table, key, old, new)
+
+
+def following(state: State, record: Record) -> tuple[bytes, State]:
+    """The bytes of a record that follows a state, and the state then.
+
+    Raises:
+        LimitExceeded: a reply could not carry it, or a record of it is too large; what is too large may become smaller.
+    """
+    content = encode_record(record)
+    after = state.after(record, hash_of(content))
+    before, size = _size(state), _size(after)
+    if size > MAX_STATE and size > before:
+        raise LimitExceeded("bytes of refs, map entries and settings of a repository", size, MAX_STATE)
+    if len(after.maps) > max(MAX_MAPS, len(state.maps)):
+        raise LimitExceeded("maps of a repository", len(after.maps), MAX_MAPS)
+    return content, after
+
+
+def _size(state: State) -> int:
+    settings = sum(len(name.encode()) + len(value) + OVERHEAD for name, value in state.settings.items())
+    return settings + sum(table.held for table in state.tables.values())

@@ -1,1 +1,0 @@
-"""The two ways in which what was written becomes the repository's."""

@@ -1,0 +1,115 @@
+"""The trailer of a pack: which request brought it, behind the pack's own bytes.
+
+It is what is left of a change whose record is lost: `recovery` carries it out again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.store.record import Entry
+from smartserver.store.tables import Bytes16, Natural
+from transports.base import Transport
+from transports.steps import ReadRanges
+
+MAGIC = b"hpss-trl"
+VERSION = 1
+
+HEADER = struct.Struct("<8sHH")
+"""Magic, version, flags (0); the msgpack of the trailer follows."""
+FOOTER = struct.Struct("<I16s")
+"""Length of the whole trailer, BLAKE2b-16 of all that precedes: it is found from the end of a file."""
+
+TAIL = 4096
+"""Bytes read from the end of a file at once: the trailer of a push of some ten refs."""
+
+
+class Trailer(msgspec.Struct, frozen=True, array_like=True):
+    """The entry as a record was to say it, and the number and hash of the record on whose state it was judged. Of a
+    joined pack: no entry, and the packs, in order, that it has the segments of."""
+
+    incarnation: Bytes16
+    version: Natural
+    hash: Bytes16
+    entry: Entry | None
+    joins: tuple[Bytes16, ...] = ()
+
+
+_DECODER = msgspec.msgpack.Decoder(Trailer)
+
+
+def encode_trailer(trailer: Trailer) -> bytes:
+    """The bytes behind a pack's hash."""
+    content = HEADER.pack(MAGIC, VERSION, 0) + msgspec.msgpack.encode(trailer)
+    content += struct.pack("<I", len(content) + FOOTER.size)
+    return content + blake2b(content, digest_size=16).digest()
+
+
+Read = Callable[[int, int], bytes]
+"""Bytes of a file, by offset and size; fewer at its end."""
+
+
+def ranges_of(folder: Transport, path: str) -> Read:
+    """A file's bytes, each range in a trip of its own."""
+
+    def read(offset: int, size: int) -> bytes:
+        step = ReadRanges(path, [(offset, size)])
+        folder.perform([step])
+        return step.result[0]
+
+    return read
+
+
+def read_trailer(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Trailer | None]:
+    """Where the trailer at the end of a file of that size begins, and what it says; the size and None where there is
+    none. `tail`: its last `TAIL` bytes.
+
+    Raises:
+        CorruptFile: it is damaged.
+    """
+    length = _length(tail)
+    if not HEADER.size + FOOTER.size < length <= size:
+        return size, None
+    content = tail[-length:] if length <= len(tail) else read(size - length, length)
+    if not content.startswith(MAGIC):
+        return size, None
+    return size - length, _decode(content, path, size - length)
+
+
+def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
+    """The trailer that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
+    bytes that follow.
+
+    Raises:
+        CorruptFile: what follows is no trailer, or damaged.
+    """
+    while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
+        content += more
+    if not content:
+        return None
+    if _length(content) != len(content) or not content.startswith(MAGIC):
+        raise CorruptFile(path, length, f"{len(content)} bytes follow that are no trailer")
+    return _decode(content, path, length)
+
+
+def _length(tail: bytes) -> int:
+    """What a footer says, or 0."""
+    length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
+    return length
+
+
+def _decode(content: bytes, path: str, offset: int) -> Trailer:
+    _, version, flags = HEADER.unpack_from(content)
+    if (version, flags) != (VERSION, 0):
+        raise CorruptFile(path, offset, f"trailer version {version} flags {flags}, this release reads version 1")
+    if blake2b(memoryview(content)[:-16], digest_size=16).digest() != content[-16:]:
+        raise CorruptFile(path, offset, "the trailer does not match its check")
+    try:
+        return _DECODER.decode(memoryview(content)[HEADER.size : -FOOTER.size])
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile(path, offset, f"the trailer cannot be read: {wrong}") from wrong
