@@ -18,6 +18,7 @@ from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.format import ROOT
 from smartserver.store.model import INCOMPLETE
+from smartserver.store.record import PackEntry as PackEntry
 from smartserver.store.swap_log import LogEntry, LogFile
 from smartserver.store.tables import Bytes16, Natural, Table
 
@@ -37,18 +38,6 @@ SETTINGS = "settings"
 DECLARED = "maps"
 INCARNATION = "incarnation"
 """What the log calls changes of settings, the kinds of new maps and a new incarnation, where else it names a table."""
-
-
-class PackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A pack and its index: `packs/` and the name in hex, `.pack` and `.idx`; lengths in bytes, BLAKE2b-16 hashes."""
-
-    name: Bytes16
-    length: Natural
-    hash: Bytes16
-    index_length: Natural
-    index_hash: Bytes16
-    segments: Natural
-    records: Natural
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
