@@ -2,7 +2,7 @@
 
 A checkpoint is derived: records say the same. It is whole or it is none, because one check covers all of it.
 
-The layout: doc/spec/disk.md, *Checkpoints*.
+The layout: `HEADER`, the fields of `_Head` in msgpack, the tables one after the other, and the entries in msgpack.
 """
 
 from __future__ import annotations

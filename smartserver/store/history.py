@@ -74,7 +74,7 @@ class History:
     """The entries that a state has, oldest first; immutable.
 
     To add entries takes no copy of the others: the next history shares their line. Two that follow the same one cannot
-    share it, so the second copies. Whoever adds to histories of one line does so from one thread at a time.
+    share it, so the second copies. One thread at a time may add to the histories of a line: `Log` holds a lock.
     """
 
     def __init__(self, entries: Sequence[LogEntry] = (), horizon: Horizon = ALL) -> None:

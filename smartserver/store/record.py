@@ -3,7 +3,7 @@
 A record is immutable. It names the record before it by that one's hash, so each record fixes all that came before. It
 does I/O nowhere; `log` creates and reads records, `state` says what a repository is after one.
 
-The layout: doc/spec/disk.md, *Records*.
+The layout: `HEADER`, then the fields of `Record` in msgpack.
 """
 
 from __future__ import annotations

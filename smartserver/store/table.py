@@ -3,7 +3,8 @@
 A table is sorted bytes with changes over them. Lookups search the bytes, so a table of 500,000 refs is opened without
 decoding it. Where the changes become many, the next table has them among its sorted bytes.
 
-The layout of the sorted bytes: doc/spec/disk.md, *Checkpoints*. They lie in a checkpoint, whose check covers them.
+Sorted bytes: the count, where each entry begins and the last one ends, then length of the key, key and value of each.
+They lie in a checkpoint, whose check covers them.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import msgspec
 
 from smartserver.errors import InvalidPath, LimitExceeded
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
-from transports.base import WriteFile
+from transports.base import ReadFile, WriteFile
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
@@ -162,6 +162,15 @@ def _may_lack(request: LookRequest) -> Iterator[None]:
             raise
 
 
+def _whole(context: Context, request: LookRequest, open_file: Callable[[str], ReadFile]) -> GetResult:
+    """All that a file holds."""
+    with _may_lack(request):
+        file = open_file(request.path)
+        size = file.size()
+        return GetResult(size, context.files.give(request.path, file, [(0, size)]))
+    return GetResult(None)
+
+
 @verb("has", effect=Effect.READ, is_vfs=True, errors=READS)
 def has(context: Context, request: PathRequest) -> HasResult:
     """Say whether anything has that name."""
@@ -171,11 +180,7 @@ def has(context: Context, request: PathRequest) -> HasResult:
 @verb("get", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get(context: Context, request: LookRequest) -> GetResult:
     """Give all that a file holds."""
-    with _may_lack(request):
-        file = context.files.tree.open_read(request.path)
-        size = file.size()
-        return GetResult(size, context.files.give(request.path, file, [(0, size)]))
-    return GetResult(None)
+    return _whole(context, request, context.files.tree.open_read)
 
 
 @verb("readv", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
@@ -260,11 +265,7 @@ def publish(context: Context, request: RenameRequest) -> NoResult:
 @verb("get_published", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get_published(context: Context, request: LookRequest) -> GetResult:
     """Give all that a published file holds, in whichever form it was published."""
-    with _may_lack(request):
-        file = context.files.tree.open_published(request.path)
-        size = file.size()
-        return GetResult(size, context.files.give(request.path, file, [(0, size)]))
-    return GetResult(None)
+    return _whole(context, request, context.files.tree.open_published)
 
 
 @verb("withdraw", is_vfs=True, errors=CHANGES)

@@ -196,9 +196,10 @@ class HgSystem(System):
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """The changeset that a bookmark is on, or that is public. A marker may be of one that was never here."""
+        """The changeset that a bookmark is on, or that is public. A bookmark may be before the first changeset, and a
+        marker of one that was never here."""
         if table == BOOKMARKS:
-            return value
+            return b"" if value == NULL else value
         return bytes.fromhex(key.decode()) if table == PUBLIC else b""
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
@@ -240,8 +241,8 @@ def is_publishing(settings: Mapping[str, bytes]) -> bool:
 def _bookmark_right(stored: MapReader, old: Node | None, new: Node | None) -> EntryRight:
     if old is None:
         return EntryRight.CREATE
-    # One that is not here an earlier release took. Nothing is lost with it.
-    leads_forward = new is not None and (not stored.has_revision(old) or stored.is_ancestor(old, new))
+    # One that is not here an earlier release took, or it is before the first. Nothing is lost with it.
+    leads_forward = new not in (None, NULL) and (not stored.has_revision(old) or stored.is_ancestor(old, new))
     return EntryRight.WRITE if leads_forward else EntryRight.FORCE
 
 

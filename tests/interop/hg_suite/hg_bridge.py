@@ -88,7 +88,8 @@ class Bridge:
             folder = FACTORY.repository(mercurial_ui.ui.load() if self.is_ssh else self._ui, self.folder)
             peer = FACTORY.peer(folder, {}, self.url)
             new = [head for head in peer.heads() if not folder.unfiltered().changelog.hasnode(head)]
-            bundle = peer.getbundle(b"push", heads=peer.heads(), cg=bool(new), obsmarkers=True)
+            caps = exchange.caps20to10(folder, role=b"client")
+            bundle = peer.getbundle(b"push", heads=peer.heads(), cg=bool(new), obsmarkers=True, bundlecaps=caps)
             has_markers = not set(_markers(peer)) <= set(folder.obsstore)
             is_new = new or has_markers
             hidden = self._secret(folder, peer)

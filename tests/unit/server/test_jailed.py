@@ -204,19 +204,22 @@ def test_errors_name_what_was_asked_for(folder: Path) -> None:
     assert below.child("inner").describe() == "team/inner"
 
 
+CHANGES = [
+    "create",
+    "append",
+    "put",
+    "rename",
+    "rename to",
+    "link",
+    "link to",
+    "delete",
+    "make_directory",
+    "remove_directory",
+]
+
+
 def test_the_served_folder_itself_is_not_changed(jailed: JailedTransport, folder: Path) -> None:
-    for call in (
-        "create",
-        "append",
-        "put",
-        "rename",
-        "rename to",
-        "link",
-        "link to",
-        "delete",
-        "make_directory",
-        "remove_directory",
-    ):
+    for call in CHANGES:
         with pytest.raises(PermissionDenied, match="served folder itself"):
             calls(jailed, "")[call]()
     assert folder.is_dir()
@@ -239,18 +242,6 @@ def repository(folder: Path, name: str, discipline: Discipline) -> None:
 
 
 INSIDE = ["project/root", "project/packs/new", "project/format", "project/packs", "project", "alias/root", "packed/x"]
-CHANGES = [
-    "create",
-    "append",
-    "put",
-    "rename",
-    "rename to",
-    "link",
-    "link to",
-    "delete",
-    "make_directory",
-    "remove_directory",
-]
 
 
 @pytest.mark.parametrize("call", CHANGES)

@@ -55,7 +55,7 @@ def test_a_folder_is_not_published(transport: LocalTransport) -> None:
 def test_where_there_are_no_links(
     transport: LocalTransport, monkeypatch: pytest.MonkeyPatch, number: int, expected: type[TransportError]
 ) -> None:
-    """Another failure is told: nobody knows whether the link was made."""
+    """Any other failure is raised, because the link may have been made."""
     transport.put("file", [])
     monkeypatch.setattr(os, "link", failing(number))
     with pytest.raises(expected):

@@ -196,6 +196,7 @@ def test_what_its_maps_are() -> None:
     ("table", "key", "value", "revision"),
     [
         ("bookmarks", b"mark", A, A),
+        ("bookmarks", b"mark", bytes(20), b""),
         ("public", A.hex().encode(), b"1", A),
         ("obsolete", A.hex().encode(), b"", b""),  # A marker may come before, or without, what it replaces.
     ],
@@ -261,6 +262,7 @@ ALL_PUBLIC = {"publishing": b"yes"}
         ("bookmarks", B, A, FORCE),
         ("bookmarks", B, D, FORCE),
         ("bookmarks", A, None, FORCE),
+        ("bookmarks", A, bytes(20), FORCE),
         ("bookmarks", bytes(20), A, WRITE),
         ("bookmarks", bytes(20), None, FORCE),
         ("public", None, b"1", WRITE),
