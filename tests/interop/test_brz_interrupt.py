@@ -172,3 +172,31 @@ def test_log(users: Users) -> None:
         turn.run(users, "empty", *words)
         done = users.run("empty", *words)
         assert (done.status, done.out, done.err) == (0, expected, "")
+
+
+WHILE_A_CLASS_IS_MADE = """
+import sys
+
+
+class Interrupted:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+
+class AtImport:
+    def find_spec(self, name, path=None, target=None):
+        if name == "msgspec":
+            class Made:
+                attribute = Interrupted()
+
+
+sys.meta_path.insert(0, AtImport())
+"""
+
+
+def test_while_a_class_is_made(users: Users) -> None:
+    """There Python 3.11 makes another exception of it."""
+    plugin = users.folder / "at_import.py"
+    plugin.write_text(WHILE_A_CLASS_IS_MADE)
+    said = users.run("b", "missing", users.url(), plugin=f"hpss@{SHIM}:at_import@{plugin}")
+    assert (said.status, said.err) == (3, "brz: interrupted\n")

@@ -60,6 +60,10 @@ def _record(command: Command) -> None:
             directory_format()
         try:
             return run(*positional, **named)
+        except RuntimeError as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):  # So says Python 3.11 of ^C while it makes a class.
+                raise error.__cause__ from None
+            raise
         finally:
             running.pop()
 
