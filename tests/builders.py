@@ -348,7 +348,7 @@ def upload(
     repository: PackRepository, body: bytes, segments: int, *, graph_first: bool = False, chunk: int = 4096
 ) -> Upload:
     """Send a body whole, as a server would take it."""
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     if not transaction.exists:
         create(transaction)
     made = repository.receive(transaction, graph_first)
@@ -401,7 +401,7 @@ def locate(snapshot: Snapshot, kind: int, key: bytes) -> list[Location]:
 
 def refs_of(repository: PackRepository) -> dict[bytes, bytes]:
     """Ref -> tip."""
-    return {name: value[0].id for name, value in repository.snapshot().view.refs().items()}
+    return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
 
 
 def check_whole(repository: PackRepository, history: History) -> Snapshot:

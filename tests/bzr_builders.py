@@ -109,7 +109,7 @@ class BzrHistory:
     def push(self, repository: PackRepository, revisions: Iterable[bytes], refs: Mapping[bytes, Tip]) -> None:
         """A whole push."""
         segments = [self.segment(revision) for revision in revisions]
-        transaction = repository.begin(b"", "user")
+        transaction = repository.begin()
         if not transaction.exists:
             transaction.create(BZR, KINDS, {})
         upload = repository.receive(transaction, False)

@@ -253,7 +253,7 @@ def create(transaction: Transaction) -> None:
 
 def upload(repository: PackRepository, segments: Sequence[bytes]) -> Upload:
     """Send segments, as a server would take them."""
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     if not transaction.exists:
         create(transaction)
     made = repository.receive(transaction, False)

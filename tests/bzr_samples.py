@@ -248,7 +248,7 @@ def push(repository: PackRepository, *segments: bytes, refs: Mapping[bytes, byte
             transaction.set_ref(ref, (Tip(tip, b"1"),))
         return b""
 
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     if not transaction.exists:
         transaction.create("bzr 2a", KINDS, {})
     sent = repository.receive(transaction, False)

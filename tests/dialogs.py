@@ -202,7 +202,7 @@ class Served:
         repository = self.repository(path)
         if not repository.exists():
             return {}
-        return {name: value[0].id for name, value in repository.snapshot().view.refs().items()}
+        return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
 
     def files(self) -> list[str]:
         """Every file and folder there is."""

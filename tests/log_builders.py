@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from smartserver.store.checkpoint import CHECKPOINTS
-from smartserver.store.format import FORMAT, INCOMING, LOG, Discipline, Format
-from smartserver.store.record import Entry, Record, encode_record, first_record, record_path
+from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LINE, LOG
+from smartserver.store.record import Entry, Record, encode_record, first_record, hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Transport
 
@@ -14,7 +13,7 @@ def begin_log(store: Transport) -> None:
     for folder in (LOG, CHECKPOINTS, INCOMING):
         store.make_directory(folder)
     store.put(record_path(1), [encode_record(first_record(bytes(16), 0))])
-    store.put(FORMAT, [Format(Discipline.FILE).line()])
+    store.put(FORMAT, [LINE])
     for folder in (LOG, ""):
         store.sync_directory(folder)
 
@@ -24,10 +23,12 @@ def request(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def record_of(number: int, state: State, *, by: int = 0) -> bytes:
-    """The record that carries out a request after a state; `by`: which of several servers does."""
+def record_of(number: int, state: State, *, by: int = 0) -> tuple[bytes, State]:
+    """The record that carries out a request after a state, and the state then; `by`: which of several servers does."""
     entry = Entry(request(number), f"by {by}", b"")
-    return encode_record(Record(number=state.version + 1, parent=state.hash, time=state.version, entries=(entry,)))
+    record = Record(number=state.version + 1, parent=state.hash, time=state.version, entries=(entry,))
+    content = encode_record(record)
+    return content, state.after(record, hash_of(content))
 
 
 def contents(state: State) -> list[int]:
@@ -35,6 +36,6 @@ def contents(state: State) -> list[int]:
     return [int.from_bytes(entry.request, "big") for entry in state.history]
 
 
-def judge(number: int, state: State, *, by: int = 0) -> bytes | None:
+def judge(number: int, state: State, *, by: int = 0) -> tuple[bytes, State] | None:
     """What a server says to a request."""
     return None if state.history.find(request(number)) is not None else record_of(number, state, by=by)

@@ -59,8 +59,8 @@ class Since:
 
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""The record that is to follow a state, and the state then; None where none is to follow it, because it is there already
-or nothing is to be changed."""
+"""The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or
+nothing is to be changed."""
 
 
 class Log:

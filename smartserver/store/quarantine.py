@@ -138,6 +138,7 @@ class HeldFile(WriteFile):
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep it, or write what was kept."""
         self.content += data
         if self._file is None and len(self.content) <= self.most:
             return
@@ -152,6 +153,7 @@ class HeldFile(WriteFile):
             self._file.sync()
 
     def close(self) -> None:
+        """Close the file, where there is one."""
         for each in (self._file, self._reader):
             if each is not None:
                 each.close()

@@ -34,7 +34,7 @@ from transports.steps import GetStat, ListDirectory, ReadRanges
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
 KEPT = 24 * 3600
-"""Seconds that a dropped pack is kept for those who read an older state, and what a dead writer left for living ones."""
+"""Seconds that a dropped pack is kept for those who read an older state, and a leftover for a writer that lives."""
 
 log = logging.getLogger("smartserver")
 
@@ -203,7 +203,7 @@ def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:
 
 
 def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
-    """Whether nothing is lost with a pack: its request was carried out, with this pack or another, or it joins packs."""
+    """Whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack."""
     path = pack_path(pack.name)
     tail = ReadRanges(path, [(max(0, pack.size - TAIL), TAIL)])
     folder.perform([tail])

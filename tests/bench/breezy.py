@@ -54,5 +54,5 @@ def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:
 def stored_tip(served: Path, branch: str) -> str:
     """Revno and tip of a Breezy branch, as `last-revision` of Breezy's own has them; empty where there is none."""
     repository, name = stored(served, branch)
-    value = repository.snapshot().view.refs().get(name) if repository.exists() else None
+    value = repository.snapshot().state.refs().get(name) if repository.exists() else None
     return "" if value is None else f"{value[0].attributes.decode()} {value[0].id.decode()}"

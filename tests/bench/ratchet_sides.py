@@ -212,7 +212,7 @@ class Plugin(Side):
     def _entries(self, of: str, branch: str) -> Mapping[bytes, bytes]:
         """The entries of a map that belong to a branch."""
         repository, name = stored(self.place.served, branch)
-        entries = dict(repository.snapshot().view.map(of).items())
+        entries = dict(repository.snapshot().state.map(of).items())
         return {key.partition(b"\0")[2]: value for key, value in entries.items() if key.startswith(name + b"\0")}
 
     def tagged(self, branch: str, tag: str) -> bool:

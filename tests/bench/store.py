@@ -27,13 +27,13 @@ def opened(served: Path, name: str) -> PackRepository:
 
 def look(served: Path, name: str) -> Stored:
     snapshot = opened(served, name).snapshot()
-    packs = snapshot.root.packs
+    packs = snapshot.state.packs
     return Stored(
         len(packs),
         sum(pack.length + pack.index_length for pack in packs),
         max((row.depth for pack in snapshot.packs for row in pack.index.rows()), default=0),
         sum(pack.segments for pack in packs),
-        {name.decode(): value[0].id.hex() for name, value in snapshot.view.refs().items()},
+        {name.decode(): value[0].id.hex() for name, value in snapshot.state.refs().items()},
     )
 
 

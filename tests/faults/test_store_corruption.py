@@ -10,9 +10,9 @@ from builders import MAIN, Clock, History, Repeatable, push, upload
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Segment
 from smartserver.records.segment import decode_segment
-from smartserver.store.document import PackEntry
 from smartserver.store.format import PACKS, ROOT
 from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.record import PackEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.verify import NO_INDEX
@@ -34,7 +34,7 @@ class Sample:
         self.packs: list[PackEntry] = [pack.entry for pack in snapshot.packs]
         self.segments: dict[int, list[tuple[int, Segment]]] = {
             number: [
-                (offset, decode_segment(content, 0, snapshot.root.kinds)) for offset, content in pack.reader.segments()
+                (offset, decode_segment(content, 0, snapshot.state.kinds)) for offset, content in pack.reader.segments()
             ]
             for number, pack in enumerate(snapshot.packs)
         }
@@ -92,7 +92,7 @@ def check_reads(sample: Sample, storage: MemoryTransport) -> int:
 
 def check_pull(sample: Sample, storage: MemoryTransport) -> bool:
     """What a pull gives is refused by whoever takes it, or is what was pushed; True for the former."""
-    transaction = PackRepository(storage, clock=Clock()).begin(b"", "user")
+    transaction = PackRepository(storage, clock=Clock()).begin()
     try:
         plan = transaction.plan_pull([sample.line[2]], [])
         body = transaction.open_body(plan).read(1 << 20)

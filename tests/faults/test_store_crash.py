@@ -17,11 +17,11 @@ import pytest
 from builders import MAIN, Clock, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
 from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
+from smartserver.store.lock_folder import HELD, WHO
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
 from smartserver.store import recovery
 from smartserver.store.format import INCOMING, LOCK, LOG, LOST, ROOT, TABLES
-from smartserver.store.lock_folder import HELD, WHO
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
@@ -254,7 +254,7 @@ OPERATIONS = {
 def state_of(repository: PackRepository) -> State:
     if not repository.exists():
         return None
-    maps = repository.snapshot().view.maps
+    maps = repository.snapshot().state.maps
     entries = {f"{name}/".encode() + key: value for name, found in maps.items() for key, value in found.items()}
     return {**refs_of(repository), **entries}
 

@@ -83,7 +83,7 @@ class Operation:
 def pull(repository: PackRepository, first: int) -> None:
     """The revisions from the `first`th on."""
     snapshot = repository.snapshot()
-    assert dict(snapshot.view.refs())
+    assert dict(snapshot.state.refs())
     reader = snapshot.read_ranges(((first, snapshot.graph.count),))
     pieces = iter(lambda: reader.read(1000), b"")
     assert b"".join(pieces) == HISTORY.body(LINE[first:PACKS])

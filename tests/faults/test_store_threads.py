@@ -86,7 +86,7 @@ def test_one_ref_for_all(storage: Transport) -> None:
         list(pool.map(work, range(THREADS)))
     repository = PackRepository(storage, "project")
     check_whole(repository, history)
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     tip = refs_of(repository)[MAIN]
     assert len(acknowledged) == len(set(acknowledged)) == THREADS * PUSHES
     assert all(transaction.is_ancestor(each, tip) for each in acknowledged)
@@ -102,13 +102,13 @@ def test_the_same_push_from_all(storage: Transport) -> None:
     def work(number: int) -> bool:
         repository = PackRepository(storage, "project")
         ready.wait()
-        return push(repository, history, line[: 2 + number], {b"refs/heads/%d" % number: line[1 + number]}).swapped
+        return push(repository, history, line[: 2 + number], {b"refs/heads/%d" % number: line[1 + number]}).changed
 
     with ThreadPoolExecutor(THREADS) as pool:
         assert all(pool.map(work, range(THREADS)))
     snapshot = check_whole(PackRepository(storage, "project"), history)
     assert snapshot.graph.count == 1 + THREADS
-    assert snapshot.root.version == THREADS
+    assert snapshot.state.version == THREADS
     assert storage.list_directory(f"project/{INCOMING}") == []
 
 
@@ -122,7 +122,7 @@ def test_readers_beside_writers(storage: Transport) -> None:
     def read() -> int:
         reads = 0
         while not stop.is_set() or not reads:
-            transaction = repository.begin(b"", "user")
+            transaction = repository.begin()
             tip = transaction.refs()[MAIN][0].id
             plan = transaction.plan_pull([tip], [])
             assert plan.segments == line.index(tip) + 1

@@ -285,7 +285,7 @@ class Served:
     def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
         """What a server does with a push."""
         brz = BrzRepository.vcs
-        transaction = self.repository.begin(b"", "user")
+        transaction = self.repository.begin()
         if not transaction.exists:
             transaction.create(brz, KINDS, {})
         upload = self.repository.receive(transaction, False)
@@ -307,7 +307,7 @@ class Served:
         self, wanted: Sequence[bytes], haves: Sequence[bytes] = (), absent: Sequence[bytes] = ()
     ) -> list[bytes]:
         """What a pull brings."""
-        transaction = self.repository.begin(b"", "user")
+        transaction = self.repository.begin()
         pulling = transaction.plan_pull(wanted, haves, absent)
         stream = SegmentStream(KINDS, graph_first=False)
         body = transaction.open_body(pulling)

@@ -244,7 +244,7 @@ class Users:
 
     def served_entries(self, name: str, branch: str = "trunk") -> dict[str, bytes]:
         """The entries of a map that belong to a branch, as they are stored."""
-        view = PackRepository(LocalTransport(self.served.root), self.place).snapshot().view
+        view = PackRepository(LocalTransport(self.served.root), self.place).snapshot().state
         first = branch.encode() + b"\0"
         entries = dict(view.map(name).items())
         return {key[len(first) :].decode(): value for key, value in entries.items() if key.startswith(first)}
@@ -254,7 +254,7 @@ class Users:
         repository = PackRepository(LocalTransport(self.served.root), self.place if place is None else place)
         if not repository.exists():
             return None
-        value = repository.snapshot().view.refs().get(branch.encode())
+        value = repository.snapshot().state.refs().get(branch.encode())
         return None if value is None else (int(value[0].attributes), value[0].id)
 
 

@@ -281,13 +281,13 @@ def server_refs(served: Served, path: str) -> dict[str, str]:
     repository = PackRepository(LocalTransport(served.root), path)
     if not repository.exists():
         return {}
-    refs = repository.snapshot().view.refs()
+    refs = repository.snapshot().state.refs()
     return {name.decode("utf-8", "surrogateescape"): value[0].id.hex() for name, value in refs.items()}
 
 
 def server_head(served: Served, path: str) -> str:
     """The branch a clone checks out."""
-    return PackRepository(LocalTransport(served.root), path).snapshot().root.settings["HEAD"].decode()
+    return PackRepository(LocalTransport(served.root), path).snapshot().state.settings["HEAD"].decode()
 
 
 def missing_objects(served: Served, path: str, ids: list[str]) -> list[str]:

@@ -171,7 +171,7 @@ class Served:
 
     def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
         """What a server does with a push."""
-        transaction = self.repository.begin(b"", "user")
+        transaction = self.repository.begin()
         if not transaction.exists:
             transaction.create(HgRepository.vcs, KINDS, {})
         upload = self.repository.receive(transaction, False)
@@ -191,7 +191,7 @@ class Served:
 
     def segments(self, wanted: Sequence[bytes], haves: Sequence[bytes] = ()) -> list[bytes]:
         """What a pull brings, as a bulk stream, which hg asks for."""
-        transaction = self.repository.begin(b"", "user")
+        transaction = self.repository.begin()
         stream = SegmentStream(KINDS, graph_first=False)
         plan = msgspec.structs.replace(transaction.plan_pull(wanted, haves, ()), bulk=True, expanded=True)
         body = transaction.open_body(plan)

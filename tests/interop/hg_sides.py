@@ -90,19 +90,19 @@ def server_heads(served: Served, path: str) -> dict[str, list[str]]:
 
 
 def _refs(served: Served, path: str) -> dict[bytes, RefValue]:
-    transaction = PackRepository(LocalTransport(served.root / path)).begin(b"", "test")
+    transaction = PackRepository(LocalTransport(served.root / path)).begin()
     return dict(transaction.refs()) if transaction.exists else {}
 
 
 def server_bookmarks(served: Served, path: str) -> dict[str, str]:
     """The bookmarks of a served repository."""
-    transaction = PackRepository(LocalTransport(served.root / path)).begin(b"", "test")
+    transaction = PackRepository(LocalTransport(served.root / path)).begin()
     return {name.decode(): node.hex() for name, node in transaction.map("bookmarks").items()}
 
 
 def server_markers(served: Served, path: str) -> set[bytes]:
     """The obsolescence markers of a served repository."""
-    transaction = PackRepository(LocalTransport(served.root / path)).begin(b"", "test")
+    transaction = PackRepository(LocalTransport(served.root / path)).begin()
     return set(transaction.map("obsolete").values())
 
 

@@ -413,7 +413,7 @@ def test_a_push_to_where_a_repository_was_deleted(users: Users) -> None:
         shutil.rmtree(users.served.root / place)
         users.ask("push, repository made anew", "a", "push", "-d", f"../{where}", users.served.url(f"{place}/t"))
         assert users.served_tip(".", f"{place}/t") == users.tip(where)
-        view = PackRepository(LocalTransport(users.served.root), f"{place}/t").snapshot().view
+        view = PackRepository(LocalTransport(users.served.root), f"{place}/t").snapshot().state
         assert [key for key, _ in view.map("tags").items()] == [b".\0v1"]
 
 

@@ -37,11 +37,11 @@ class Random:
         return not any(revision in parents for parents in self.history.parents.values())
 
     def parts(self, plan: ContentPlan) -> list[Part]:
-        body = self.served.repository.begin(b"", "user").open_body(plan)
+        body = self.served.repository.begin().open_body(plan)
         return list(read_content(iter(lambda: body.read(3000), b""), KINDS))
 
     def plan(self, wants: Sequence[bytes], **options: Any) -> ContentPlan:
-        return planned(self.served.repository.begin(b"", "user"), wants, **options)
+        return planned(self.served.repository.begin(), wants, **options)
 
     def tree(self, revision: bytes, **options: Any) -> dict[tuple[int, Key], bytes]:
         trees = TreesField([revision], **options)

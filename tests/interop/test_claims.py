@@ -45,7 +45,7 @@ def store(root: Path, path: str, change: Callable[[Transaction], None], monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "prove_tips", lambda self: None)
         patch.setattr(Transaction, "check_entry", lambda *_: None)
-        assert PackRepository(LocalTransport(root), path).commit(bytes(16), 0, "eve", plan).swapped
+        assert PackRepository(LocalTransport(root), path).commit(bytes(16), 0, "eve", plan).changed
 
 
 def verify(place: str, *options: str) -> tuple[int, str]:
@@ -274,10 +274,10 @@ def test_public_changesets_are_stored_ones(hg: HgSide, served: Served, monkeypat
     status, said = verify(str(served.root / path), "--mend")
     assert (status, said.count("mended: ")) == (0, 4), said
     assert _public(served, path) == before
-    view = PackRepository(LocalTransport(served.root), path).snapshot().view
+    view = PackRepository(LocalTransport(served.root), path).snapshot().state
     assert (sorted(view.maps), view.map_kind("bookmarks")) == (["bookmarks", "public"], "opaque")
 
 
 def _public(served: Served, path: str) -> dict[bytes, bytes]:
-    view = PackRepository(LocalTransport(served.root), path).snapshot().view
+    view = PackRepository(LocalTransport(served.root), path).snapshot().state
     return dict(view.map("public").items())

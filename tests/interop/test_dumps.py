@@ -71,9 +71,9 @@ def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
 
 def state(repository: PackRepository) -> tuple[object, ...]:
     """All that it has besides its revisions."""
-    view = repository.snapshot().view
+    view = repository.snapshot().state
     maps = {name: (view.map_kind(name), dict(entries.items())) for name, entries in view.maps.items()}
-    return view.root.vcs, view.root.kinds, view.root.settings, dict(view.refs().items()), maps
+    return view.state.vcs, view.state.kinds, view.state.settings, dict(view.refs().items()), maps
 
 
 def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str) -> PackRepository:

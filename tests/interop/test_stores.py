@@ -66,7 +66,7 @@ class Account:
         return counts
 
     def tip(self, ref: bytes, path: str = "project") -> bytes:
-        value = PackRepository(LocalTransport(self.served), path).snapshot().view.ref(ref)
+        value = PackRepository(LocalTransport(self.served), path).snapshot().state.ref(ref)
         assert value is not None
         return value[0].id
 

@@ -12,8 +12,7 @@ from log_builders import begin_log, contents, judge, record_of
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.store import cleanup
-from smartserver.store.checkpoint import CHECKPOINTS
-from smartserver.store.format import INCOMING, LOG
+from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
 from smartserver.store.log import Head, Log
 from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import first_state
@@ -152,7 +151,7 @@ class Scene:
         """A writer that was frozen after record 1 publishes now, if that place is free again."""
         path = record_path(2)
         if not self.store.exists(path):
-            self.store.put(path, [record_of(99, self.first)])
+            self.store.put(path, [record_of(99, self.first)[0]])
             self.store.sync_directory(LOG)
 
     def rot(self) -> None:

@@ -124,7 +124,7 @@ def test_it_does_what_dictionaries_do(moves: list[MapUpdateRequest | str]) -> No
                 else:
                     held[key] = value
         known = state
-        full = {name: dict(each.items()) for name, each in served.repository().snapshot().view.maps.items()}
+        full = {name: dict(each.items()) for name, each in served.repository().snapshot().state.maps.items()}
         present = {name: held for name, held in maps.items() if held}
         assert {name: held for name, held in full.items() if held} == present
         assert {name: held for name, held in told.items() if held} == present

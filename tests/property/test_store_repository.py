@@ -67,7 +67,7 @@ class RepositoryMachine(RuleBasedStateMachine):
             else:
                 self.refs[name] = tip
         self.stored += [each for each in revisions if each not in self.stored]
-        if committed.swapped:
+        if committed.changed:
             self.answered.append((ask, revisions, refs, committed))
 
     @initialize()
@@ -81,7 +81,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         ask = request_id()
         refs: dict[bytes, bytes | None] = {name: revisions[-1]}
         committed = push(self.repository, self.history, revisions, refs, graph_first=first, request=ask)
-        assert committed.swapped
+        assert committed.changed
         self.done(committed, revisions, refs, ask)
 
     @rule(name=names, to=picks)
@@ -108,7 +108,7 @@ class RepositoryMachine(RuleBasedStateMachine):
 
         before = dict(self.notes)
         self.notes = {key: value for key, value in {**self.notes, **entries}.items() if value is not None}
-        assert self.repository.commit(request_id(), 0, "user", plan).swapped is (self.notes != before)
+        assert self.repository.commit(request_id(), 0, "user", plan).changed is (self.notes != before)
 
     @rule(of=names)
     def forget_what_belongs_to(self, of: bytes) -> None:
@@ -123,7 +123,7 @@ class RepositoryMachine(RuleBasedStateMachine):
     def push_what_is_there(self, to: int) -> None:
         tip = self.pick(to)
         revisions = [tip] if tip is not None else []
-        assert not push(self.repository, self.history, revisions).swapped
+        assert not push(self.repository, self.history, revisions).changed
 
     @rule(name=names, count=st.integers(1, 3), on=picks)
     def begin_slow_push(self, name: bytes, count: int, on: int) -> None:
@@ -163,13 +163,13 @@ class RepositoryMachine(RuleBasedStateMachine):
     def repeat(self, which: int) -> None:
         ask, revisions, refs, first = self.answered[which % len(self.answered)]
         again = push(self.repository, self.history, revisions, refs, request=ask, age=1)
-        assert (again.swapped, again.outcome) == (False, first.outcome)
+        assert (again.changed, again.outcome) == (False, first.outcome)
 
     @rule(wants=st.lists(picks, max_size=3), haves=st.lists(picks, max_size=3))
     def pull(self, wants: list[int], haves: list[int]) -> None:
         wanted = [each for each in map(self.pick, wants) if each]
         had = [each for each in map(self.pick, haves) if each]
-        transaction = self.repository.begin(b"", "user")
+        transaction = self.repository.begin()
         plan = transaction.plan_pull(wanted, had)
         snapshot = self.repository.snapshot()
         found = {snapshot.revision(ordinal) for start, stop in plan.ranges for ordinal in range(start, stop)}
@@ -219,7 +219,7 @@ class RepositoryMachine(RuleBasedStateMachine):
     def refs_are_as_told(self) -> None:
         if self.repository.exists():
             assert refs_of(self.repository) == self.refs
-            assert dict(self.repository.snapshot().view.map("config").items()) == self.notes
+            assert dict(self.repository.snapshot().state.map("config").items()) == self.notes
 
     def teardown(self) -> None:
         if not self.repository.exists():
@@ -229,7 +229,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         snapshot = check_whole(self.repository, self.history)
         assert sorted(map(snapshot.revision, range(snapshot.graph.count))) == sorted(self.stored)
         assert self.storage.list_directory(f"project/{INCOMING}") == []
-        named = len(snapshot.packs) + len(snapshot.view.dropped())
+        named = len(snapshot.packs) + len(snapshot.state.dropped())
         assert len(self.storage.list_directory(f"project/{PACKS}")) <= 2 * named
         assert max((row.depth for pack in snapshot.packs for row in pack.index.rows()), default=0) <= 64
 

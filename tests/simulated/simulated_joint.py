@@ -154,7 +154,7 @@ class Joint:
         found = self.site.find(path)
         if not found.exists:
             return {}
-        return {name: value[0].id for name, value in found.repository.snapshot().view.refs().items()}
+        return {name: value[0].id for name, value in found.repository.snapshot().state.refs().items()}
 
     def tree(self) -> list[str]:
         """Every file and folder of the store."""

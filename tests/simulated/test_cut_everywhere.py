@@ -77,7 +77,7 @@ class Stage:
 
     def pull(self) -> None:
         """Bring what the local store lacks, and move its branch."""
-        there = self.local.begin(b"", "user").exists
+        there = self.local.begin().exists
         pulled = self.remote.pull(list(refs_of(self.local).values()) if there else [], bulk=self.bulk)
 
         def plan(transaction: Transaction) -> bytes:
@@ -88,7 +88,7 @@ class Stage:
             transaction.set_ref(MAIN, (Tip(tip.id),))
             return b"pulled"
 
-        transaction = self.local.begin(b"", "user")
+        transaction = self.local.begin()
         if not there:
             create(transaction)
         incoming, size = self.local.receive(transaction, False), 0
@@ -110,17 +110,17 @@ class Stage:
         if site.exists:
             check_whole(site.repository, HISTORY)
         assert not [path for path in self.joint.tree() if path.startswith(f"{PATH}/incoming/")]
-        if self.local.begin(b"", "user").exists:
+        if self.local.begin().exists:
             check_whole(self.local, HISTORY)
 
     @property
     def version(self) -> int:
-        return self.joint.site.find(PATH).repository.snapshot().root.version
+        return self.joint.site.find(PATH).repository.snapshot().state.version
 
     @property
     def pulled(self) -> bytes | None:
         """Where the local branch is."""
-        return refs_of(self.local)[MAIN] if self.local.begin(b"", "user").exists else None
+        return refs_of(self.local)[MAIN] if self.local.begin().exists else None
 
 
 def staged(

@@ -45,7 +45,7 @@ def test_each_call_of_a_push_fails_in_turn(mode: FaultMode) -> None:
             assert done
             break
         repository = PackRepository(storage, "project")
-        tip = repository.snapshot().view.refs()[MAIN][0].id
+        tip = repository.snapshot().state.refs()[MAIN][0].id
         assert repository.verify().problems == (), f"call {number}: {faulty.log[number - 1]}"
         assert tip in (line[3], line[5])
         assert not done or tip == line[5]

@@ -64,7 +64,7 @@ def test_a_new_repository(place: Place, capsys: pytest.CaptureFixture[str]) -> N
     place.run()
     said = f"{place.tip.hex()} on refs/heads/main: {FILES} files, {FILES} sent (a new repository)\n"
     assert capsys.readouterr().out == said
-    assert place.joint.site.find(PATH).repository.snapshot().root.settings["HEAD"] == MAIN
+    assert place.joint.site.find(PATH).repository.snapshot().state.settings["HEAD"] == MAIN
 
 
 @pytest.fixture

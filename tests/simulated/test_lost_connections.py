@@ -122,11 +122,11 @@ class Stage:
 
     @property
     def tip(self) -> bytes:
-        refs = self.joint.site.find(PATH).repository.snapshot().view.refs()
+        refs = self.joint.site.find(PATH).repository.snapshot().state.refs()
         return refs[MAIN][0].id
 
     def version(self) -> int:
-        return self.joint.site.find(PATH).repository.snapshot().root.version
+        return self.joint.site.find(PATH).repository.snapshot().state.version
 
     def settle(self) -> None:
         """Let everything under way come to its end, and check what must hold then."""
@@ -289,7 +289,7 @@ def test_a_packet_with_a_request_that_arrives_twice(copied: bool) -> None:
 
     arrives_again()
     assert TOPIC not in stage.joint.refs(PATH)
-    while stage.joint.site.find(PATH).repository.snapshot().view.root.log_files == ():
+    while stage.joint.site.find(PATH).repository.snapshot().state.root.log_files == ():
         theirs.push(PushRequest([RefUpdate(OTHER, LINE[0], Rule.FORCE)], stage.source, NEW))
         theirs.push(PushRequest([RefUpdate(OTHER, None)], stage.source, NEW))
     arrives_again()

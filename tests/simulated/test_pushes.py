@@ -62,7 +62,7 @@ class Work:
         repository = self.joint.site.find(path).repository
         if not repository.exists():
             return {}
-        return {name: value[0].id for name, value in repository.snapshot().view.refs().items()}
+        return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def test_the_connection_goes_on_after_a_body(stage: Stage) -> None:
 def test_a_damaged_pack_ends_the_body(stage: Stage) -> None:
     """What came before stands, the error names the pack, and the connection serves on."""
     site = stage.joint.site.find("project")
-    place = f"project/{pack_path(site.repository.snapshot().root.packs[1].name)}"
+    place = f"project/{pack_path(site.repository.snapshot().state.packs[1].name)}"
     whole = stage.joint.storage.get(place)
     at = site.repository.snapshot().first(TEXT, HISTORY.text(b"big", BIG))
     assert at is not None

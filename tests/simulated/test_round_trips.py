@@ -180,7 +180,7 @@ def atomic(stage: Stage) -> None:
 def check_only(stage: Stage) -> None:
     done = stage.remote.push(PushRequest([RefUpdate(MAIN, stage.line[10])], stage.source, NEW, check_only=True)).refs
     assert done[0].outcome is Outcome.DONE
-    refs = stage.joint.site.find(PATH).repository.snapshot().view.refs()
+    refs = stage.joint.site.find(PATH).repository.snapshot().state.refs()
     assert refs[MAIN][0].id == stage.line[9]
 
 

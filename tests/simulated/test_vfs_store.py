@@ -61,7 +61,7 @@ def stored(joint: Joint, network: SimulatedNetwork) -> Iterator[Stored]:
 
 def pull(stored: Stored, count: int) -> None:
     snapshot = stored.repository().snapshot()
-    assert dict(snapshot.view.refs())
+    assert dict(snapshot.state.refs())
     last = snapshot.graph.count
     reader = snapshot.read_ranges(((last - count, last),))
     pieces = []

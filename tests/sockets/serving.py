@@ -238,7 +238,7 @@ def server_refs(root: Path, path: str) -> dict[str, str]:
     repository = PackRepository(LocalTransport(root), path)
     if not repository.exists():
         return {}
-    return {name.decode(): value[0].id.hex() for name, value in repository.snapshot().view.refs().items()}
+    return {name.decode(): value[0].id.hex() for name, value in repository.snapshot().state.refs().items()}
 
 
 def check_store(root: Path, path: str) -> None:

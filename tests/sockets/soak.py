@@ -392,7 +392,7 @@ def judge(soak: Soak, put_back: float, reports: list[dict[str, object]]) -> int:
 
 
 def _refs(place: Path) -> dict[bytes, bytes]:
-    view = PackRepository(LocalTransport(place)).snapshot().view
+    view = PackRepository(LocalTransport(place)).snapshot().state
     return {name: value[0].id for name, value in view.refs().items()}
 
 

@@ -49,7 +49,7 @@ class Laptop:
 
     def changes(self) -> int:
         """How many changes the server's log has."""
-        return sum(1 for _ in PackRepository(LocalTransport(self.root), "p").snapshot().view.log())
+        return len(PackRepository(LocalTransport(self.root), "p").snapshot().state.history)
 
     def close(self) -> None:
         self.proxy.close()

@@ -32,8 +32,8 @@ from smartserver.agent.address import NoAgent
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Forget, Status, decode_count, decode_held
 from smartserver.agent.start import start
-from smartserver.store.document import REFS, decode_value
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import REFS, decode_value
 from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
@@ -263,9 +263,9 @@ def why(done: Done) -> str:
 
 def times_made(world: World, number: int) -> Counter[str]:
     """How often the log says that the branch was set to each commit."""
-    view = PackRepository(LocalTransport(world.root), f"p{number}").snapshot().view
+    view = PackRepository(LocalTransport(world.root), f"p{number}").snapshot().state
     changes = [
-        each for entry in view.log() for each in entry.changes if (each.table, each.key) == (REFS, MAIN.encode())
+        each for entry in view.history for each in entry.changes if (each.table, each.key) == (REFS, MAIN.encode())
     ]
     return Counter(decode_value(each.new)[0].id.hex() for each in changes if each.new is not None)
 

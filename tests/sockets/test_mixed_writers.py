@@ -127,11 +127,11 @@ def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path, load: Load) -> 
     assert lanes(count, shared.write) == [load.pushes] * count
     repository = shared.here()
     snapshot = repository.snapshot()
-    refs = {name.decode(): value[0].id for name, value in snapshot.view.refs().items()}
+    refs = {name.decode(): value[0].id for name, value in snapshot.state.refs().items()}
     names = [f"w{number}" for number in range(count)]
     expected = {f"refs/heads/{name}": line_of(History(), name, load.pushes, load.size) for name in names}
     assert {name: refs[name] for name in expected} == {name: line[-1] for name, line in expected.items()}
-    there = [snapshot.revision(ordinal) for ordinal in range(sum(pack.segments for pack in snapshot.root.packs))]
+    there = [snapshot.revision(ordinal) for ordinal in range(sum(pack.segments for pack in snapshot.state.packs))]
     assert len(there) == len(set(there)), "a revision is there twice"
     assert {revision for line in expected.values() for revision in line} <= set(there), "acknowledged and not there"
     assert repository.verify().problems == ()
@@ -183,5 +183,5 @@ def test_a_writer_that_was_killed_while_it_held_the_lock(
         assert broken.exit_code == 0, broken.exception
         push(remote, "second", 2)
     repository = PackRepository(LocalTransport(tmp_path), "p")
-    assert sorted(repository.snapshot().view.refs()) == [b"refs/heads/first", b"refs/heads/second"]
+    assert sorted(repository.snapshot().state.refs()) == [b"refs/heads/first", b"refs/heads/second"]
     assert repository.verify().problems == ()

@@ -182,13 +182,13 @@ def test_packs_are_joined_by_a_server_of_one_push_after_its_client_left(tmp_path
     repository = PackRepository(LocalTransport(tmp_path), "p")
     for number, revision in enumerate(line[:-1]):
         store_push(repository, history, [revision], {MAIN: revision}, age=number)
-    assert len(repository.snapshot().root.packs) == MOST_PACKS
+    assert len(repository.snapshot().state.packs) == MOST_PACKS
     pipe = PipeMedium([sys.executable, "-m", "smartserver.cli.main", "serve", str(tmp_path), "--stdio"])
     with Client(lambda: pipe) as client:
         remote = RemoteRepository(client, "p", Knowledge(None, "x"))
         assert push(remote, Source(history), MAIN, line[-1]).outcome is Outcome.DONE
     assert pipe._process.wait(PATIENCE) == 0
-    assert len(PackRepository(LocalTransport(tmp_path), "p").snapshot().root.packs) <= FEW_PACKS
+    assert len(PackRepository(LocalTransport(tmp_path), "p").snapshot().state.packs) <= FEW_PACKS
     check_store(tmp_path, "p")
 
 

@@ -113,14 +113,14 @@ class Bridge:
     def served_refs(self) -> Refs | None:
         """The refs on the server, None where there is no copy yet."""
         stored = self._stored()
-        return {name: tips[0].id for name, tips in stored.snapshot().view.refs().items()} if stored.exists() else None
+        return {name: tips[0].id for name, tips in stored.snapshot().state.refs().items()} if stored.exists() else None
 
     def copy_in(self) -> Refs:
         """Make the copy on the server the same; its refs."""
         wanted, present = self.git_refs(), self.served_refs()
         with GitRepository(self.folder, self.environment) as local:
             head = local.head() or NO_BRANCH
-            if wanted == present and self._stored().snapshot().root.settings.get("HEAD") == head:
+            if wanted == present and self._stored().snapshot().state.settings.get("HEAD") == head:
                 return wanted
             with self._client() as (client, place):
                 remote = RemoteRepository(client, place.path, Knowledge(str(self.cache), place.key))

@@ -45,7 +45,7 @@ def test_head_is_read_and_set(named: tuple[Path, Callable[[str], str]]) -> None:
     assert config(project, "HEAD", "trunk").output == "refs/heads/trunk  (there is no such branch yet)\n"
     assert config(project, "head").output == "refs/heads/trunk  (there is no such branch yet)\n"
     assert config(project, "head", "refs/heads/main").output == f"{MAIN.decode()}\n"
-    assert PackRepository(LocalTransport(folder / "p")).snapshot().root.settings == SETTINGS
+    assert PackRepository(LocalTransport(folder / "p")).snapshot().state.settings == SETTINGS
 
 
 def test_a_wrong_value_changes_nothing(named: tuple[Path, Callable[[str], str]]) -> None:

@@ -44,7 +44,7 @@ def opened(folder: Path) -> PackRepository:
 
 
 def refs(folder: Path) -> dict[bytes, bytes]:
-    return {name: value[0].id for name, value in opened(folder).snapshot().view.refs().items()}
+    return {name: value[0].id for name, value in opened(folder).snapshot().state.refs().items()}
 
 
 Copied = tuple[Path, list[str], Path]
@@ -86,7 +86,7 @@ def test_all_refs_are_copied(copied: Copied, monkeypatch: pytest.MonkeyPatch) ->
     done = run(*command)
     assert (done.exit_code, done.exception) == (0, None)
     assert refs(target) == refs(source)
-    assert INCOMPLETE not in opened(target).snapshot().root.settings
+    assert INCOMPLETE not in opened(target).snapshot().state.settings
     assert parts == [CopyPart.MORE, CopyPart.MORE, CopyPart.MORE, CopyPart.LAST]
     again = run(*command)
     assert again.stdout == "nothing new\n"
@@ -158,7 +158,7 @@ def test_a_long_load_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, st
     done = run("load", str(dumped), str(target))
     assert (done.exit_code, done.exception) == (0, None)
     assert refs(target) == refs(source)
-    assert INCOMPLETE not in opened(target).snapshot().root.settings
+    assert INCOMPLETE not in opened(target).snapshot().state.settings
     assert opened(target).snapshot().graph.count == 20
 
 

@@ -65,7 +65,7 @@ def opened(folder: Path) -> Snapshot:
 
 def refs(folder: Path) -> dict[bytes, bytes]:
     """Where the refs of a repository in a folder are."""
-    return {name: value[0].id for name, value in opened(folder).view.refs().items()}
+    return {name: value[0].id for name, value in opened(folder).state.refs().items()}
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
     for command in ("push", "pull"):
         there = tmp_path / command
         assert run(command, str(empty), str(there)).stdout == "0 revisions, 0 refs (a new repository)\n"
-        assert opened(there).view.refs() == {}
+        assert opened(there).state.refs() == {}
         assert run(command, str(empty), str(there)).stdout == "nothing new\n"
 
 
@@ -379,7 +379,7 @@ def add_markers(place: str, markers: Mapping[bytes, bytes]) -> None:
 
 
 def markers_of(folder: Path) -> dict[bytes, bytes]:
-    return dict(opened(folder).view.map("obsolete").items())
+    return dict(opened(folder).state.map("obsolete").items())
 
 
 @pytest.mark.unbanned("per-item: what does not fit into a request goes in several")
@@ -484,7 +484,7 @@ def test_what_only_a_tag_reaches_comes_along(source: tuple[Path, History], tmp_p
     assert run(command, str(folder), str(tmp_path / "copy")).exit_code == 0
     copied = opened(tmp_path / "copy")
     assert copied.ordinal(side[-1]) is not None
-    assert dict(copied.view.maps["tags"].items()) == {MAIN + b"\0side": side[-1], MAIN + b"\0ghost": ghost}
+    assert dict(copied.state.maps["tags"].items()) == {MAIN + b"\0side": side[-1], MAIN + b"\0ghost": ghost}
     assert run(command, str(folder), str(tmp_path / "copy")).stdout == "nothing new\n"
 
 
@@ -503,7 +503,7 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) 
         PackRepository(LocalTransport(where)).commit(os.urandom(16), 0, "tester", plan)
 
     def maps(where: Path) -> dict[str, dict[bytes, bytes]]:
-        return {name: dict(found.items()) for name, found in opened(where).view.maps.items()}
+        return {name: dict(found.items()) for name, found in opened(where).state.maps.items()}
 
     put(folder, tip)
     assert "2 entries of maps" in run("push", str(folder), place).stdout

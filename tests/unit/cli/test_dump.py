@@ -66,7 +66,7 @@ def test_there_and_back(source: tuple[Path, History], place: tuple[str, Path], t
     assert (loaded.exit_code, loaded.stderr) == (0, ""), loaded.exception
     assert loaded.stdout == "5 revisions, 1 ref (a new repository)\n    refs/heads/main\n"
     assert refs(where) == refs(folder)
-    assert opened(where).root.settings == opened(folder).root.settings
+    assert opened(where).state.settings == opened(folder).state.settings
     assert run("dump", there, str(other)).exit_code == 0
     assert other.read_bytes() == one.read_bytes()
     assert run("load", str(other), there).stdout == "nothing new\n"
@@ -157,7 +157,7 @@ def test_an_empty_repository(place: tuple[str, Path], tmp_path: Path) -> None:
         assert "is damaged at byte " in why(run("load", str(tmp_path / "damaged"), there))
         assert not (where / "root").exists()
     assert run("load", str(tmp_path / "x"), there).stdout == "0 revisions, 0 refs (a new repository)\n"
-    assert opened(where).root.settings == {"HEAD": MAIN}
+    assert opened(where).state.settings == {"HEAD": MAIN}
     assert run("load", str(tmp_path / "x"), there).stdout == "nothing new\n"
 
 
@@ -301,9 +301,9 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) 
     file = str(tmp_path / "x")
     assert run("dump", str(folder), file).exit_code == 0
     assert "2 entries of maps" in run("load", file, there).stdout
-    for name, found in opened(folder).view.maps.items():
-        assert dict(opened(where).view.map(name).items()) == dict(found.items())
-    assert opened(where).view.refs()[b"refs/heads/default"] == tips
+    for name, found in opened(folder).state.maps.items():
+        assert dict(opened(where).state.map(name).items()) == dict(found.items())
+    assert opened(where).state.refs()[b"refs/heads/default"] == tips
     put(next(iter(history.parents)), where)
     kept = run("load", file, there)
     assert kept.stderr == "1 entry of maps differs and was left as it is (--force replaces it)\n"

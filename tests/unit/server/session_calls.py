@@ -51,5 +51,5 @@ def refused(answer: Reply | Failure) -> CodedError:
 
 
 def known(served: Served, path: str = PATH) -> KnownRoot:
-    root = served.repository(path).snapshot().root
-    return KnownRoot(root.incarnation, root.version, root.log[-1].mark)
+    state = served.repository(path).snapshot().state
+    return KnownRoot(state.incarnation, state.version, state.mark)

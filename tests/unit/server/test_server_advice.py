@@ -31,7 +31,7 @@ def test_many_packs_are_said_to_whoever_may_join_them(
 ) -> None:
     monkeypatch.setattr(advice, "MANY_PACKS", 3)
     many(served, 2)
-    assert len(served.repository().snapshot().root.packs) == 3
+    assert len(served.repository().snapshot().state.packs) == 3
     assert done(dialog.ask(message(PULL, known=known(served)))).advice == []
     many(served, 1)
     assert done(dialog.ask(message(PULL, known=known(served)))).advice == [Advice("packs", raw({"packs": 4}))]
@@ -40,7 +40,7 @@ def test_many_packs_are_said_to_whoever_may_join_them(
 
 
 def test_packs_that_are_never_joined_are_not_many(served: Served, line: list[bytes]) -> None:
-    root = served.repository().snapshot().root
+    root = served.repository().snapshot().state
     small, large = root.packs[0], msgspec.structs.replace(root.packs[0], length=LARGE + 1)
     assert advice.of_packs(msgspec.structs.replace(root, packs=(large,) * 100)) is None
     assert advice.of_packs(msgspec.structs.replace(root, packs=(small, large) * 100)) is None

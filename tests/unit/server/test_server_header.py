@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from builders import MAIN
-from dialogs import PATH, Served, message, numbered
+from dialogs import PATH, Served, message
 
 from smartserver.errors import (
     AccessDenied,
@@ -152,7 +152,7 @@ def context(
     site = Site(served.transport, may_create=may_create)
     header = check_header(request or message(PING, path=path))
     whole = RequestContext(site, access or invoking_user("tester"), header, lambda *_: None)
-    return CallContext(whole, served.repository(path).begin(numbered(1), "tester"), early=early)
+    return CallContext(whole, served.repository(path).begin(), early=early)
 
 
 def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -> tuple[AnyVerb, Arguments]:

@@ -97,7 +97,7 @@ def moved(ref: bytes, tip: bytes, rule: Rule = Rule.FF) -> tuple[object, object]
 def test_a_user_who_may_not_read_cannot_tell_what_is_there(served: Served, user: Callable[[str], Dialog]) -> None:
     """Each answer is the same, byte for byte: of a repository, of nothing, below a repository, and above one."""
     said: dict[str, set[bytes]] = {}
-    served.site.find("team/secret").repository.begin(b"", "somebody")  # It is open, and the next one would be quick.
+    served.site.find("team/secret").repository.begin()  # It is open, and the next one would be quick.
     for path in ("team/secret", "team/nothing", "team/secret/x", "team"):
         for name, call, flags in (
             ("pull", PULL, RequestFlag.NONE),

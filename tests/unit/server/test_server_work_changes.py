@@ -127,12 +127,12 @@ def test_a_change_that_is_made_is_no_error_whatever_is_damaged(served: Served, l
     damaged[len(damaged) // 2] ^= 1
     served.transport.delete(table)
     served.transport.put(table, [bytes(damaged)])
-    version = served.repository().snapshot().root.version
+    version = served.repository().snapshot().state.version
     dialog = Dialog(Site(served.transport, wall_clock=lambda: served.now))
     answer = dialog.ask(message(set_ref(line[3], b"refs/tags/000001")))
     assert done(answer)
     assert answer.state is None
-    assert served.repository().snapshot().root.version == version + 1
+    assert served.repository().snapshot().state.version == version + 1
 
 
 @pytest.mark.parametrize("moment", ["begin", "commit", "receive"])

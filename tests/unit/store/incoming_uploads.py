@@ -19,7 +19,7 @@ FILE = "src/file.txt"
 
 
 def receive(repository: PackRepository, graph_first: bool = False) -> Upload:
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     if not transaction.exists:
         create(transaction)
     return repository.receive(transaction, graph_first)

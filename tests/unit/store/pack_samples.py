@@ -11,12 +11,13 @@ from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record, RevisionId
 from smartserver.records.segment import encode_segment
 from smartserver.store.caches import TextCache
-from smartserver.store.document import PackEntry, Root
 from smartserver.store.index import Row
 from smartserver.store.index_build import rebuild
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import State
 from smartserver.vcs.git.format import BLOB
 from smartserver.vcs.git.system import git_key
 from transports.base import Transport
@@ -128,24 +129,25 @@ def write_pack(
 
 @dataclass
 class Stored:
-    """A repository's packs on a memory transport, and the root that names them."""
+    """A repository's packs on a memory transport, and the state that names them."""
 
     transport: Transport = field(default_factory=MemoryTransport)
     entries: list[PackEntry] = field(default_factory=list)
     revisions: list[Revision] = field(default_factory=list)
     version: int = 1
 
-    def root(self) -> Root:
-        return Root(incarnation=b"i" * 16, version=self.version, vcs="bzr 2a", kinds=KINDS, packs=tuple(self.entries))
+    def state(self) -> State:
+        packs = tuple(self.entries)
+        return State(self.version, bytes(16), incarnation=b"i" * 16, vcs="bzr 2a", kinds=KINDS, packs=packs)
 
     def add(self, revisions: Sequence[Revision], previous: Snapshot | None = None) -> Snapshot:
         """One more pack."""
-        before = Snapshot.open(self.transport, self.root(), previous)
+        before = Snapshot.open(self.transport, self.state(), previous)
         name = hashlib.blake2b(b"%d" % len(self.entries), digest_size=16).digest()
         self.entries.append(write_pack(self.transport, revisions, name, before))
         self.revisions += revisions
         self.version += 1
-        return Snapshot.open(self.transport, self.root(), before)
+        return Snapshot.open(self.transport, self.state(), before)
 
 
 def stored(packs: Sequence[int]) -> Stored:
@@ -160,7 +162,7 @@ def stored(packs: Sequence[int]) -> Stored:
 
 
 def opened(made: Stored, texts: TextCache | None = None) -> Snapshot:
-    return Snapshot.open(made.transport, made.root(), None, texts)
+    return Snapshot.open(made.transport, made.state(), None, texts)
 
 
 def every_record(made: Stored) -> Iterator[tuple[Revision, Record]]:

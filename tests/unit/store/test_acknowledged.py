@@ -10,6 +10,7 @@ from builders import MAIN, Clock, History, Lockless, check_whole, push, refs_of,
 from copies import freeze, thaw
 from counting import Counting
 from faulty_transport import FaultyTransport
+from smartserver.store.swap import RootFile, Swap
 
 from smartserver.errors import MissingParents
 from smartserver.meters import SYNCS
@@ -17,7 +18,6 @@ from smartserver.records.model import Tip
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import LOST, PACKS, ROOT, Discipline
 from smartserver.store.repository import PackRepository
-from smartserver.store.swap import RootFile, Swap
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import UNNAMED_KEPT
 from smartserver.store.upload import Upload
@@ -79,7 +79,7 @@ def test_a_root_of_another_process_is_synced_once(storage: MemoryTransport, hist
     first = counting[SYNCS]
     assert first > 0
     assert ours.earlier(request, 1000) is not None
-    assert not push(ours, history, line[:1], {MAIN: line[0]}, request=request, age=1000).swapped
+    assert not push(ours, history, line[:1], {MAIN: line[0]}, request=request, age=1000).changed
     assert counting[SYNCS] == first
     own = request_id()
     push(ours, history, line[1:], {MAIN: line[1]}, request=own)
@@ -124,11 +124,11 @@ def test_what_is_acknowledged_of_another_process_is_durable(
         # The client asks another server.
         other = repository_on(Lockless(tried) if far else tried, clock)
         if what == "a repeat":
-            assert not push(other, history, line[1:], {MAIN: line[1]}, request=request, age=1000).swapped
+            assert not push(other, history, line[1:], {MAIN: line[1]}, request=request, age=1000).changed
         elif what == "a repeat that is asked for":
             assert other.earlier(request, 1000) is not None
         else:
-            assert not push(other, history, line[1:], {MAIN: line[1]}).swapped
+            assert not push(other, history, line[1:], {MAIN: line[1]}).changed
         assert refs_of(repository_on(tried.crash(), clock)) == {MAIN: line[1]}
     assert calls > 0
 
@@ -195,7 +195,7 @@ def test_a_repack_meanwhile_needs_no_second_check(
         repository.repack()
     commit(repository, {MAIN: line[5]}, sent)
     assert checked == [sent]
-    assert repository.snapshot().view.ref(MAIN) == (Tip(line[5]),)
+    assert repository.snapshot().state.ref(MAIN) == (Tip(line[5]),)
     check_whole(repository, history)
 
 
@@ -255,7 +255,7 @@ def test_a_repeat_after_the_clock_was_set_overwrites_nothing(
         push(repository, history, [], {b"refs/tags/%d" % number: line[1] for number in range(400)})
         push(repository, history, [], {b"refs/tags/%d" % number: line[0] for number in range(400)})
     again = push(repository, history, line[1:2], {MAIN: line[1], **many}, request=request, age=60_000)
-    assert not again.swapped
+    assert not again.changed
     assert refs_of(repository)[MAIN] == line[2]
 
 

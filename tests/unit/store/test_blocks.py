@@ -230,7 +230,7 @@ def test_an_older_root_that_is_put_back_after_its_packs_were_joined(tmp_path: Pa
     assert isinstance(before.packs[0].reader, MovedPack)
     assert before.packs[0].reader.replaces() == ()
     joined = other.snapshot()
-    back = Snapshot.open(before.view.transport, before.root, before)
+    back = Snapshot.open(before.state.transport, before.state, before)
     assert not back.continues(joined)
     assert joined.continues(before)
 

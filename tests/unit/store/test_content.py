@@ -48,7 +48,7 @@ class Stored:
         self.history.push(self.repository, [*self.line[2:], self.side, self.merged], {TRUNK: Tip(self.merged)})
 
     def begin(self, allowance: Allowance | None = None) -> Transaction:
-        return self.repository.begin(b"", "user", allowance=allowance)
+        return self.repository.begin(allowance=allowance)
 
     def reader(self, plan: ContentPlan) -> ContentReader:
         body = self.begin().open_body(plan)
@@ -281,7 +281,7 @@ def test_a_big_tree_is_cut_into_segments(limit: str, monkeypatch: pytest.MonkeyP
     tip = history.commit({b"f%d" % number: b"%d\n" % number * 100 for number in range(50)})
     history.push(repository, [tip], {TRUNK: Tip(tip)})
     monkeypatch.setattr(content, limit, {"PART_BYTES": 1000, "PART_RECORDS": 7}[limit])
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     body = transaction.open_body(planned(transaction, [], trees=TreesField([tip])))
     parts = list(read_content([body.read(1 << 20)], KINDS))
     assert len(parts) == body.segments > 5
@@ -292,14 +292,14 @@ def test_a_big_tree_is_cut_into_segments(limit: str, monkeypatch: pytest.MonkeyP
 
 def test_a_damaged_pack_shows_where_it_is_read(stored: Stored) -> None:
     damaged = Stored()
-    packs = damaged.repository.snapshot().root.packs
+    packs = damaged.repository.snapshot().state.packs
     place = f"project/{pack_path(packs[0].name)}"
     whole = damaged.storage.get(place)
     text = damaged.history.records[TEXT, damaged.history.text(b"src/deep/b.py", damaged.merged)].text
     assert whole.count(text) == 1
     damaged.storage.delete(place)
     damaged.storage.put(place, [whole.replace(text, b"PASS\n")])
-    transaction = PackRepository(damaged.storage, "project").begin(b"", "user")
+    transaction = PackRepository(damaged.storage, "project").begin()
     body = transaction.open_body(planned(transaction, [damaged.merged], trees=TreesField([damaged.merged])))
     with pytest.raises(CorruptFile):
         list(iter(lambda: body.read(16), b""))
@@ -339,8 +339,8 @@ def test_what_is_not_there(stored: Stored) -> None:
     with pytest.raises(MissingRevision):
         planned(stored.begin(), [], trees=TreesField([stored.merged, b"ghost-1"]))
     with pytest.raises(NoSuchRepository):
-        planned(PackRepository(MemoryTransport(), "none").begin(b"", "user"), [])
-    made = PackRepository(MemoryTransport(), "new").begin(b"", "user")
+        planned(PackRepository(MemoryTransport(), "none").begin(), [])
+    made = PackRepository(MemoryTransport(), "new").begin()
     made.create("bzr 2a", KINDS, {})
     with pytest.raises(NoSuchRepository):
         planned(made, [])
@@ -369,7 +369,7 @@ def test_a_system_whose_trees_are_not_known() -> None:
     line = history.line(1)
     push_git(repository, history, line)
     with pytest.raises(Unsupported, match=r"parts of a repository of git sha1"):
-        planned(repository.begin(b"", "user"), line)
+        planned(repository.begin(), line)
 
 
 def test_one_tree_compared_with_none(stored: Stored) -> None:

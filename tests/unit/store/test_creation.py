@@ -11,6 +11,7 @@ import pytest
 from builders import MAIN, History, Lockless, push
 from faulty_transport import FaultyTransport
 from root_cases import create, make, many, new_root, tip
+from smartserver.store.swap import RootFile
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
@@ -19,7 +20,6 @@ from smartserver.store.format import Discipline
 from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import LOOKED_AT
-from smartserver.store.swap import RootFile
 from transports.base import Stat, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportFailed

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from builders import MAIN, History, Lockless, Repeatable, Stepwise, check_whole, push
+from smartserver.store.swap import RootFile
 
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.format import MADE_BESIDE, Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import holds_repository
-from smartserver.store.swap import RootFile
 from transports.base import Transport
 from transports.errors import Locked, TransportError
 from transports.local import LocalTransport
@@ -63,7 +63,7 @@ def made(storage: Transport, path: str, discipline: Discipline, history: History
 
 def live(storage: Transport, path: str) -> bool:
     with contextlib.suppress(TransportError):
-        return PackRepository(storage, path).begin(b"", "user").exists
+        return PackRepository(storage, path).begin().exists
     return False
 
 

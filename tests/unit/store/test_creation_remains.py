@@ -54,7 +54,7 @@ def test_a_repository_that_lost_a_file_is_not_replaced(lost: str, pushes: int) -
         other.collect_garbage_files()
     assert files(storage, "project") == left
     storage.put(f"project/{lost}", [before])
-    assert PackRepository(storage, "project").snapshot().view.refs()[MAIN][0].id == line[2 * pushes - 1]
+    assert PackRepository(storage, "project").snapshot().state.refs()[MAIN][0].id == line[2 * pushes - 1]
     assert other.verify().problems == ()
 
 
@@ -81,7 +81,7 @@ def cut_short(fail_at: int, power: Aftermath | None) -> bool:
     again = PackRepository(left, "a/b", clock=clock, randomness=Repeatable(7))
     if not again.exists():
         push(again, history, line, {MAIN: line[1]})
-    assert again.snapshot().view.refs()[MAIN][0].id == line[1]
+    assert again.snapshot().state.refs()[MAIN][0].id == line[1]
     again.collect_garbage_files()
     assert again.verify().problems == ()
     return faulty.calls < fail_at
@@ -178,7 +178,7 @@ def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str, e
     line = history.line(2)
     given_up = upload(PackRepository(storage, "a", randomness=Repeatable()), history.body(line), 2)
     other = PackRepository(Interposed(storage, call, path, given_up.abandon), "a", randomness=Repeatable(4))
-    assert other.commit(request_id(), 0, "user", made).swapped
+    assert other.commit(request_id(), 0, "user", made).changed
     assert storage.list_directory("a") == ["format", "incoming", "lock", "log", "packs", "root", "tables"]
     push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})
 

@@ -8,13 +8,13 @@ import weakref
 import pytest
 from builders import KINDS, History, Lockless, Repeatable
 from drafts import add, written
+from smartserver.store.publish.file import LockedQuarantine
+from smartserver.store.publish.folder import DatedQuarantine
 
 from smartserver.records.segment import decode_segment
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.numbered import Numbering
-from smartserver.store.publish.file import LockedQuarantine
-from smartserver.store.publish.folder import DatedQuarantine
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, Lockless, Repeatable, check_whole, push
+from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
+from smartserver.store.root import DROPPED_KEPT
 from trips import Trips
 
 from smartserver.errors import CorruptFile
@@ -17,9 +19,7 @@ from smartserver.store import far, root
 from smartserver.store.far import FarPack, read_across
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
-from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
 from smartserver.store.repository import PackRepository
-from smartserver.store.root import DROPPED_KEPT
 from smartserver.store.snapshot import Snapshot
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
@@ -57,7 +57,7 @@ def stored() -> Stored:
 
 def pull(stored: Stored, count: int) -> bytes:
     snapshot = stored.snapshot()
-    assert dict(snapshot.view.refs())
+    assert dict(snapshot.state.refs())
     last = snapshot.graph.count
     reader = snapshot.read_ranges(((last - count, last),))
     pieces = []
@@ -186,14 +186,14 @@ def test_tables_come_with_the_indexes(stored: Stored, monkeypatch: pytest.Monkey
     monkeypatch.setattr(root, "INLINE", 1)
     stored.push([stored.line[9]], b"refs/heads/other")
     snapshot = stored.snapshot()
-    assert set(snapshot.view.refs()) == {MAIN, b"refs/heads/other"}
+    assert set(snapshot.state.refs()) == {MAIN, b"refs/heads/other"}
     assert "tables/" in stored.trips.log[1]
     assert len(stored.trips.log) == 2
 
 
 def damaged(stored: Stored, how: Callable[[bytes], bytes], suffix: str = ".pack") -> str:
     """The last pack's file, damaged; where it lies."""
-    name = stored.snapshot().root.packs[-1].name.hex()
+    name = stored.snapshot().state.packs[-1].name.hex()
     path = f"project/packs/{name}{suffix}"
     content = stored.storage.get(path)
     stored.storage.delete(path)
@@ -220,14 +220,14 @@ def test_a_pack_that_is_another_is_named(stored: Stored, how: Callable[[bytes], 
 
 def test_a_pack_that_is_gone(stored: Stored) -> None:
     snapshot = stored.snapshot()
-    stored.storage.delete(f"project/packs/{snapshot.root.packs[-1].name.hex()}.pack")
+    stored.storage.delete(f"project/packs/{snapshot.state.packs[-1].name.hex()}.pack")
     with pytest.raises(NoSuchFile):
         snapshot.segment(8)
 
 
 def test_a_missing_or_damaged_index_is_made_again(stored: Stored) -> None:
     damaged(stored, lambda content: content[:-1] + bytes((content[-1] ^ 1,)), ".idx")
-    entry = stored.snapshot().root.packs[0]
+    entry = stored.snapshot().state.packs[0]
     stored.storage.delete(f"project/{index_path(entry.name)}")
     snapshot = stored.snapshot()
     assert [pack.rebuilt is not None for pack in snapshot.packs] == [True, *[False] * 5, True]

@@ -84,7 +84,7 @@ def test_parents_neither_here_nor_before_are_named_once() -> None:
 
 def test_a_pack_whose_parents_are_nowhere() -> None:
     made = stored([3, 2])
-    index = Snapshot.open(made.transport, made.root()).packs[1].index
+    index = Snapshot.open(made.transport, made.state()).packs[1].index
     graph, lacking = Graph().with_index(index)
     assert lacking == [b"revision-0002"]
     assert graph.count == 2

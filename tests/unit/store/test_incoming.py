@@ -129,7 +129,7 @@ def text_segment(revision: bytes, parents: Sequence[bytes], records: Sequence[tu
 
 
 def text_upload(repository: PackRepository, *segments: bytes) -> Upload:
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     transaction.create("texts", TEXTS, {})
     sent = repository.receive(transaction)
     sent.write(b"".join(segments))
@@ -175,7 +175,7 @@ def test_absent_parents_are_kept(repository: PackRepository) -> None:
     repository.commit(request_id(), 0, "user", text_plan, text_upload(repository, ghostly))
     ghost = text_segment(b"ghost", [], [])
     repository.commit(request_id(), 0, "user", text_plan, text_upload(repository, ghost))
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     assert not transaction.is_ancestor(b"ghost", b"child")
     assert repository.verify().problems == ()
 

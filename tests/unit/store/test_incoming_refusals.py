@@ -27,7 +27,7 @@ from transports.errors import CodedError
 
 def test_no_repository_and_none_made(repository: PackRepository) -> None:
     with pytest.raises(NoSuchRepository):
-        repository.receive(repository.begin(b"", "user"))
+        repository.receive(repository.begin())
 
 
 def test_a_missing_parent(repository: PackRepository, history: History) -> None:

@@ -118,7 +118,7 @@ def test_what_a_copy_refers_to_may_be_forgotten(twins: Twins, monkeypatch: pytes
 def test_a_repeat_whose_check_is_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the key says nothing of the text, the header's check is looked at in every copy."""
     repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     transaction.create("texts", TEXTS, {})
     sent = repository.receive(transaction)
     encoding, frame = compress(OLD)

@@ -147,7 +147,7 @@ def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(CorruptRecord):
         upload(repository, bytes(segment), 1)
     push(repository, history, [tip], {MAIN: tip})
-    assert repository.snapshot().view.refs()[MAIN][0].id == tip
+    assert repository.snapshot().state.refs()[MAIN][0].id == tip
 
 
 def test_who_waits_for_a_turn_and_is_gone_waits_no_longer(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:

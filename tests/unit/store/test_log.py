@@ -15,6 +15,7 @@ from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import LOG
 from smartserver.store.log import Head, Log
 from smartserver.store.record import HEADER, MAGIC, VERSION, Record, _hash, encode_record, record_path
+from smartserver.store.state import State
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSpace, TransportError, TransportFailed
@@ -103,7 +104,7 @@ def of_another_line(store: Transport) -> None:
 
 def damaged(store: Transport) -> None:
     state = opened(store).look().state
-    store.put(record_path(state.version + 1), [record_of(9, state)[:-1]])
+    store.put(record_path(state.version + 1), [record_of(9, state)[0][:-1]])
 
 
 def after_a_gap(store: Transport) -> None:
@@ -217,10 +218,10 @@ def test_others_are_first_again_and_again(store: MemoryTransport) -> None:
     numbers, now = itertools.count(100), [0.0]
     log = opened(store, lambda: now[0])
 
-    def beaten(state: object) -> bytes:
+    def beaten(state: State) -> tuple[bytes, State]:
         now[0] += 7.0
         carry_out(opened(store), next(numbers))
-        return record_of(1, state)  # type: ignore[arg-type]
+        return record_of(1, state)
 
     with pytest.raises(TransportFailed, match="others were first for 30 s"):
         log.append(log.look(), beaten)

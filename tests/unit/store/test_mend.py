@@ -27,7 +27,7 @@ def store(repository: PackRepository, change: Callable[[Transaction], None], pat
 
     with patch.context() as inner:
         inner.setattr(Transaction, "prove_tips", lambda self: None)
-        assert repository.commit(b"r" * 16, 0, "eve", plan).swapped
+        assert repository.commit(b"r" * 16, 0, "eve", plan).changed
 
 
 def mended(repository: PackRepository) -> list[str]:
@@ -63,9 +63,9 @@ def repository(history: History) -> PackRepository:
 
 
 def test_there_is_nothing_to_mend(repository: PackRepository) -> None:
-    before = repository.snapshot().root.version
+    before = repository.snapshot().state.version
     assert mended(repository) == []
-    assert repository.snapshot().root.version == before
+    assert repository.snapshot().state.version == before
     assert repository.verify().problems == ()
 
 
@@ -73,7 +73,7 @@ def test_attributes_are_proved_anew(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = list(history.parents)
-    right = dict(repository.snapshot().view.refs().items())
+    right = dict(repository.snapshot().state.refs().items())
 
     def claims(transaction: Transaction) -> None:
         transaction.set_ref(V1, (Tip(line[2], line[1]),))
@@ -87,7 +87,7 @@ def test_attributes_are_proved_anew(
     ]
     assert all(each.endswith("(smartserver verify --mend puts it right)") and len(each) < 400 for each in problems)
     assert len(mended(repository)) == 2
-    assert dict(repository.snapshot().view.refs().items()) == right
+    assert dict(repository.snapshot().state.refs().items()) == right
     assert (mended(repository), repository.verify().problems) == ([], ())
 
 
@@ -99,7 +99,7 @@ def test_numbers_are_counted_from_the_origin(monkeypatch: pytest.MonkeyPatch) ->
     store(repository, lambda made: made.set_ref(TRUNK, (Tip(line[3], b"2"),)), monkeypatch)
     history.push(repository, line[4:], {TRUNK: Tip(line[5]), b"old": Tip(line[4])})
     assert len(mended(repository)) == 2
-    assert [value[0].attributes for value in repository.snapshot().view.refs().values()] == [b"5", b"6"]
+    assert [value[0].attributes for value in repository.snapshot().state.refs().values()] == [b"5", b"6"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
@@ -127,7 +127,7 @@ def test_maps_lose_what_they_cannot_have(
     assert [each for each in begun if each.startswith("the map 'junk' has")] == [
         f"the map 'junk' has entries that it cannot have: {count}" for count in counts
     ]
-    view = repository.snapshot().view
+    view = repository.snapshot().state
     assert {name: dict(entries.items()) for name, entries in view.maps.items()} == {
         "tags": {MAIN + b"\0v1": b"value"},
         "notes": {b"note": b"value"},

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from builders import locate
 from pack_samples import KINDS, Revision, Stored, every_record, history, opened, stored
+from smartserver.store.document import Root
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
-from smartserver.store.document import Root
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.snapshot import Snapshot
 from transports.base import ReadFile
@@ -33,10 +33,10 @@ def test_a_file_is_open_as_long_as_somebody_reads_from_it() -> None:
             return file
 
     transport = Watching(made.transport)
-    before = Snapshot.open(transport, made.root())
+    before = Snapshot.open(transport, made.state())
     reader = before.read_ranges([(0, 2)])
     assert reader.read(10)
-    after = Snapshot.open(transport, made.root(), before)
+    after = Snapshot.open(transport, made.state(), before)
     del before, after
     assert [file() is not None for file in files] == [True]  # A body half sent keeps its packs.
     assert reader.read(1 << 20)

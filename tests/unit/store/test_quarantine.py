@@ -6,10 +6,10 @@ import pytest
 from builders import Repeatable, Stepwise
 from drafts import written
 from faulty_transport import FaultyTransport
-
-from smartserver.store.format import INCOMING
 from smartserver.store.publish.file import LOCK, FilePublisher, LockedQuarantine
 from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
+
+from smartserver.store.format import INCOMING
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 

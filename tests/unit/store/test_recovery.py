@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
+from smartserver.store.intent import Intent, encode_intent
 
 from smartserver.records.model import Tip
 from smartserver.store import recovery
 from smartserver.store.format import LOG, LOST, PACKS, ROOT
-from smartserver.store.intent import Intent, encode_intent
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import UNNAMED_KEPT
@@ -143,9 +143,9 @@ def test_changes_without_a_pack(repository: PackRepository, history: History, st
     put_back(storage, root)
     assert restore(repository) == []
     assert refs_of(repository) == {MAIN: line[1], b"refs/heads/new": line[0]}
-    assert repository.snapshot().root.settings["HEAD"] == SIDE
-    assert dict(repository.snapshot().view.map("tags")) == {b"v1": SIDE}
-    assert repository.snapshot().view.map_kind("tags") == "ids"
+    assert repository.snapshot().state.settings["HEAD"] == SIDE
+    assert dict(repository.snapshot().state.map("tags")) == {b"v1": SIDE}
+    assert repository.snapshot().state.map_kind("tags") == "ids"
 
 
 def test_a_repeat_of_a_restored_request_gets_its_first_answer(
@@ -159,7 +159,7 @@ def test_a_repeat_of_a_restored_request_gets_its_first_answer(
     put_back(storage, root)
     assert restore(repository) == []
     again = push(repository, history, line[1:], {MAIN: line[1]}, request=request, age=1000)
-    assert (again.outcome, again.swapped) == (first.outcome, False)
+    assert (again.outcome, again.changed) == (first.outcome, False)
 
 
 def test_what_was_changed_since_is_not_overwritten(
@@ -279,7 +279,7 @@ def test_nothing_is_found_where_nothing_is_lost(
     repository.collect_garbage_files()
     assert not recovery.find(repository.file)
     assert not storage.exists(LOST)
-    assert repository.snapshot().view.ref(SIDE) == (Tip(line[-1]),)
+    assert repository.snapshot().state.ref(SIDE) == (Tip(line[-1]),)
 
 
 def test_an_interrupted_recovery_goes_on_by_default(

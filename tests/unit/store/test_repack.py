@@ -9,10 +9,10 @@ from pack_samples import KINDS, Stored, history, stored
 
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
-from smartserver.store.document import PackEntry
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.quarantine import WrittenIndex
+from smartserver.store.record import PackEntry
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
 from smartserver.store.snapshot import Snapshot
 
@@ -95,7 +95,7 @@ def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, pl
 
 def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
     """Repack, and the snapshots before and after."""
-    before = Snapshot.open(made.transport, made.root())
+    before = Snapshot.open(made.transport, made.state())
     name = b"new pack's name!"
     made.transport.make_directory("incoming")
     entry = written(made, before.packs[part], name, "incoming")
@@ -103,7 +103,7 @@ def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
     made.transport.rename("incoming/new.idx", index_path(name))
     made.entries[part] = [entry]
     made.version += 1
-    return entry, before, Snapshot.open(made.transport, made.root(), before)
+    return entry, before, Snapshot.open(made.transport, made.state(), before)
 
 
 def test_damage_never_gets_a_new_trailer() -> None:
@@ -113,7 +113,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     content[len(content) // 2] ^= 1
     made.transport.delete(path)
     made.transport.put(path, (bytes(content),))
-    snapshot = Snapshot.open(made.transport, made.root())
+    snapshot = Snapshot.open(made.transport, made.state())
     with pytest.raises(CorruptFile, match=f"{path}.*does not have the hash it ends with"):
         written(made, snapshot.packs)
     # A pack of the same length that is whole, but not the one the root names.
@@ -126,7 +126,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     writer.append((other * 3)[:size])
     writer.finish()
     made.transport.delete("packs/new.pack")
-    snapshot = Snapshot.open(made.transport, made.root())
+    snapshot = Snapshot.open(made.transport, made.state())
     with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the root names"):
         written(made, snapshot.packs)
 
@@ -138,7 +138,7 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     writer = PackWriter(file, KINDS[:2])
     writer.append(history(1)[0].segment())
     length, digest = writer.finish()
-    snapshot = Snapshot.open(made.transport, made.root())
+    snapshot = Snapshot.open(made.transport, made.state())
     entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)
     other = OpenPack(made.transport, entry, KINDS[:2], lambda _entry, _index: None)
     other.index = snapshot.packs[0].index

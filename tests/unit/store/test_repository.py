@@ -33,10 +33,10 @@ from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, LOCK_TIME, LOCKS, S
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.document import encode_value
 from smartserver.store.format import INCOMING, PACKS, ROOT
 from smartserver.store.model import RootVersion
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import encode_value
 from smartserver.store.transaction import Transaction
 from transports.decorators.counted import CountedTransport
 from transports.memory import MemoryTransport
@@ -139,9 +139,9 @@ def test_creation_where_another_was_first(
         transaction.set_ref(MAIN, (Tip(line[3]),))
         return b""
 
-    assert repository.commit(request_id(), 0, "user", plan, slow).swapped
+    assert repository.commit(request_id(), 0, "user", plan, slow).changed
     assert check_whole(repository, history).graph.count == 4
-    assert repository.snapshot().root.version == 2
+    assert repository.snapshot().state.version == 2
 
 
 def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackRepository, history: History) -> None:
@@ -155,7 +155,7 @@ def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackReposi
         transaction.set_ref(b"refs/heads/other", (Tip(line[1]),))
         return b""
 
-    assert repository.commit(request_id(), 0, "user", plan, allowance=allowance).swapped
+    assert repository.commit(request_id(), 0, "user", plan, allowance=allowance).changed
     assert allowances
     assert all(each is allowance for each in allowances)
 
@@ -207,7 +207,7 @@ def test_where_nothing_changes_nothing_is_written(history: History, clock: Clock
     push(repository, history, line, {MAIN: line[1]})
     counting = Counting()
     committed = push(repository, history, line, {MAIN: line[1], SIDE: None})
-    assert not committed.swapped
+    assert not committed.changed
     assert committed.outcome == b"outcome of 2 revisions"
     assert counting[BYTES_WRITTEN] == counting[SYNCS] == 0
     assert committed.changes_since(None).version == 1
@@ -250,10 +250,10 @@ def test_a_repeat_gets_the_first_answer(repository: PackRepository, history: His
     first = push(repository, history, line[1:2], {MAIN: line[1]}, request=request)
     push(repository, history, line[2:], {MAIN: line[2]})
     again = push(repository, history, line[1:2], {MAIN: line[1]}, request=request, age=5000)
-    assert (first.swapped, again.swapped) == (True, False)
+    assert (first.changed, again.changed) == (True, False)
     assert again.outcome == first.outcome
     assert refs_of(repository) == {MAIN: line[2]}
-    assert repository.snapshot().root.version == 3
+    assert repository.snapshot().state.version == 3
     assert names(storage, INCOMING) == []
     found = repository.earlier(request, 5000)
     assert found is not None
@@ -265,13 +265,13 @@ def test_a_repeated_creation_and_deletion(repository: PackRepository, history: H
     line = history.line(1)
     request = request_id()
     push(repository, history, line, {MAIN: line[0]}, request=request)
-    assert not push(repository, history, line, {MAIN: line[0]}, request=request, age=1).swapped
+    assert not push(repository, history, line, {MAIN: line[0]}, request=request, age=1).changed
     deletion = request_id()
-    assert repository.delete(deletion, 0, "user", b"deleted").swapped
+    assert repository.delete(deletion, 0, "user", b"deleted").changed
     again = repository.delete(deletion, 1, "user", b"other")
-    assert (again.swapped, again.outcome) == (False, b"deleted")
+    assert (again.changed, again.outcome) == (False, b"deleted")
     # The creation was carried out before the repository was deleted: repeating it makes no new one.
-    assert not push(repository, history, line, {MAIN: line[0]}, request=request, age=2).swapped
+    assert not push(repository, history, line, {MAIN: line[0]}, request=request, age=2).changed
     assert not repository.exists()
 
 
@@ -289,7 +289,7 @@ def test_a_request_older_than_the_log_is_not_executed(
     with pytest.raises(OutcomeUnknown):
         repository.earlier(request_id(), 20_000)
     assert refs_of(repository) == {MAIN: line[0]}
-    assert push(repository, history, line[1:], {MAIN: line[1]}, age=5000).swapped
+    assert push(repository, history, line[1:], {MAIN: line[1]}, age=5000).changed
 
 
 def test_a_repeat_that_lost_the_race_to_its_first_sending(
@@ -310,8 +310,8 @@ def test_a_repeat_that_lost_the_race_to_its_first_sending(
         return b"second"
 
     again = repository.commit(request, 10, "user", plan, upload(repository, body, 1))
-    assert (again.swapped, again.outcome) == (False, calls[0].outcome)
-    assert repository.snapshot().root.version == 2
+    assert (again.changed, again.outcome) == (False, calls[0].outcome)
+    assert repository.snapshot().state.version == 2
     assert names(storage, INCOMING) == []
     check_whole(repository, history)
 
@@ -377,12 +377,12 @@ def test_revisions_that_land_meanwhile_are_cut_out(
                 checks.append((total, free))
 
     committed = repository.commit(request_id(), 0, "user", plan, sent, progress)
-    assert committed.swapped
+    assert committed.changed
     assert len({total for total, _ in checks}) == rivals
     assert all(free for _, free in checks)
     snapshot = check_whole(repository, history)
     assert snapshot.graph.count == 9
-    assert snapshot.root.packs[-1].segments == 8 - rivals
+    assert snapshot.state.packs[-1].segments == 8 - rivals
     assert names(storage, INCOMING) == []
     assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
 
@@ -397,7 +397,7 @@ def test_when_all_of_it_landed_meanwhile_there_is_no_pack(
         new = history.line(2, line[0], ref.decode())
         plan = Racing(ref, new[1], partial(push, rival, history, new, {MAIN: new[1]}))
         committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(new), 2))
-        assert committed.swapped is swapped
+        assert committed.changed is swapped
         snapshot = check_whole(repository, history)
         assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
         push(repository, history, [], {MAIN: line[0]})
@@ -449,7 +449,7 @@ def test_deletion(repository: PackRepository, history: History, storage: MemoryT
     line = history.line(2)
     push(repository, history, line, {MAIN: line[1]})
     before = repository.snapshot()
-    incarnation = before.root.incarnation
+    incarnation = before.state.incarnation
     repository.delete(request_id(), 0, "user")
     assert not repository.exists()
     with pytest.raises(NoSuchRepository):
@@ -461,7 +461,7 @@ def test_deletion(repository: PackRepository, history: History, storage: MemoryT
     assert location is not None
     assert before.record(location) == history.objects[line[0]]
     push(repository, history, line, {MAIN: line[0]})
-    assert repository.snapshot().root.incarnation != incarnation
+    assert repository.snapshot().state.incarnation != incarnation
     check_whole(repository, history)
 
 
@@ -485,7 +485,7 @@ def test_packs_are_joined_when_somebody_asks(repository: PackRepository, history
     told: list[tuple[int, int]] = []
     report = repository.repack(lambda done, total: told.append((done, total)))
     assert (report.before, report.after, told) == (3, 1, [(0, 3), (2, 3)])
-    assert report.size == repository.snapshot().root.packs[0].length
+    assert report.size == repository.snapshot().state.packs[0].length
     check_whole(repository, history)
     again = repository.repack()
     assert (again.before, again.after) == (1, 1)

@@ -4,6 +4,7 @@ import pytest
 from builders import locate
 from counting import Counting
 from pack_samples import KINDS, Revision, Stored, blob, history, note, opened, stored, write_pack
+from smartserver.store.document import Root
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
@@ -11,7 +12,6 @@ from smartserver.records.model import Parent, Record
 from smartserver.store import far
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import CachedText, TextCache
-from smartserver.store.document import Root
 from smartserver.store.index import Index
 from smartserver.store.open_pack import pack_path
 from smartserver.store.snapshot import Snapshot
@@ -96,13 +96,13 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     before = opened(made)
     before.segment(4)
     counting = Counting()
-    same = Snapshot.open(counted, made.root(), before)
+    same = Snapshot.open(counted, made.state(), before)
     assert same.packs == before.packs
     assert same.graph is before.graph
     assert not counting[FILES_READ]
     made.entries.append(write_pack(made.transport, history(1, start=5), b"third pack's nam", before))
     counting = Counting()
-    after = Snapshot.open(counted, made.root(), before)
+    after = Snapshot.open(counted, made.state(), before)
     assert after.packs[:2] == before.packs
     assert after.graph.parts[:2] == before.graph.parts
     assert after.texts is before.texts

@@ -13,11 +13,11 @@ from smartserver.records.segment import decode_segment
 from smartserver.store import index as index_module
 from smartserver.store import index_build, repack
 from smartserver.store import pack as pack_module
-from smartserver.store.document import PackEntry, Root
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.record import PackEntry, Root
 from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
+from smartserver.store.swap import RootFile
 from trips import Trips
 
 from smartserver.records.model import Tip
@@ -14,7 +15,6 @@ from smartserver.store.caches import TextCache
 from smartserver.store.format import PACKS, ROOT
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import ROOT_READS, States
-from smartserver.store.swap import RootFile
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -26,7 +26,7 @@ def test_a_snapshot_stays_as_it_was(repository: PackRepository, history: History
     before = repository.snapshot()
     push(repository, history, line[1:], {MAIN: line[1]})
     assert (before.graph.count, repository.snapshot().graph.count) == (1, 2)
-    assert before.view.ref(MAIN) == (Tip(line[0]),)
+    assert before.state.ref(MAIN) == (Tip(line[0]),)
     assert repository.snapshot() is repository.snapshot()
 
 
@@ -51,7 +51,7 @@ def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> No
     shutil.copytree(tmp_path / "project", tmp_path / "backup")
     for tip in line[2:]:
         push(repository, history, [tip], {MAIN: tip})
-    lost = repository.snapshot().root.version
+    lost = repository.snapshot().state.version
     shutil.rmtree(tmp_path / "project")
     (tmp_path / "backup").rename(tmp_path / "project")
     assert refs_of(repository) == {MAIN: line[1]}
@@ -59,7 +59,7 @@ def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> No
         push(repository, history, [tip], {MAIN: tip})
         check_whole(repository, history)
     push(repository, history, [], {b"refs/heads/again": other[0]})
-    assert repository.snapshot().root.version == lost
+    assert repository.snapshot().state.version == lost
     assert refs_of(repository) == {MAIN: other[2], b"refs/heads/again": other[0]}
     assert refs_of(PackRepository(LocalTransport(tmp_path), "project")) == refs_of(repository)
     check_whole(repository, history)
@@ -86,7 +86,7 @@ def test_a_slower_thread_does_not_bring_back_an_older_one(repository: PackReposi
     after = states.read()
     assert before.snapshot is not None
     assert after.snapshot is states.latest
-    assert states.open(before.root).root == before.root
+    assert states.open(before.state).root == before.state
     assert states.latest is after.snapshot
 
 

@@ -68,7 +68,7 @@ class Stored:
         push(self.repository, self.history, rest, {MAIN: self.merge, TAG: self.tag})
 
     def body(self, selector: Selector, ref: bytes = HERE, inner: str = "", level: int = 0) -> list[bytes]:
-        transaction = self.repository.begin(b"", "user")
+        transaction = self.repository.begin()
         plan, said = transaction.plan_read(encode_selector(selector), (), ref=ref, inner=inner)
         assert said == b""
         assert isinstance(plan, ContentPlan)
@@ -202,7 +202,7 @@ def test_a_system_without_trees_is_refused() -> None:
 
     push(repository, history, history.line(1), first=create)
     with pytest.raises(Unsupported, match="reading files of a repository of another 1"):
-        repository.begin(b"", "user").plan_read(encode_selector(TreeSelector()), ())
+        repository.begin().plan_read(encode_selector(TreeSelector()), ())
 
 
 def test_a_tree_that_cannot_be_read_is_damage(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_a_log_that_is_read_in_part_walks_no_further(monkeypatch: pytest.MonkeyP
     repository = PackRepository(MemoryTransport(), "project")
     push(repository, history, line, {MAIN: line[-1]})
     monkeypatch.setattr(graph, "CHECK", 4)
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     plan, _ = transaction.plan_read(encode_selector(LogSelector()), ())
     body = transaction.open_body(plan)
     steps.clear()
@@ -268,7 +268,7 @@ def test_each_record_of_a_log_is_decoded_once_whatever_the_cache_holds(monkeypat
     storage = MemoryTransport()
     push(PackRepository(storage, "project"), history, line, {MAIN: line[-1]})
     stored = PackRepository(storage, "project", texts=TextCache(8 * (caches.OF_TEXT + 300)))
-    transaction, counting = stored.begin(b"", "user"), Counting()
+    transaction, counting = stored.begin(), Counting()
     plan, _ = transaction.plan_read(encode_selector(LogSelector()), ())
     body = transaction.open_body(plan)
     assert len(list(ContentStream(iter(lambda: body.read(1000), b"")).log())) == 120
@@ -302,7 +302,7 @@ def nested(empty: bool = False) -> PackRepository:
 
 def read(repository: PackRepository, selector: Selector, allowance: Allowance) -> list[bytes]:
     """The pieces of the answer, as far as they came: what ends it is raised."""
-    transaction = repository.begin(b"", "user", allowance=allowance)
+    transaction = repository.begin(allowance=allowance)
     plan, _ = transaction.plan_read(encode_selector(selector), ())
     body = transaction.open_body(plan)
     return list(iter(lambda: body.read(1000), b""))

@@ -92,23 +92,23 @@ def test_a_large_or_damaged_segment_stays_as_it_lies(monkeypatch: pytest.MonkeyP
 
 def test_what_is_expanded_at_once_has_a_limit(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_bulk, "EXPANDED_AT_ONCE", 1)
-    reader = BulkReader(snapshot.read_ranges([(0, 30)]), snapshot.root.kinds)
+    reader = BulkReader(snapshot.read_ranges([(0, 30)]), snapshot.state.kinds)
     sent: store_bulk.Sent = set()
     assert b"".join(read_bulk([reader.read(1 << 20)])) == b"".join(
-        [expand(SEGMENTS[0], snapshot.root.kinds, sent), *SEGMENTS[1:]]
+        [expand(SEGMENTS[0], snapshot.state.kinds, sent), *SEGMENTS[1:]]
     )
 
 
 def test_a_large_segment_is_sent_as_it_is_read(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_bulk, "LARGEST", min(map(len, SEGMENTS)))
     source = snapshot.read_ranges([(0, 30)])
-    reader, decoder = BulkReader(source, snapshot.root.kinds), BulkDecoder()
+    reader, decoder = BulkReader(source, snapshot.state.kinds), BulkDecoder()
     came = b""
     while chunk := reader.read(300):
         came += b"".join(decoder.feed(chunk))
         assert source.size - source.left - len(came) < 2 * 300
     sent: store_bulk.Sent = set()
-    assert came == b"".join([expand(each, snapshot.root.kinds, sent) for each in SEGMENTS])
+    assert came == b"".join([expand(each, snapshot.state.kinds, sent) for each in SEGMENTS])
 
 
 class Kept(SegmentReader):

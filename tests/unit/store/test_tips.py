@@ -19,7 +19,7 @@ TAGS = b"refs/tags/"
 
 
 def stored(repository: PackRepository) -> dict[bytes, RefValue]:
-    return dict(repository.snapshot().view.refs().items())
+    return dict(repository.snapshot().state.refs().items())
 
 
 def claim(repository: PackRepository, history: History, **refs: Tip) -> bool:
@@ -29,7 +29,7 @@ def claim(repository: PackRepository, history: History, **refs: Tip) -> bool:
         for name, tip in refs.items():
             transaction.set_ref(TAGS + name.encode(), (tip,))
 
-    return push(repository, history, [], first=first).swapped
+    return push(repository, history, [], first=first).changed
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_claim_about_the_same_tip_changes_nothing_and_is_remembered(
     push(repository, history, [tag], {TAGS + b"a": tag})
     before = stored(repository)
     assert claim(repository, history, a=Tip(tag, b"claimed"))
-    assert (stored(repository), repository.snapshot().root.log[-1].changes) == (before, [])
+    assert (stored(repository), repository.snapshot().state.log[-1].changes) == (before, [])
 
 
 def test_numbers_are_counted_in_what_comes_and_in_what_is_stored() -> None:

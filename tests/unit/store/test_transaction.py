@@ -18,9 +18,9 @@ from smartserver.errors import (
 )
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import MapType, system_of
-from smartserver.store.document import encode_value
 from smartserver.store.model import INCOMPLETE, RootVersion
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import encode_value
 from smartserver.store.transaction import Transaction, merge
 from transports.memory import MemoryTransport
 
@@ -34,7 +34,7 @@ def line(history: History, repository: PackRepository) -> list[bytes]:
 
 
 def begin(repository: PackRepository, *announced: GraphNode) -> Transaction:
-    return repository.begin(b"", "user", announced)
+    return repository.begin(announced)
 
 
 def test_it_is_a_transaction(repository: PackRepository) -> None:
@@ -309,7 +309,7 @@ def test_stored_maps_and_changes_over_them(repository: PackRepository, history: 
         for key in (b"a", b"b", MAIN + b"\0c"):
             transaction.set_map("notes", "opaque", key, b"of " + key)
 
-    assert push(repository, history, [], first=first).swapped
+    assert push(repository, history, [], first=first).changed
     transaction = begin(repository)
     assert (transaction.maps(), transaction.map_kind("notes")) == (["notes"], "opaque")
     transaction.set_map("notes", "opaque", b"a", None)
@@ -318,7 +318,7 @@ def test_stored_maps_and_changes_over_them(repository: PackRepository, history: 
     transaction.set_map("notes", "opaque", b"a", b"of a")
     transaction.set_map("notes", "opaque", b"b", b"of b")
     assert transaction.entries == {"notes": {}}
-    assert not push(repository, history, [], first=first).swapped
+    assert not push(repository, history, [], first=first).changed
     with pytest.raises(WrongMapKind):
         transaction.set_map("notes", "ids", b"a", b"2")
 

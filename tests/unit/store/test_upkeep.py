@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, locate, push, request_id, upload
 from faulty_transport import FaultyTransport
+from smartserver.store.publish.file import LockedQuarantine
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store import repack, upkeep
-from smartserver.store.document import PackEntry
 from smartserver.store.format import INCOMING, LOG, LOST, PACKS, TABLES
-from smartserver.store.publish.file import LockedQuarantine
+from smartserver.store.record import PackEntry
 from smartserver.store.repack import AHEAD, BEHIND, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.transaction import Transaction
@@ -59,7 +59,7 @@ def test_packs_are_joined_when_there_are_many(
     assert not repository.repack_if_needed()
     after = check_whole(repository, history)
     assert len(after.packs) < len(before.packs)
-    assert after.root.version == before.root.version + 1
+    assert after.state.version == before.state.version + 1
     assert [after.revision(ordinal) for ordinal in range(after.graph.count)] == [
         before.revision(ordinal) for ordinal in range(before.graph.count)
     ]
@@ -140,13 +140,13 @@ def test_old_packs_go_a_day_later(
     assert location is not None
     assert reader.record(location) == history.objects[line[0]]
     clock.now += 2
-    version = repository.snapshot().root.version
+    version = repository.snapshot().state.version
     assert repository.collect_garbage_files() == len(old - kept)
     assert packs(storage) == kept
-    assert repository.snapshot().view.dropped() == []
-    assert repository.snapshot().root.version == version + 1
+    assert repository.snapshot().state.dropped() == []
+    assert repository.snapshot().state.version == version + 1
     assert repository.collect_garbage_files() == 0
-    assert repository.snapshot().root.version == version + 1
+    assert repository.snapshot().state.version == version + 1
     check_whole(repository, history)
 
 
@@ -162,7 +162,7 @@ def test_a_push_beside_a_repack(repository: PackRepository, history: History, cl
         transaction.set_ref(MAIN, (Tip(tip),))
         return b""
 
-    assert repository.commit(request_id(), 0, "user", plan, slow).swapped
+    assert repository.commit(request_id(), 0, "user", plan, slow).changed
     assert check_whole(repository, history).graph.count == MOST_PACKS + 3
 
 
@@ -187,7 +187,7 @@ def test_a_repack_that_lost_drops_its_output(
     assert not repository.repack_if_needed()
     snapshot = check_whole(repository, history)
     assert storage.list_directory(INCOMING) == []
-    named = len(snapshot.packs) + len(snapshot.view.dropped())
+    named = len(snapshot.packs) + len(snapshot.state.dropped())
     assert len(packs(storage)) == 2 * named
 
 

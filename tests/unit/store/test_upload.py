@@ -24,7 +24,7 @@ def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, hist
     repository.delete(request_id(), 0, "user")
     push(repository, history, [], {})
     with pytest.raises(MissingParents):
-        slow.check_again(repository.begin(b"", "user"))
+        slow.check_again(repository.begin())
     assert len(left_in_quarantine(repository)) == 1
     slow.abandon()
     assert left_in_quarantine(repository) == []
@@ -41,11 +41,11 @@ def test_what_was_left_out_must_still_be_there(
     slow = upload(repository, history.body(line[: 3 + new]), 3 + new)
     assert not slow.stale(repository.snapshot())
     repository.delete(request_id(), 0, "user")
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     if anew:
         push(repository, History(), [], {})
         assert slow.stale(repository.snapshot())
-        transaction = repository.begin(b"", "user")
+        transaction = repository.begin()
     else:
         assert slow.stale(None)
         create(transaction)
@@ -60,11 +60,11 @@ def test_what_is_cut_out_must_stay_too(repository: PackRepository, history: Hist
     push(repository, history, line[:1], {MAIN: line[0]})
     slow = upload(repository, history.body(line[:4]), 4)
     push(repository, history, line[1:3], {MAIN: line[2]})
-    slow.check_again(repository.begin(b"", "user"))
+    slow.check_again(repository.begin())
     repository.delete(request_id(), 0, "user")
     push(repository, history, [], {})
     with pytest.raises(MissingParents) as caught:
-        slow.check_again(repository.begin(b"", "user"))
+        slow.check_again(repository.begin())
     assert set(caught.value.revisions) == set(line[:3])
     slow.abandon()
 
@@ -127,7 +127,7 @@ def test_nothing_new_is_never_stale(repository: PackRepository, history: History
     assert empty.entry is None
     push(repository, history, line[1:], {MAIN: line[1]})
     assert not empty.stale(repository.snapshot())
-    empty.check_again(repository.begin(b"", "user"))
+    empty.check_again(repository.begin())
     assert empty.publication("project") == []
     empty.leave()
     assert len(repository.folder.list_directory(PACKS)) == 4

@@ -6,23 +6,23 @@ import itertools
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
 from faulty_transport import FaultyTransport
+from smartserver.store.root import RootView, next_root
+from smartserver.store.swap import RootFile
+from smartserver.store.swap_log import NewLogEntry
 
 from smartserver.errors import NoSuchRepository
 from smartserver.records.model import BaseTag, Entry, Key, Parent, Tip
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.blocks import seal
-from smartserver.store.document import PackEntry, Root, decode_root, encode_root
 from smartserver.store.format import FORMAT, PACKS, ROOT
 from smartserver.store.index import ROW
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
+from smartserver.store.record import PackEntry, Root, decode_root, encode_root
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.store.root import RootView, next_root
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.swap import RootFile
-from smartserver.store.swap_log import NewLogEntry
 from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
 from transports.decorators.passing import PassingTransport

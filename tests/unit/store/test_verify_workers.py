@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import MAIN, Clock, History, Repeatable, push
+from smartserver.store.document import encode_root
 
 from smartserver.store import verify, verify_share
-from smartserver.store.document import encode_root
 from smartserver.store.format import PACKS
 from smartserver.store.model import VerifyReport
 from smartserver.store.repository import PackRepository
@@ -140,7 +140,7 @@ def worker(repository: PackRepository, tmp_path: Path) -> Iterator[subprocess.Po
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    root = encode_root(repository.snapshot().root)
+    root = encode_root(repository.snapshot().state)
     job = msgspec.json.encode(Job(str(tmp_path), root, [Share(0, 0, 3), Share(2, 1, 5)]))
     assert process.stdin is not None
     process.stdin.write(job + b"\n")
@@ -173,6 +173,6 @@ def test_they_inherit_no_socket(repository: PackRepository, tmp_path: Path) -> N
     snapshot = repository.snapshot()
     with socket.socket() as listening:
         listening.set_inheritable(True)
-        with Workers(str(tmp_path), snapshot.root, shares_of(snapshot.packs, snapshot.graph, 2)) as workers:
+        with Workers(str(tmp_path), snapshot.state, shares_of(snapshot.packs, snapshot.graph, 2)) as workers:
             opened = [os.listdir(f"/proc/{process.pid}/fd") for process in workers._processes]
         assert all("0" in names and str(listening.fileno()) not in names for names in opened)

@@ -75,7 +75,7 @@ class Trunk:
         self.history.push(self.repository, self.history.parents, self.refs)
 
     def context(self, inner: str = "") -> NotedContext:
-        return NotedContext(self.repository.begin(b"", "user"), inner=inner)
+        return NotedContext(self.repository.begin(), inner=inner)
 
     def asked(self, request: ReadRequest, inner: str = "") -> tuple[ReadAnswer, Pieces]:
         context = self.context(inner)

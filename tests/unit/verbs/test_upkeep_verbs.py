@@ -44,7 +44,7 @@ def test_a_listing_in_parts(project: Project) -> None:
 
 def test_what_a_repository_consists_of(project: Project) -> None:
     found = repository_stats.function(project.context(), StatsRequest())
-    packs = project.repository.snapshot().root.packs
+    packs = project.repository.snapshot().state.packs
     assert (found.format, found.features, found.vcs, found.version) == (f"{FAMILY} 1 swap=file", [], GIT, 2)
     assert (found.refs, found.entries, found.revisions, found.packs) == (1, 1, 3, 2)
     assert found.records == sum(pack.records for pack in packs) >= 9
@@ -140,8 +140,8 @@ def test_settings_of_a_repository_that_is_made_and_of_one_that_is_stored(project
         return b""
 
     before = project.context().transaction.changes_since(None).version
-    assert project.repository.commit(request_id(), 0, "user", plan).swapped
+    assert project.repository.commit(request_id(), 0, "user", plan).changed
     assert dict(project.context().transaction.settings) == {"a": b"1"}
     changes = project.context().transaction.changes_since(None)
     assert (changes.settings, changes.vcs, changes.version) == ({"a": b"1"}, GIT, before + 1)
-    assert not project.repository.commit(request_id(), 0, "user", plan).swapped
+    assert not project.repository.commit(request_id(), 0, "user", plan).changed

@@ -98,4 +98,4 @@ class Project:
     ) -> NotedContext:
         """A request on it that announces these revisions."""
         graph = [self.history.announced(each) for each in announced]
-        return NotedContext(self.repository.begin(b"", "user", graph), early=early, denied=denied)
+        return NotedContext(self.repository.begin(graph), early=early, denied=denied)

@@ -22,7 +22,7 @@ def moment() -> SnapshotView:
     grafted = history.commit({b"f": b"grafted"}, [line[4]], [b"ghost"], ghost_first=True)
     later = history.commit({b"f": b"later"}, [grafted])
     history.push(repository, history.parents, {TRUNK: Tip(later)})
-    transaction = repository.begin(b"", "user")
+    transaction = repository.begin()
     return SnapshotView(transaction.refs, transaction.map, repository.snapshot(), Allowance())
 
 
