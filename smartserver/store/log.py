@@ -45,7 +45,7 @@ class Head:
     """The newest state of a repository."""
 
     state: State
-    damage: str = ""
+    damage: CorruptFile | None = None
     """Why no change may follow it: what lies above it is damaged, or of another line."""
 
 
@@ -103,8 +103,8 @@ class Log:
                 warm = self._head
                 head = self._walk(warm) if warm is not None else self._open()
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
-                self._head = None if head is None or head.damage else head
-                if head is not None and not (head.damage and warm is not None):
+                self._head = None if head is None or head.damage is not None else head
+                if head is not None and (head.damage is None or warm is None):
                     return head
         raise TransportFailed(LOG, f"the record it stood on went away {TRIES} times while it was read")
 
@@ -143,15 +143,15 @@ class Log:
         found = newest_first(names.result or ())
         state = self._first(found)
         head = None if state is None else self._walk(Head(state))
-        if head is None or head.damage:
+        if head is None or head.damage is not None:
             return head
         above = [version for version, _ in found if version > head.state.version]
         if not self._listed:
             above += [int(name) for name in records.result or () if name.isdecimal() and int(name) > head.state.version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
-            there = f"{record_path(head.state.version + 1)} is missing, and something of change {max(above)} is there"
-            return Head(head.state, there)
+            why = f"it is missing, and something of change {max(above)} is there"
+            return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
         self._listed = True
         return head
 
@@ -198,8 +198,10 @@ class Log:
                     content = step.result or b""
                     below, state = state, state.after(decode_record(content, step.path), hash_of(content))
                     self._count(content)
-            except (CorruptFile, Misfit) as wrong:
-                return Head(state, str(wrong))
+            except CorruptFile as wrong:
+                return Head(state, wrong)
+            except Misfit as wrong:
+                return Head(state, CorruptFile(record_path(state.version + 1), 0, str(wrong)))
             if len(came) < len(asked):
                 stood = [head.state] if below is head.state else [head.state, below]
                 if not again:
@@ -222,8 +224,9 @@ class Log:
         """
         deadline = self._clock() + WAIT
         while True:
-            if head.damage:
-                raise CorruptFile(LOG, 0, f"{head.damage}; no change is made: smartserver recover")
+            if head.damage is not None:
+                why = f"{head.damage.why}; no change is made before `smartserver recover`"
+                raise CorruptFile(head.damage.path, head.damage.offset, why)
             base, verdict = head.state, judge(head.state)
             if verdict is None:
                 self.make_durable(head)
@@ -277,7 +280,7 @@ class Log:
         for _ in range(TRIES):
             try:
                 head = self.look()
-                if head.damage or head.state.hash != base.hash:
+                if head.damage is not None or head.state.hash != base.hash:
                     return head
                 if self._publish(base, content):
                     return self._adopted(content, after)

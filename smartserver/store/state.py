@@ -175,6 +175,7 @@ class State:
 
         Raises:
             Misfit: the record does not follow.
+            Unsupported: it creates a repository of a system that this release does not know.
         """
         if (record.number, record.parent) != (self.version + 1, self.hash):
             parent = f"record {self.version} is {self.hash.hex()}"
@@ -249,21 +250,21 @@ class _Draft:
             self._delete()
 
     def _begin(self, begins: Beginning) -> None:
+        system_of(begins.vcs)
         self.incarnation, self.vcs, self.kinds = begins.incarnation, begins.vcs, begins.kinds
         self.tables.setdefault(REFS, Table("ids"))
         self.settings_version = self._number
         self.complete &= begins.complete
 
     def _change(self, change: Change) -> None:
-        name = change.key.decode()
         if change.table == SETTINGS:
             self.settings_version = self._number
             if change.new is None:
-                del self.settings[name]
+                del self.settings[change.key.decode()]
             else:
-                self.settings[name] = change.new
+                self.settings[change.key.decode()] = change.new
         elif change.table == DECLARED:
-            self._declare(MAP + name, None if change.new is None else change.new.decode())
+            self._declare(MAP + change.key.decode(), None if change.new is None else change.new.decode())
         else:
             self._changes.setdefault(change.table, []).append((change.key, change.old, change.new))
 
