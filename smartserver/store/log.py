@@ -18,12 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
-from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
+from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
 from transports.errors import FileExists, TransportError, TransportFailed
@@ -186,29 +185,38 @@ class Log:
 
         Each record fixes those before it: where the last but one is there, so was all that it follows.
         """
-        state, below, ahead = head.state, head.state, 1
+        state = head.state
+        came, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
+        self.folder.perform([came, own])
+        if came.result is None:  # Mostly nothing has come: then this is all.
+            return head if _is_record(own, state.hash) else None
+        return self._read_on(state, came)
+
+    def _read_on(self, state: State, next_one: GetPublished) -> Head | None:
+        """As `_walk`, from the first record that came."""
+        stood, asked, ahead = [(state.version, state.hash)], [next_one], 1
         while True:
-            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
-            # Mostly nothing has come: then this is all.
-            again = [GetPublished(record_path(state.version))] if ahead == 1 else []
-            self.folder.perform([*asked, *again])
-            came = list(takewhile(_is_there, asked))
+            contents = _until_missing(asked)
+            records, damage = _decoded(state.version, contents)
             try:
-                for step in came:
-                    content = step.result or b""
-                    below, state = state, state.after(decode_record(content, step.path), hash_of(content))
-                    self._count(content)
-            except CorruptFile as wrong:
-                return Head(state, wrong)
+                state = state.after_all(records)
             except Misfit as wrong:
-                return Head(state, CorruptFile(record_path(state.version + 1), 0, str(wrong)))
-            if len(came) < len(asked):
-                stood = [head.state] if below is head.state else [head.state, below]
-                if not again:
-                    again = [GetPublished(record_path(each.version)) for each in stood]
-                    self.folder.perform(again)
-                return Head(state) if all(map(_is_record, again, (each.hash for each in stood))) else None
+                state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
+            if damage is not None:
+                return Head(state, damage)
+            for content in contents:
+                self._count(content)
+            stood += [(record.number, record_hash) for record, record_hash in records]
+            if len(records) < len(asked):
+                # The newest is the last that was read; the first, and the last but one, are read again.
+                below = dict([stood[0], stood[-2]])
+                again = [GetPublished(record_path(number)) for number in below]
+                self.folder.perform(again)
+                return Head(state) if all(map(_is_record, again, below.values())) else None
+            stood = [stood[0], *stood[1:][-2:]]
             ahead = min(AHEAD, ahead * 4)
+            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
+            self.folder.perform(asked)
 
     # -- changing
 
@@ -323,9 +331,25 @@ def _is_record(step: GetPublished, record_hash: bytes) -> bool:
     return step.result is not None and hash_of(step.result) == record_hash
 
 
-def _is_there(step: GetPublished) -> bool:
-    """Whether a record that was read is there."""
-    return step.result is not None
+def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
+    """What was read, up to the first that is missing."""
+    contents: list[bytes] = []
+    for step in steps:
+        if step.result is None:
+            break
+        contents.append(step.result)
+    return contents
+
+
+def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
+    """The records that follow a version, each with its hash, up to one that is damaged, and what is wrong with that."""
+    records = []
+    for number, content in enumerate(contents, version + 1):
+        try:
+            records.append((decode_record(content, record_path(number)), hash_of(content)))
+        except CorruptFile as wrong:
+            return records, wrong
+    return records, None
 
 
 def _was_done(step: GetPublished) -> bool:
