@@ -154,18 +154,19 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
-    state = line.look().state
-    now, time = store_time(folder, randomness), int(clock() * 1000)
-    count = _sweep(folder, incoming.result or (), now)
+    state, time = line.look().state, int(clock() * 1000)
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
-    count += _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
+    count = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
     named = {pack.name for pack in state.packs} | set(state.dropped)
+    unnamed = [each for each in _packs(folder, listed.result or ()) if each.name not in named]
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    for each in _packs(folder, listed.result or ()):
-        if each.name not in named and now - each.modified >= KEPT:
+    now = store_time(folder, randomness) if incoming.result or unnamed else 0.0
+    count += _sweep(folder, incoming.result or (), now)
+    for each in unnamed:
+        if now - each.modified >= KEPT:
             (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
     if lost:
         log.warning(
