@@ -270,6 +270,7 @@ class Log:
             self._discard(temporary)
             return False
         except TransportError as wrong:
+            self._discard(temporary)
             self.forget()
             if _was_done(own):  # Then it is the sync that failed, which is never repeated, or what follows.
                 raise OutcomeUnknown(str(wrong)) from wrong
