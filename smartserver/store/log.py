@@ -25,7 +25,7 @@ from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_f
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
-from transports.errors import FileExists, TransportError, TransportFailed
+from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
@@ -269,6 +269,10 @@ class Log:
         except FileExists:
             self._discard(temporary)
             return False
+        except NoSuchFile as wrong:  # It was swept while this process was stopped, or the folder was not copied.
+            with contextlib.suppress(FileExists):
+                self.folder.make_directory(INCOMING)
+            raise _Unclear(str(wrong)) from wrong
         except TransportError as wrong:
             self._discard(temporary)
             self.forget()
