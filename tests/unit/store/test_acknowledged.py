@@ -19,7 +19,7 @@ from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import LOST, PACKS, ROOT, Discipline
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.store.upkeep import UNNAMED_KEPT
+from smartserver.store.upkeep import KEPT
 from smartserver.store.upload import Upload
 from transports.base import Transport
 from transports.decorators.counted import CountedTransport
@@ -27,7 +27,7 @@ from transports.errors import CodedError, TransportFailed
 from transports.memory import MemoryTransport
 
 SIDE = b"refs/heads/side"
-DAY = UNNAMED_KEPT
+DAY = KEPT
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from smartserver.store.transaction import Transaction
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
 
-DAY = upkeep.UNNAMED_KEPT
+DAY = upkeep.KEPT
 
 
 @pytest.fixture
