@@ -107,11 +107,7 @@ class Commit:
         upload = self.upload
         if planned.transaction.created is not None:
             self.place.make()
-        if upload is not None:
-            state = planned.state
-            upload.write_down(Trailer(self._incarnation, state.version, state.hash, planned.entry))
-            with span(Part.DISK, "move the pack"):
-                self.log.folder.perform(upload.publication())
+        self._publish_pack(planned)
         if upload is not None or head is None:
             head = self.log.look()
         made: CommitOutcome | None = None
@@ -125,6 +121,7 @@ class Commit:
                     made = again
                     return None
                 planned = again
+                self._publish_pack(planned)  # What was checked again is another pack.
             if planned.transaction.created is not None:
                 self.place.check_below()
             self._check_pack(state)
@@ -145,12 +142,18 @@ class Commit:
         except BaseException:
             kept.close()
             raise
-        if made is not None:
-            kept.close()
-            return made
+        # A repeat may have found this call's own record: then that names the pack. Otherwise the pack is collected.
         if upload is not None:
             upload.leave()
-        return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
+        return made or CommitOutcome(head.state, planned.entry.outcomes, changed=True)
+
+    def _publish_pack(self, planned: PlannedCommit) -> None:
+        """Write the entry behind the pack and move it among the packs, unless that was done."""
+        if self.upload is not None:
+            state = planned.state
+            self.upload.write_down(Trailer(self._incarnation, state.version, state.hash, planned.entry))
+            with span(Part.DISK, "move the pack"):
+                self.log.folder.perform(self.upload.publication())
 
     def _check_pack(self, state: State) -> None:
         """See that the pack is there, and that no record dropped it: only after the state was read."""

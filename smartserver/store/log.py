@@ -26,7 +26,7 @@ from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_f
 from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
-from transports.errors import FileExists, TransportError, TransportFailed
+from transports.errors import CodedError, FileExists, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
@@ -228,15 +228,15 @@ class Log:
             if verdict is None:
                 self.make_durable(head)
                 return head
+            if self._clock() > deadline:
+                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             content, after = verdict
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
-                head = self.look()
+                head = self._look_again(f"another may have been first with change {base.version + 1}")
             except _Unclear as wrong:
                 head = self._settled(base, content, after, str(wrong))
-            if self._clock() > deadline:
-                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
@@ -275,10 +275,10 @@ class Log:
         """The head, after it was unclear whether a record was published: where it is still the state that the record
         follows, the same bytes are published again. Two of one number cannot both be."""
         for _ in range(TRIES):
+            head = self._look_again(why)
+            if head.state.hash != base.hash:
+                return head
             try:
-                head = self.look()
-                if head.damage or head.state.hash != base.hash:
-                    return head
                 if self._publish(base, content):
                     return self._adopted(content, after)
             except _Unclear as wrong:
@@ -286,6 +286,20 @@ class Log:
             except TransportError as wrong:
                 raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         raise OutcomeUnknown(why)
+
+    def _look_again(self, why: str) -> Head:
+        """The newest state, after a record may have been published.
+
+        Raises:
+            OutcomeUnknown: it cannot be told.
+        """
+        try:
+            head = self.look()
+        except CodedError as wrong:
+            raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+        if head.damage:
+            raise OutcomeUnknown(f"{why}; then: {head.damage}")
+        return head
 
     def _discard(self, temporary: str) -> None:
         """Delete what was not published, as far as that works: `incoming` is swept."""

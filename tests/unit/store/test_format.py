@@ -14,7 +14,8 @@ def test_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"5", b"smartserver repository", b"\xff", b"smartserver repository 1 swap=file", b"smartserver repository 22"]
+    "line",
+    [b"5", b"smartserver repository", b"\xff", b"smartserver repository 1 swap=file", b"smartserver repository 22"],
 )
 def test_what_this_release_does_not_speak_is_named(line: bytes) -> None:
     assert is_ours(line) is (b"smartserver" in line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push, request_id
+from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
 from smartserver.records import delta, limits

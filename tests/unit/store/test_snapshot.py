@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from builders import locate
 from counting import Counting
-from pack_samples import KINDS, Revision, Stored, blob, history, note, opened, stored, write_pack
+from pack_samples import Revision, Stored, blob, history, note, opened, stored, write_pack
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ

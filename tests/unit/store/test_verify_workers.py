@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import MAIN, Clock, History, Repeatable, push
+
 from smartserver.store import verify, verify_share
 from smartserver.store.checkpoint import encode_checkpoint
 from smartserver.store.format import PACKS
