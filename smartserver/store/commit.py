@@ -105,7 +105,7 @@ class Commit:
     def _append(self, planned: PlannedCommit, head: Head | None, undo: contextlib.ExitStack) -> CommitOutcome:
         """Append the record of a change."""
         upload = self.upload
-        if planned.transaction.created is not None:
+        if planned.transaction.created is not None or self.log.lacks_folders:
             self.place.make()
         self._publish_pack(planned)
         if upload is not None or head is None:

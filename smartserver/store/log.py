@@ -22,12 +22,12 @@ from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
+from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
-from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
+from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
 """Times a state is opened again because what it stood on was gone, and a record is published again of which the store
@@ -87,6 +87,8 @@ class Log:
         """What a checkpoint would save."""
         self._listed = False
         """Whether it was seen once that nothing lies above the head."""
+        self.lacks_folders = False
+        """Whether a folder was missing at the first look: a copy may have left out an empty one."""
 
     # -- looking
 
@@ -136,9 +138,11 @@ class Log:
     def _open(self) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        self.folder.perform([line, names] if self._listed else [line, names, records])
+        folders = [GetStat(name) for name in FOLDERS]
+        self.folder.perform([line, names] if self._listed else [line, names, records, *folders])
         if line.result is None:
             raise NoSuchRepository(self.path)
+        self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
         parse_format(line.result)
         found = newest_first(names.result or ())
         state = self._first(found)

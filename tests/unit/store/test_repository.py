@@ -31,9 +31,11 @@ from smartserver.errors import (
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
+from smartserver.store.cleanup import make_checkpoint
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.format import FORMAT, INCOMING, PACKS
+from smartserver.store.format import FORMAT, INCOMING, LOG, PACKS
 from smartserver.store.model import RootVersion
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import encode_value
 from smartserver.store.transaction import Transaction
@@ -104,6 +106,34 @@ def test_a_refused_creation_beside_one_that_works(
     child = history.line(1, line[0])
     push(other, history, child, {MAIN: child[0]})
     check_whole(other, history)
+
+
+@pytest.mark.parametrize("brings", [True, False])
+def test_folders_that_a_copy_left_out_are_made_again(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock, brings: bool
+) -> None:
+    """By the first change; record 1, which a clean-up deletes, is not."""
+    line = history.line(1)
+    push(repository, history, [])
+    make_checkpoint(repository.folder, repository.log.look().state, repository.randomness)
+    storage.delete(f"some/project/{record_path(1)}")
+    for folder in (INCOMING, PACKS):
+        storage.remove_directory(f"some/project/{folder}")
+    other = another(storage, clock)
+    if brings:
+        push(other, history, line, {MAIN: line[0]})
+        check_whole(other, history)
+    else:
+        assert commit_setting(other).changed
+    assert names(storage, LOG) == ["0000000002", "0000000003"]
+
+
+def commit_setting(repository: PackRepository) -> CommitOutcome:
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_setting("HEAD", SIDE)
+        return b""
+
+    return repository.commit(request_id(), 0, "user", plan)
 
 
 def test_creation_where_another_was_first(
