@@ -24,7 +24,7 @@ import contextlib
 from collections.abc import Callable
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, is_marked, recognise
+from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, is_marked, is_ours, recognise
 from smartserver.store.record import encode_record, first_record, record_path
 from smartserver.store.remains import remains
 from smartserver.store.surroundings import (
@@ -111,10 +111,12 @@ class Creation:
         Raises:
             InvalidPath: it does.
         """
-        names = steps.ListDirectory("")
-        self._folder.perform([names])
+        names, in_format, line = steps.ListDirectory(""), steps.ListDirectory(FORMAT), steps.GetPublished(FORMAT)
+        self._folder.perform([names, in_format, line])
+        # An empty folder may be what a loss of power left of the format.
+        ours = NAMES if is_ours(line.result or b"") or in_format.result == [] else NAMES - {FORMAT}
         for name in names.result or ():
-            if name not in NAMES:
+            if name not in ours:
                 found = repository_below(self._above, join_path(self._path, name))
                 if found is not None:
                     inner = found[len(self._path) :].strip("/")
