@@ -77,11 +77,10 @@ BEFORE: dict[str, Callable[[Transport], object]] = {
 }
 CASES = [
     ("nothing", "a/b", True, False),
-    ("nothing", "a/b/c", True, False),
-    ("an empty folder", "a/b", True, False),
-    ("a deleted one", "a/b", True, False),
-    ("nothing", "a/b", False, False),
-    ("nothing", "a/b", True, True),
+    ("a deleted one", "a/b", False, False),
+    pytest.param("nothing", "a/b/c", True, False, marks=pytest.mark.long),
+    pytest.param("an empty folder", "a/b", True, False, marks=pytest.mark.long),
+    pytest.param("nothing", "a/b", False, True, marks=pytest.mark.long),
 ]
 
 
