@@ -9,8 +9,9 @@ import threading
 import weakref
 from dataclasses import dataclass
 
-from smartserver.errors import NoSuchRepository
+from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.caches import TextCache
+from smartserver.store.format import LOG
 from smartserver.store.log import TRIES, Head, Log
 from smartserver.store.model import RootVersion
 from smartserver.store.snapshot import Reopen, Snapshot
@@ -62,12 +63,16 @@ class States:
         """The repository as it is now.
 
         Raises:
-            CorruptFile, Unsupported, TransportError: as `Log.look`.
+            CorruptFile, Unsupported, TransportError: as `Log.look`. Where a repository may begin above what can be read,
+                nobody is told that there is none.
         """
         try:
-            return Latest(self._log.look())
+            head = self._log.look()
         except NoSuchRepository:
             return Latest(None)
+        if head.damage and not head.state.exists:
+            raise CorruptFile(LOG, 0, head.damage)
+        return Latest(head)
 
     def read(self, look: Latest | None = None) -> Stored:
         """The repository as it is now, or as it was looked at.
