@@ -255,15 +255,15 @@ class _Draft:
         self.complete &= begins.complete
 
     def _change(self, change: Change) -> None:
-        name = change.key.decode()
         if change.table == SETTINGS:
+            name = change.key.decode()
             self.settings_version = self._number
             if change.new is None:
                 del self.settings[name]
             else:
                 self.settings[name] = change.new
         elif change.table == DECLARED:
-            self._declare(MAP + name, None if change.new is None else change.new.decode())
+            self._declare(MAP + change.key.decode(), None if change.new is None else change.new.decode())
         else:
             self._changes.setdefault(change.table, []).append((change.key, change.old, change.new))
 
