@@ -63,8 +63,8 @@ class States:
         """The repository as it is now.
 
         Raises:
-            CorruptFile, Unsupported, TransportError: as `Log.look`. Where a repository may begin above what can be read,
-                nobody is told that there is none.
+            CorruptFile, Unsupported, TransportError: as `Log.look`. Where damage lies above, nobody is told that there
+                is no repository.
         """
         try:
             head = self._log.look()

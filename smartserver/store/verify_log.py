@@ -26,6 +26,8 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
     folder.perform([names, records])
     checkpoints = dict(newest_first(names.result or ()))
     numbers = sorted(int(name) for name in records.result or () if name.isdecimal())
+    # Below the newest checkpoint but one there may be anything: it is deleted, or an older copy brought it back.
+    floor = [1, *(version for version in sorted(checkpoints) if version in numbers)][-2:][0]
     state: State | None = None
     for number in [each for each in numbers if each <= head.state.version]:
         record = GetPublished(record_path(number))
@@ -35,7 +37,7 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
             continue
         try:
             if state is not None and number > state.version + 1:
-                if _is_there(folder, state) and state.version > 1:
+                if state.version >= floor and _is_there(folder, state):
                     yield f"{record_path(state.version + 1)} is missing"
                 state = None
             state = _next(state, number, content, record.path)
@@ -74,8 +76,7 @@ def _is_there(folder: Transport, state: State) -> bool:
 
 
 def _next(state: State | None, number: int, content: bytes, path: str) -> State | None:
-    """The state after a record; None where that of the record before it is not known. What is left alone below the
-    floor (a late creation's record 1) says nothing."""
+    """The state after a record; None where that of the record before it is not known."""
     record = decode_record(content, path)
     if number == 1 and record.parent == NOTHING:
         return first_state(hash_of(content))

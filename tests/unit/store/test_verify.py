@@ -199,12 +199,12 @@ def test_what_only_a_recovery_would_read(
     assert problems(storage) == []
 
 
-def test_a_number_below_the_floor_that_was_taken_late_is_no_damage(
+def test_what_lies_alone_below_the_floor_is_no_damage(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
-    for tip in history.line(2):
+    for tip in history.line(3):
         push(repository, history, [tip], {MAIN: tip})
-    make_checkpoint(storage, repository.log.look().state, repository.randomness)
+        make_checkpoint(storage, repository.log.look().state, repository.randomness)
     storage.delete(record_path(2))
     assert problems(storage) == []
 
