@@ -142,10 +142,17 @@ class Commit:
         except BaseException:
             kept.close()
             raise
-        # A repeat may have found this call's own record: then that names the pack. Otherwise the pack is collected.
-        if upload is not None:
+        if made is not None and not self._is_known(head.state):
+            kept.close()
+        elif upload is not None:
             upload.leave()
         return made or CommitOutcome(head.state, planned.entry.outcomes, changed=True)
+
+    def _is_known(self, state: State) -> bool:
+        """Whether a state names the own pack: what answers the request is its own record, of which it was not known
+        whether it was published."""
+        entry = None if self.upload is None else self.upload.entry
+        return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
     def _publish_pack(self, planned: PlannedCommit) -> None:
         """Write the entry behind the pack and move it among the packs, unless that was done."""

@@ -9,9 +9,8 @@ import threading
 import weakref
 from dataclasses import dataclass
 
-from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
-from smartserver.store.format import LOG
 from smartserver.store.log import TRIES, Head, Log
 from smartserver.store.model import RootVersion
 from smartserver.store.snapshot import Reopen, Snapshot
@@ -63,15 +62,14 @@ class States:
         """The repository as it is now.
 
         Raises:
-            CorruptFile, Unsupported, TransportError: as `Log.look`. Where damage lies above, nobody is told that there
-                is no repository.
+            CorruptFile, Unsupported, TransportError: as `Log.look`; a damaged log says of none whether it is there.
         """
         try:
             head = self._log.look()
         except NoSuchRepository:
             return Latest(None)
-        if head.damage and not head.state.exists:
-            raise CorruptFile(LOG, 0, head.damage)
+        if head.damage is not None and not head.state.exists:
+            raise head.damage
         return Latest(head)
 
     def read(self, look: Latest | None = None) -> Stored:

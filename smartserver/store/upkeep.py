@@ -27,7 +27,7 @@ from smartserver.store.record import Join, PackEntry, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
-from transports.base import Transport
+from transports.base import EntryKind, Transport
 from transports.errors import TransportError
 from transports.steps import GetStat, ListDirectory, ReadRanges
 
@@ -130,7 +130,7 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
     if not cleanup.is_due(since.records, since.size, since.checkpoint):
         return
     head = line.look()
-    if not head.damage:
+    if head.damage is None:
         line.checkpointed(cleanup.make_checkpoint(line.folder, head.state, randomness))
         cleanup.clean_log(line.folder, randomness)
 
@@ -154,18 +154,19 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
-    state = line.look().state
-    now, time = store_time(folder, randomness), int(clock() * 1000)
-    count = _sweep(folder, incoming.result or (), now)
+    state, time = line.look().state, int(clock() * 1000)
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
-    count += _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
+    count = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
     named = {pack.name for pack in state.packs} | set(state.dropped)
+    unnamed = [each for each in _packs(folder, listed.result or ()) if each.name not in named]
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    for each in _packs(folder, listed.result or ()):
-        if each.name not in named and now - each.modified >= KEPT:
+    now = store_time(folder, randomness) if incoming.result or unnamed else 0.0
+    count += _sweep(folder, incoming.result or (), now)
+    for each in unnamed:
+        if now - each.modified >= KEPT:
             (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
     if lost:
         log.warning(
@@ -187,7 +188,15 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     """Delete what has lain in `incoming` for a day; how many files."""
     looks = [GetStat(f"{INCOMING}/{name}") for name in names]
     folder.perform(looks)
-    return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
+    old = [(each.path, each.result) for each in looks if each.result and now - each.result.modified >= KEPT]
+    folders = [ListDirectory(path) for path, stat in old if stat.kind is EntryKind.DIRECTORY]
+    folder.perform(folders)
+    inside = [f"{each.path}/{name}" for each in folders for name in each.result or ()]
+    count = _delete(folder, [*(path for path, stat in old if stat.kind is EntryKind.FILE), *inside])
+    for each in folders:  # Records of which another process, or a kill, left the folder they were to be published in.
+        with contextlib.suppress(TransportError):
+            folder.remove_directory(each.path)
+    return count
 
 
 def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:
@@ -216,14 +225,13 @@ def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> int:
-    """Delete those of these files that are there, which another may do at the same time; how many. A record that was
-    to be published may be a folder."""
+    """Delete those of these files that are there, which another may do at the same time; how many."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     count = 0
     for each in looks:
         with contextlib.suppress(TransportError):
             if each.result is not None:
-                folder.withdraw(each.path, f"{each.path}.gone")
+                folder.delete(each.path)
                 count += 1
     return count

@@ -29,9 +29,9 @@ HISTORY = History()
 LINE = HISTORY.line(6)
 
 CALLS = {
-    "open", "read", "pread", "write", "fsync", "fstat", "stat", "listdir", "replace", "link", "unlink", "mkdir", "rmdir",
+    "open", "pread", "write", "fsync", "stat", "listdir", "replace", "link", "unlink", "mkdir", "rmdir",
 }  # fmt: skip
-"""Those that may fail. A close that fails has closed."""
+"""Those that may fail. One of an open descriptor's `fstat` and `close` changes nothing."""
 
 State = tuple[dict[bytes, bytes], dict[str, bytes]] | None
 """Refs and settings; None: there is no repository."""
