@@ -113,7 +113,9 @@ def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
         found = request.result
     except LookupError:
         return unless_known
-    return found is not None and found.kind is EntryKind.FILE and found.size <= FORMAT_BYTES
+    if found is None or found.kind is EntryKind.OTHER:
+        return False
+    return found.kind is EntryKind.DIRECTORY or found.size <= FORMAT_BYTES
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from smartserver.store.creation import Creation
 from smartserver.store.draft import entry_of, following
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
-from smartserver.store.record import Entry, Record
+from smartserver.store.record import NOTHING, Entry, Record
 from smartserver.store.state import State
 from smartserver.store.states import States, Stored
 from smartserver.store.trailer import Trailer
@@ -32,7 +32,7 @@ Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 
-NOWHERE = State(0, b"")
+NOWHERE = State(0, NOTHING)
 """Where no repository was ever made."""
 
 

@@ -89,7 +89,7 @@ def by_verbs(tmp_path: Path) -> Iterator[Account]:
     home.mkdir()
     folder.mkdir()
     (home / ".gitconfig").write_text(SETTINGS)
-    server = Served(folder, "--anonymous", "write", "--allow-vfs", "--folder-locks")
+    server = Served(folder, "--anonymous", "write", "--allow-vfs")
     yield Account(home, server.proxy, server.root, f"hpss+vfs://127.0.0.1:{server.proxy.port}")
     assert server.close() == ""
 
@@ -244,19 +244,6 @@ def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd) -> None:
     old = 'sh -c "echo SSH-1.5-old; exec cat >/dev/null"'  # Of which paramiko writes a log.
     (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand {old}\n")
     assert "cannot log in to" in line(account.url("project"))
-
-
-@pytest.mark.unbanned("file-level calls are how it is reached")
-def test_brz_names_what_breaks_a_lock(by_verbs: Account) -> None:
-    by_verbs.run(*BRZ, "init", "-q", "a")
-    by_verbs.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
-    shared, branch = by_verbs.url("project"), by_verbs.url("project/trunk")
-    by_verbs.run(*BRZ, "init-shared-repository", "-q", shared)
-    by_verbs.run(*BRZ, "push", "-q", branch, where="a")
-    for url, status in ((shared, 3), (branch, 0)):
-        done, _ = by_verbs.attempt(*BRZ, "break-lock", "--force", url)
-        assert f"a dead writer left is broken by `smartserver break-lock {url}/`" in done.stderr, done.stderr
-        assert done.returncode == status
 
 
 def test_a_host_key_may_be_told(account: Account, sshd: Sshd) -> None:

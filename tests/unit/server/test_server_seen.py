@@ -21,7 +21,7 @@ class Roots(Stepwise):
 
     def __init__(self, *, far: bool) -> None:
         super().__init__(MemoryTransport())
-        self.capabilities = Capability.NONE if far else self.inner.capabilities
+        self.capabilities = Capability.ROUND_TRIPS if far else self.inner.capabilities
         self.count = 0
 
     def wrap(self, inner: Transport, prefix: str) -> Roots:
