@@ -271,9 +271,7 @@ def command(
         refuse_with_stdio(ctx)
     check_access_options(ctx)
     if folder_locks:
-        click.echo(
-            "--folder-locks has no effect: there are no locks any more", err=True
-        )
+        click.echo("--folder-locks has no effect: there are no locks any more", err=True)
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
     if access_log is not None:
         log_requests_to(access_log)

@@ -21,23 +21,18 @@ repository in `a`; or it is too late for the number, and looks again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, recognise
-from smartserver.store.record import encode_record, first_record, record_path
-from smartserver.store.remains import remains
-from smartserver.store.surroundings import (
-    check_above,
-    file_in_the_way,
-    folders_to,
-    join_path,
-    name_of,
-    repository_below,
-)
+from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, INCOMING, LINE, LOG, NAMES, foreign_in
+from smartserver.store.log import Head
+from smartserver.store.record import encode_record, first_record, hash_of, record_path
+from smartserver.store.remains import Remains
+from smartserver.store.state import first_state
+from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of, repository_below
 from transports import steps
-from transports.base import Transport
-from transports.errors import FileExists
+from transports.base import EntryKind, Step, Transport
+from transports.errors import FileExists, NoSuchFile
 
 
 class Creation:
@@ -49,69 +44,102 @@ class Creation:
         """`path`: of the repository, below `above`."""
         self._above = above
         self._path = path
-        self._folder = above.child(path) if path else above
         self._randomness = randomness
         self._clock = clock
         self._made = False
+        self._first: Head | None = None
+        """Of the place, if all of it was made here."""
 
     line = LINE.decode().rstrip("\n")
     """What the format file says of a repository that is made here."""
 
-    def make(self) -> None:
-        """Make the place, all of it durable; a half-made one is taken over.
+    def make(self) -> Head | None:
+        """Make the place, all of it durable; a half-made one is taken over. Its head, as it was made; None where
+        another process made a part of it.
 
         Raises:
             NestedRepository: it would lie inside another repository.
             InvalidPath: the folder holds something else, or what is left of a repository.
         """
         if self._made:
-            return
+            return self._first
+        folders = self._missing()
+        record = encode_record(first_record(self._randomness(16), int(self._clock() * 1000)))
+        files = {record_path(1): record, FORMAT: LINE}
+        puts = {name: f"{INCOMING}/{self._randomness(8).hex()}.{name.rpartition('/')[2]}" for name in files}
+        look = LookAbove(self._above, self._path)
+        made: list[Step] = [
+            *[steps.MakeDirectory(folder) for folder in folders],
+            *[steps.Put(self._full(puts[name]), files[name]) for name in files],
+            steps.Publish(self._full(puts[record_path(1)]), self._full(record_path(1))),
+            steps.SyncDirectory(self._full(LOG)),
+            steps.Publish(self._full(puts[FORMAT]), self._full(FORMAT)),
+            # Also what another process made: it may have crashed before it synced.
+            *[steps.SyncDirectory(place) for place in folders_to(self._path)[::-1]],
+            *look.steps,
+        ]
+        try:
+            self._above.perform(made)
+            self._first = Head(first_state(hash_of(record)))
+        except FileExists:
+            self._make_rest(made)
+        look.check(self._clock)
+        self._made = True
+        return self._first
+
+    def _missing(self) -> list[str]:
+        """Look at the place, and refuse one where no repository can be made; the folders that are to be made.
+
+        Raises:
+            NestedRepository, InvalidPath: as `make`.
+        """
         above, path = self._above, self._path
-        places = folders_to(path)
-        file = file_in_the_way(above, path)
+        places = [steps.GetStat(place) for place in folders_to(path)[1:]]
+        others = [steps.GetStat(self._full(name)) for name in FOREIGN]
+        look, left, names = LookAbove(above, path), Remains(path), steps.ListDirectory(path)
+        above.perform([*places, *look.steps, *others, *left.steps, names])
+        file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
-        check_above(above, path, clock=self._clock)
-        for place in places[1:]:
-            with contextlib.suppress(FileExists):
-                above.make_directory(place)
-            if not above.exists(place):
-                raise InvalidPath(path, f"{name_of(place)} is a link that leads nowhere")
-        other = recognise(self._folder)
+        look.check()
+        other = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
-        left = remains(self._folder)
-        if left is not None:
-            raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
-        self.check_below()
-        for name in FOLDERS:
+        if left.found is not None:
+            raise InvalidPath(path, f"the folder holds {left.found}: restore that file, or move the folder away")
+        self.check_below(names)
+        inner = [self._full(name) for name in FOLDERS if name not in (names.result or ())]
+        return [*[each.path for each in places if each.result is None], *inner]
+
+    def _make_rest(self, made: Sequence[Step]) -> None:
+        """Perform each of the steps, where some of what they make is there by now.
+
+        Raises:
+            InvalidPath: it is a link that leads nowhere.
+        """
+        for step in made:
             with contextlib.suppress(FileExists):
-                self._folder.make_directory(name)
-        record = first_record(self._randomness(16), int(self._clock() * 1000))
-        self._publish(record_path(1), encode_record(record))
-        self._folder.sync_directory(LOG)
-        self._publish(FORMAT, LINE)
-        # Also what another process made: it may have crashed before it synced.
-        for place in places[::-1]:
-            above.sync_directory(place)
-        check_above(above, path, claimed=True, clock=self._clock)
-        self._made = True
+                self._above.perform([step])
+            if isinstance(step, steps.MakeDirectory) and not self._above.exists(step.path):
+                raise InvalidPath(self._path, f"{name_of(step.path)} is a link that leads nowhere")
+        for step in made:
+            if isinstance(step, steps.Publish):
+                with contextlib.suppress(NoSuchFile):
+                    self._above.delete(step.path)
 
-    def _publish(self, path: str, content: bytes) -> None:
-        temporary = f"{INCOMING}/{self._randomness(8).hex()}.{path.rpartition('/')[2]}"
-        with contextlib.suppress(FileExists):
-            self._folder.perform([steps.Put(temporary, content), steps.Publish(temporary, path)])
-            return
-        self._folder.delete(temporary)
+    def _full(self, name: str) -> str:
+        return join_path(self._path, name)
 
-    def check_below(self) -> None:
+    def look_below(self) -> steps.ListDirectory:
+        """What `check_below` is to be given, once it was performed in the repository's folder."""
+        return steps.ListDirectory("")
+
+    def check_below(self, names: steps.ListDirectory) -> None:
         """Refuse a folder that holds something which belongs to no repository, or another repository.
 
         Raises:
             InvalidPath: it does.
         """
-        names = steps.ListDirectory("")
-        self._folder.perform([names])
         for name in names.result or ():
             if name not in NAMES:
                 found = repository_below(self._above, join_path(self._path, name))

@@ -16,8 +16,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
@@ -26,7 +27,7 @@ from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_f
 from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
-from transports.errors import FileExists, TransportError, TransportFailed
+from transports.errors import CodedError, FileExists, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
@@ -101,12 +102,28 @@ class Log:
         with self._guard:
             for _ in range(TRIES):
                 warm = self._head
-                head = self._walk(warm) if warm is not None else self._open()
+                head = self._open() if warm is None else self._walk(warm.state.version, (), partial(_state, warm))
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
                 self._head = None if head is None or head.damage else head
                 if head is not None and not (head.damage and warm is not None):
                     return head
         raise TransportFailed(LOG, f"the record it stood on went away {TRIES} times while it was read")
+
+    @property
+    def known(self) -> Head | None:
+        """The head as it was last seen; None where that is not known."""
+        return self._head
+
+    def still(self, head: Head, before: Sequence[Step], after: Sequence[Step]) -> bool:
+        """Perform steps, look whether a head is still the newest, and perform others, in one trip.
+
+        Raises:
+            TransportError: as of a step, or the store failed.
+        """
+        state = head.state
+        above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
+        self.folder.perform([*before, above, own, *after])
+        return above.result is None and _is_record(own, state.hash)
 
     def forget(self) -> None:
         """Open the state from the store next time: the connection to it was lost, or it failed."""
@@ -141,13 +158,11 @@ class Log:
             raise NoSuchRepository(self.path)
         parse_format(line.result)
         found = newest_first(names.result or ())
-        state = self._first(found)
-        head = None if state is None else self._walk(Head(state))
+        listed = [] if self._listed else [int(name) for name in records.result or () if name.isdecimal()]
+        head = self._first(found, max(listed, default=0))
         if head is None or head.damage:
             return head
-        above = [version for version, _ in found if version > head.state.version]
-        if not self._listed:
-            above += [int(name) for name in records.result or () if name.isdecimal() and int(name) > head.state.version]
+        above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
             there = f"{record_path(head.state.version + 1)} is missing, and something of change {max(above)} is there"
@@ -155,24 +170,31 @@ class Log:
         self._listed = True
         return head
 
-    def _first(self, checkpoints: Sequence[tuple[int, bytes]]) -> State | None:
-        """A state to begin at; None where there is none now."""
+    def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
+        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: the record that
+        is probably the last."""
         for version, record_hash in checkpoints:
-            path = checkpoint_path(version, record_hash)
-            file, record = Get(path), GetPublished(record_path(version))
-            self.folder.perform([file, record])
-            if file.result is None or not _is_record(record, record_hash):
-                continue
-            try:
-                state = decode_checkpoint(file.result, path)
-            except CorruptFile as wrong:
-                log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
-                continue
-            if (state.version, state.hash) == (version, record_hash):
-                self.since = Since(checkpoint=len(file.result))
-                return state
+            file = Get(checkpoint_path(version, record_hash))
+            head = self._walk(version, [file], partial(self._saved, file, version, record_hash), newest)
+            if head is not None:
+                return head
         first = GetPublished(record_path(1))
-        self.folder.perform([first])
+        return self._walk(1, [first], partial(self._begun, first), newest)
+
+    def _saved(self, file: Get, version: int, record_hash: bytes) -> State | None:
+        """The state that a checkpoint says."""
+        if file.result is None:
+            return None
+        try:
+            state = decode_checkpoint(file.result, file.path)
+        except CorruptFile as wrong:
+            log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
+            return None
+        self.since = Since(checkpoint=len(file.result))
+        return state if (state.version, state.hash) == (version, record_hash) else None
+
+    def _begun(self, first: GetPublished) -> State | None:
+        """The state after record 1."""
         if first.result is None:
             return None
         record_one = decode_record(first.result, first.path)
@@ -181,17 +203,26 @@ class Log:
         self.since = Since()
         return first_state(hash_of(first.result))
 
-    def _walk(self, head: Head) -> Head | None:
-        """Read the records after a head until one is missing; None where the head's is gone then, or the last but one.
+    def _walk(
+        self, version: int, steps: Sequence[Step], start: Callable[[], State | None], newest: int = 0
+    ) -> Head | None:
+        """Read the records after a version until one is missing; None where that version's is gone then, or the last
+        but one. Each record fixes those before it: where the last but one is there, so was all that it follows.
 
-        Each record fixes those before it: where the last but one is there, so was all that it follows.
+        `steps`: performed first; then `start` gives the state of that version, if any. `newest`: the record that is
+        probably the last.
         """
-        state, below, ahead = head.state, head.state, 1
+        at, ahead, first = version, max(newest - version, 0) + 1, None
         while True:
-            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
-            # Mostly nothing has come: then this is all.
-            again = [GetPublished(record_path(state.version))] if ahead == 1 else []
-            self.folder.perform([*asked, *again])
+            asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
+            # Mostly the last one asked for is the first that is missing: then this is all.
+            again = _records({version, max(version, at + ahead - 2)})
+            self.folder.perform([*steps, *asked, *again.values()])
+            if first is None:
+                steps, first = (), start()
+                if first is None:
+                    return None
+                below = state = first
             came = list(takewhile(_is_there, asked))
             try:
                 for step in came:
@@ -199,14 +230,15 @@ class Log:
                     below, state = state, state.after(decode_record(content, step.path), hash_of(content))
                     self._count(content)
             except (CorruptFile, Misfit) as wrong:
-                return Head(state, str(wrong))
+                # It may be the state that is of another line, as a checkpoint may be.
+                return Head(state, str(wrong)) if _is_record(again[version], first.hash) else None
             if len(came) < len(asked):
-                stood = [head.state] if below is head.state else [head.state, below]
-                if not again:
-                    again = [GetPublished(record_path(each.version)) for each in stood]
-                    self.folder.perform(again)
-                return Head(state) if all(map(_is_record, again, (each.hash for each in stood))) else None
-            ahead = min(AHEAD, ahead * 4)
+                stood = {each.version: each.hash for each in (first, below)}
+                if not again.keys() >= stood.keys():
+                    again = _records(stood)
+                    self.folder.perform(list(again.values()))
+                return Head(state) if all(_is_record(again[each], stood[each]) for each in stood) else None
+            at, ahead = state.version, min(AHEAD, ahead * 4)
 
     # -- changing
 
@@ -220,23 +252,25 @@ class Log:
             OutcomeUnknown: the record may have been published, or may still be.
             TransportError: the store failed; nothing changed. Or others were first for `WAIT` seconds.
         """
-        deadline = self._clock() + WAIT
+        deadline, tried = self._clock() + WAIT, False
         while True:
+            if head.damage and tried:
+                raise OutcomeUnknown(head.damage)
             if head.damage:
                 raise CorruptFile(LOG, 0, f"{head.damage}; no change is made: smartserver recover")
             base, verdict = head.state, judge(head.state)
             if verdict is None:
                 self.make_durable(head)
                 return head
-            content, after = verdict
+            if self._clock() > deadline:
+                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
+            (content, after), tried, why = verdict, True, "another record is there"
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
-                head = self.look()
             except _Unclear as wrong:
-                head = self._settled(base, content, after, str(wrong))
-            if self._clock() > deadline:
-                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
+                why = str(wrong)
+            head = self._settled(base, content, after, why)
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
@@ -283,7 +317,7 @@ class Log:
                     return self._adopted(content, after)
             except _Unclear as wrong:
                 why = str(wrong)
-            except TransportError as wrong:
+            except CodedError as wrong:
                 raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         raise OutcomeUnknown(why)
 
@@ -318,6 +352,15 @@ class _Unclear(Exception):
 def _is_record(step: GetPublished, record_hash: bytes) -> bool:
     """Whether a record that was read is the one with that hash."""
     return step.result is not None and hash_of(step.result) == record_hash
+
+
+def _records(versions: Iterable[int]) -> dict[int, GetPublished]:
+    """What reads these records."""
+    return {each: GetPublished(record_path(each)) for each in sorted(versions)}
+
+
+def _state(head: Head) -> State:
+    return head.state
 
 
 def _is_there(step: GetPublished) -> bool:

@@ -39,10 +39,10 @@ class Quarantine:
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], object] = lambda: None,
+        prepare: Callable[[], object] | None = None,
     ) -> None:
         """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
-        repository's folders where they are not there yet."""
+        repository's folders before the first file, where there is no repository yet."""
         self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
@@ -69,7 +69,8 @@ class Quarantine:
 
     def create_file(self) -> WriteFile:
         """The file of the pack, once it is to be one."""
-        self._prepare()
+        if self._prepare is not None:
+            self._prepare()
         return self.folder.create(self.pack_path)
 
     def open_pack(self) -> ReadFile:
@@ -104,8 +105,6 @@ class Quarantine:
             return []
         pack, index = self.pack_path, self.index_path
         puts = [] if self._index is None else [Put(pack, bytes(self._pack.content)), Put(index, self._index)]
-        if puts:
-            self._prepare()
         self._published = True
         return [*puts, Rename(pack, self.pack_path), Rename(index, self.index_path), SyncDirectory(PACKS)]
 

@@ -174,7 +174,8 @@ class PackRepository:
         """
         if not transaction.exists:
             raise NoSuchRepository(self.path)
-        quarantine = partial(self._quarantine, request)
+        prepare = self._place.make if transaction.created is not None else None
+        quarantine = partial(Quarantine, self.folder, request, self.randomness, prepare)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -260,7 +261,7 @@ class PackRepository:
     def _begin_repack(self) -> Quarantine:
         """Asked for once there are packs to join."""
         self._joins_packs = True
-        return self._quarantine(upkeep.REPACK)
+        return Quarantine(self.folder, upkeep.REPACK, self.randomness)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
         """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
@@ -322,8 +323,3 @@ class PackRepository:
             return upkeep.collect(self.log, self.clock, self.randomness)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
-
-    # -- steps
-
-    def _quarantine(self, request: bytes) -> Quarantine:
-        return Quarantine(self.folder, request, self.randomness, self._place.make)
