@@ -19,12 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
-from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
+from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
@@ -46,7 +45,7 @@ class Head:
     """The newest state of a repository."""
 
     state: State
-    damage: str = ""
+    damage: CorruptFile | None = None
     """Why no change may follow it: what lies above it is damaged, or of another line."""
 
 
@@ -102,10 +101,12 @@ class Log:
         with self._guard:
             for _ in range(TRIES):
                 warm = self._head
-                head = self._open() if warm is None else self._walk(warm.state.version, (), partial(_state, warm))
+                if warm is not None and self.still(warm):
+                    return warm
+                head = self._open() if warm is None else self._go_on(warm.state)
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
-                self._head = None if head is None or head.damage else head
-                if head is not None and not (head.damage and warm is not None):
+                self._head = None if head is None or head.damage is not None else head
+                if head is not None and (head.damage is None or warm is None):
                     return head
         raise TransportFailed(LOG, f"the record it stood on went away {TRIES} times while it was read")
 
@@ -114,7 +115,7 @@ class Log:
         """The head as it was last seen; None where that is not known."""
         return self._head
 
-    def still(self, head: Head, before: Sequence[Step], after: Sequence[Step]) -> bool:
+    def still(self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = ()) -> bool:
         """Perform steps, look whether a head is still the newest, and perform others, in one trip.
 
         Raises:
@@ -160,13 +161,13 @@ class Log:
         found = newest_first(names.result or ())
         listed = [] if self._listed else [int(name) for name in records.result or () if name.isdecimal()]
         head = self._first(found, max(listed, default=0))
-        if head is None or head.damage:
+        if head is None or head.damage is not None:
             return head
         above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
-            there = f"{record_path(head.state.version + 1)} is missing, and something of change {max(above)} is there"
-            return Head(head.state, there)
+            why = f"it is missing, and something of change {max(above)} is there"
+            return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
         self._listed = True
         return head
 
@@ -203,6 +204,10 @@ class Log:
         self.since = Since()
         return first_state(hash_of(first.result))
 
+    def _go_on(self, state: State) -> Head | None:
+        """From a state that another record has followed."""
+        return self._walk(state.version, (), lambda: state, state.version + 1)
+
     def _walk(
         self, version: int, steps: Sequence[Step], start: Callable[[], State | None], newest: int = 0
     ) -> Head | None:
@@ -212,32 +217,38 @@ class Log:
         `steps`: performed first; then `start` gives the state of that version, if any. `newest`: the record that is
         probably the last.
         """
-        at, ahead, first = version, max(newest - version, 0) + 1, None
+        at, ahead, state = version, max(newest - version, 0) + 1, None
+        stood: list[tuple[int, bytes]] = []
         while True:
             asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
             # Mostly the last one asked for is the first that is missing: then this is all.
             again = _records({version, max(version, at + ahead - 2)})
             self.folder.perform([*steps, *asked, *again.values()])
-            if first is None:
-                steps, first = (), start()
-                if first is None:
+            if state is None:
+                steps, state = (), start()
+                if state is None:
                     return None
-                below = state = first
-            came = list(takewhile(_is_there, asked))
+                stood = [(version, state.hash)]
+            contents = _until_missing(asked)
+            records, damage = _decoded(at, contents)
             try:
-                for step in came:
-                    content = step.result or b""
-                    below, state = state, state.after(decode_record(content, step.path), hash_of(content))
-                    self._count(content)
-            except (CorruptFile, Misfit) as wrong:
+                state = state.after_all(records)
+            except Misfit as wrong:
+                state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
+            if damage is not None:
                 # It may be the state that is of another line, as a checkpoint may be.
-                return Head(state, str(wrong)) if _is_record(again[version], first.hash) else None
-            if len(came) < len(asked):
-                stood = {each.version: each.hash for each in (first, below)}
-                if not again.keys() >= stood.keys():
-                    again = _records(stood)
+                return Head(state, damage) if _is_record(again[version], stood[0][1]) else None
+            for content in contents:
+                self._count(content)
+            stood += [(record.number, record_hash) for record, record_hash in records]
+            if len(records) < len(asked):
+                # The newest is the last that was read; the first, and the last but one, are read again.
+                below = dict([stood[0], stood[-2:][0]])
+                if not again.keys() >= below.keys():
+                    again = _records(below)
                     self.folder.perform(list(again.values()))
-                return Head(state) if all(_is_record(again[each], stood[each]) for each in stood) else None
+                return Head(state) if all(_is_record(again[each], below[each]) for each in below) else None
+            stood = [stood[0], *stood[1:][-2:]]
             at, ahead = state.version, min(AHEAD, ahead * 4)
 
     # -- changing
@@ -254,10 +265,11 @@ class Log:
         """
         deadline, tried = self._clock() + WAIT, False
         while True:
-            if head.damage and tried:
-                raise OutcomeUnknown(head.damage)
-            if head.damage:
-                raise CorruptFile(LOG, 0, f"{head.damage}; no change is made: smartserver recover")
+            if head.damage is not None and tried:
+                raise OutcomeUnknown(str(head.damage))
+            if head.damage is not None:
+                why = f"{head.damage.why}; no change is made before `smartserver recover`"
+                raise CorruptFile(head.damage.path, head.damage.offset, why)
             base, verdict = head.state, judge(head.state)
             if verdict is None:
                 self.make_durable(head)
@@ -311,7 +323,7 @@ class Log:
         for _ in range(TRIES):
             try:
                 head = self.look()
-                if head.damage or head.state.hash != base.hash:
+                if head.damage is not None or head.state.hash != base.hash:
                     return head
                 if self._publish(base, content):
                     return self._adopted(content, after)
@@ -359,13 +371,25 @@ def _records(versions: Iterable[int]) -> dict[int, GetPublished]:
     return {each: GetPublished(record_path(each)) for each in sorted(versions)}
 
 
-def _state(head: Head) -> State:
-    return head.state
+def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
+    """What was read, up to the first that is missing."""
+    contents: list[bytes] = []
+    for step in steps:
+        if step.result is None:
+            break
+        contents.append(step.result)
+    return contents
 
 
-def _is_there(step: GetPublished) -> bool:
-    """Whether a record that was read is there."""
-    return step.result is not None
+def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
+    """The records that follow a version, each with its hash, up to one that is damaged, and what is wrong with that."""
+    records = []
+    for number, content in enumerate(contents, version + 1):
+        try:
+            records.append((decode_record(content, record_path(number)), hash_of(content)))
+        except CorruptFile as wrong:
+            return records, wrong
+    return records, None
 
 
 def _was_done(step: GetPublished) -> bool:

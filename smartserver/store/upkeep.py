@@ -27,7 +27,7 @@ from smartserver.store.record import Join, PackEntry, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
-from transports.base import Transport
+from transports.base import EntryKind, Transport
 from transports.errors import TransportError
 from transports.steps import GetStat, ListDirectory, ReadRanges
 
@@ -130,7 +130,7 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
     if not cleanup.is_due(since.records, since.size, since.checkpoint):
         return
     head = line.look()
-    if not head.damage:
+    if head.damage is None:
         line.checkpointed(cleanup.make_checkpoint(line.folder, head.state, randomness))
         cleanup.clean_log(line.folder, randomness)
 
@@ -187,7 +187,15 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     """Delete what has lain in `incoming` for a day; how many files."""
     looks = [GetStat(f"{INCOMING}/{name}") for name in names]
     folder.perform(looks)
-    return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
+    old = [(each.path, each.result) for each in looks if each.result and now - each.result.modified >= KEPT]
+    folders = [ListDirectory(path) for path, stat in old if stat.kind is EntryKind.DIRECTORY]
+    folder.perform(folders)
+    inside = [f"{each.path}/{name}" for each in folders for name in each.result or ()]
+    count = _delete(folder, [*(path for path, stat in old if stat.kind is EntryKind.FILE), *inside])
+    for each in folders:  # Records of which another process, or a kill, left the folder they were to be published in.
+        with contextlib.suppress(TransportError):
+            folder.remove_directory(each.path)
+    return count
 
 
 def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:

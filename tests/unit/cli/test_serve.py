@@ -264,7 +264,7 @@ def test_the_other_options_hold_on_standard_input(tmp_path: Path) -> None:
         client.call(repository_create, CREATION, "new")
     with on_streams(tmp_path, "--ban", "rpc:Server.*") as client, pytest.raises(Banned):
         client.call(server_ping, PingRequest())
-    with on_streams(tmp_path, "--folder-locks") as client:
+    with on_streams(tmp_path) as client:
         client.call(repository_create, CREATION, "new")
     with on_streams(tmp_path) as client, pytest.raises(AccessDenied, match="--allow-vfs"):
         client.call(has, PathRequest("new"))
