@@ -16,12 +16,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
+from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
@@ -103,7 +104,7 @@ class Log:
                 warm = self._head
                 if warm is not None and self.still(warm):
                     return warm
-                head = self._open() if warm is None else self._go_on(warm.state)
+                head = self._open() if warm is None else self._read_on(warm.state)
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
@@ -154,13 +155,18 @@ class Log:
     def _open(self) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        self.folder.perform([line, names] if self._listed else [line, names, records])
+        asked: list[Step] = [line, names] if self._listed else [line, names, records]
+        head = None
+        if is_far(self.folder):  # Where no checkpoint was made yet, this is mostly all.
+            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD)
+        else:
+            self.folder.perform(asked)
         if line.result is None:
             raise NoSuchRepository(self.path)
         parse_format(line.result)
         found = newest_first(names.result or ())
         listed = [] if self._listed else [int(name) for name in records.result or () if name.isdecimal()]
-        head = self._first(found, max(listed, default=0))
+        head = head or self._first(found, max(listed, default=0))
         if head is None or head.damage is not None:
             return head
         above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
@@ -176,15 +182,14 @@ class Log:
         is probably the last."""
         for version, record_hash in checkpoints:
             file = Get(checkpoint_path(version, record_hash))
-            head = self._walk(version, [file], partial(self._saved, file, version, record_hash), newest)
+            head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
             if head is not None:
                 return head
-        first = GetPublished(record_path(1))
-        return self._walk(1, [first], partial(self._begun, first), newest)
+        return self._walk(1, [], self._begun, newest)
 
-    def _saved(self, file: Get, version: int, record_hash: bytes) -> State | None:
-        """The state that a checkpoint says."""
-        if file.result is None:
+    def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
+        """The state that a checkpoint says; None where it is not there or not whole, or is of another record."""
+        if file.result is None or record is None or hash_of(record) != record_hash:
             return None
         try:
             state = decode_checkpoint(file.result, file.path)
@@ -192,43 +197,46 @@ class Log:
             log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
             return None
         self.since = Since(checkpoint=len(file.result))
-        return state if (state.version, state.hash) == (version, record_hash) else None
+        return state if state.hash == record_hash else None
 
-    def _begun(self, first: GetPublished) -> State | None:
-        """The state after record 1."""
-        if first.result is None:
+    def _begun(self, first: bytes | None) -> State | None:
+        """The state after record 1; None where that is not there."""
+        if first is None:
             return None
-        record_one = decode_record(first.result, first.path)
+        record_one = decode_record(first, record_path(1))
         if (record_one.number, record_one.parent) != (1, NOTHING):
-            raise CorruptFile(first.path, 0, f"it says that it is record {record_one.number}")
+            raise CorruptFile(record_path(1), 0, f"it says that it is record {record_one.number}")
         self.since = Since()
-        return first_state(hash_of(first.result))
+        return first_state(hash_of(first))
 
-    def _go_on(self, state: State) -> Head | None:
-        """From a state that another record has followed."""
-        return self._walk(state.version, (), lambda: state, state.version + 1)
+    def _read_on(self, state: State) -> Head | None:
+        """From a state that another record seems to follow."""
+        return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(
-        self, version: int, steps: Sequence[Step], start: Callable[[], State | None], newest: int = 0
+        self, version: int, steps: Sequence[Step], start: Callable[[bytes | None], State | None], newest: int
     ) -> Head | None:
-        """Read the records after a version until one is missing; None where that version's is gone then, or the last
-        but one. Each record fixes those before it: where the last but one is there, so was all that it follows.
+        """Read the records after a version until one is missing, and see that what they follow is still there; None
+        where it went away.
 
-        `steps`: performed first; then `start` gives the state of that version, if any. `newest`: the record that is
-        probably the last.
+        `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
+        record that is probably the last.
+
+        The last that may be there is read first, so each that is there was read after the one that is missing. Each
+        record fixes those before it.
         """
-        at, ahead, state = version, max(newest - version, 0) + 1, None
-        stood: list[tuple[int, bytes]] = []
+        at, ahead, state, stood = version, max(newest - version, 0) + 1, None, b""
         while True:
             asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
-            # Mostly the last one asked for is the first that is missing: then this is all.
-            again = _records({version, max(version, at + ahead - 2)})
-            self.folder.perform([*steps, *asked, *again.values()])
+            again = {each: GetPublished(record_path(each)) for each in (at, version)}
+            self.folder.perform([*steps, *reversed(asked), *again.values()])
             if state is None:
-                steps, state = (), start()
+                steps, state = (), start(again[version].result)
                 if state is None:
                     return None
-                stood = [(version, state.hash)]
+                stood = state.hash
+            if not (_is_record(again[version], stood) and _is_record(again[at], state.hash)):
+                return None
             contents = _until_missing(asked)
             records, damage = _decoded(at, contents)
             try:
@@ -236,19 +244,11 @@ class Log:
             except Misfit as wrong:
                 state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
             if damage is not None:
-                # It may be the state that is of another line, as a checkpoint may be.
-                return Head(state, damage) if _is_record(again[version], stood[0][1]) else None
+                return Head(state, damage)
             for content in contents:
                 self._count(content)
-            stood += [(record.number, record_hash) for record, record_hash in records]
             if len(records) < len(asked):
-                # The newest is the last that was read; the first, and the last but one, are read again.
-                below = dict([stood[0], stood[-2:][0]])
-                if not again.keys() >= below.keys():
-                    again = _records(below)
-                    self.folder.perform(list(again.values()))
-                return Head(state) if all(_is_record(again[each], below[each]) for each in below) else None
-            stood = [stood[0], *stood[1:][-2:]]
+                return Head(state)
             at, ahead = state.version, min(AHEAD, ahead * 4)
 
     # -- changing
@@ -364,11 +364,6 @@ class _Unclear(Exception):
 def _is_record(step: GetPublished, record_hash: bytes) -> bool:
     """Whether a record that was read is the one with that hash."""
     return step.result is not None and hash_of(step.result) == record_hash
-
-
-def _records(versions: Iterable[int]) -> dict[int, GetPublished]:
-    """What reads these records."""
-    return {each: GetPublished(record_path(each)) for each in sorted(versions)}
 
 
 def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
