@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from transports import paths
 from transports.errors import (
@@ -136,6 +138,12 @@ class Step(abc.ABC):
     def paths(self) -> tuple[str, ...]:
         """All that it names."""
         return (self.path,)
+
+    def below(self, folder: str) -> Self:
+        """The same step, as a transport names it that `folder` is below; both hold what comes of either."""
+        made = copy.copy(self)
+        made.path = paths.join(folder, self.path)
+        return made
 
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:

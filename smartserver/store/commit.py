@@ -129,8 +129,6 @@ class Commit:
     def _append(self, planned: PlannedCommit, head: Head | None, undo: contextlib.ExitStack) -> CommitOutcome:
         """Append the record of a change."""
         upload = self.upload
-        if planned.transaction.created is not None:
-            head = self.place.make() or head
         with span(Part.DISK, "move the pack"):
             head, last = self._brought(planned, head)
         made: CommitOutcome | None = None
@@ -184,16 +182,15 @@ class Commit:
     def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
         """Move the pack among the others, see that the head is the newest still, and take the last look, in one trip.
         The newest head, and the last look if that came after the head was read."""
-        moves = self._moves(planned)
-        if head is None or head.damage:
-            self.log.folder.perform(moves)
-            return self.log.look(), None
-        last = self._last_look(planned)
-        if not last.steps:  # It is seen when the record is published.
-            return head, None
-        if self.log.still(head, moves, last.steps):
-            return head, last
-        return self.log.look(), None
+        moves, last = self._moves(planned), self._last_look(planned)
+        if planned.transaction.created is not None:
+            head = head or self.place.first
+            is_newest = self.log.still(head, moves, last.steps, self.place.perform)
+        elif head is None or not last.steps:  # It is seen when the record is published.
+            return head or self.log.look(), None
+        else:
+            is_newest = self.log.still(head, moves, last.steps)
+        return (head, last) if is_newest else (self.log.look(), None)
 
     def _last_look(self, planned: PlannedCommit) -> LastLook:
         upload = self.upload

@@ -21,7 +21,7 @@ repository in `a`; or it is too late for the number, and looks again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import InvalidPath
 from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, INCOMING, LINE, LOG, NAMES, foreign_in
@@ -44,51 +44,58 @@ class Creation:
         """`path`: of the repository, below `above`."""
         self._above = above
         self._path = path
+        self._folder = above.child(path) if path else above
         self._randomness = randomness
         self._clock = clock
         self._made = False
-        self._first: Head | None = None
-        """Of the place, if all of it was made here."""
+        self._record = encode_record(first_record(randomness(16), int(clock() * 1000)))
+        """Record 1, as it is made here."""
 
     line = LINE.decode().rstrip("\n")
     """What the format file says of a repository that is made here."""
 
-    def make(self) -> Head | None:
-        """Make the place, all of it durable; a half-made one is taken over. Its head, as it was made; None where
-        another process made a part of it.
+    @property
+    def first(self) -> Head:
+        """The head of the place, if it is made here."""
+        return Head(first_state(hash_of(self._record)))
+
+    def make(self) -> None:
+        """Make the place.
+
+        Raises:
+            NestedRepository, InvalidPath: as `perform`.
+        """
+        self.perform([])
+
+    def perform(self, wanted: Sequence[Step]) -> None:
+        """Make the place, all of it durable, and perform steps of its folder, in one trip; a half-made place is taken
+        over.
 
         Raises:
             NestedRepository: it would lie inside another repository.
             InvalidPath: the folder holds something else, or what is left of a repository.
+            TransportError: as of a step.
         """
         if self._made:
-            return self._first
-        folders = self._missing()
-        record = encode_record(first_record(self._randomness(16), int(self._clock() * 1000)))
-        files = {record_path(1): record, FORMAT: LINE}
-        puts = {name: f"{INCOMING}/{self._randomness(8).hex()}.{name.rpartition('/')[2]}" for name in files}
-        look = LookAbove(self._above, self._path)
+            self._folder.perform(wanted)
+            return
+        missing, look = self._missing(), LookAbove(self._above, self._path)
         made: list[Step] = [
-            *[steps.MakeDirectory(folder) for folder in folders],
-            *[steps.Put(self._full(puts[name]), files[name]) for name in files],
-            steps.Publish(self._full(puts[record_path(1)]), self._full(record_path(1))),
-            steps.SyncDirectory(self._full(LOG)),
-            steps.Publish(self._full(puts[FORMAT]), self._full(FORMAT)),
+            *missing,
             # Also what another process made: it may have crashed before it synced.
             *[steps.SyncDirectory(place) for place in folders_to(self._path)[::-1]],
             *look.steps,
         ]
         try:
-            self._above.perform(made)
-            self._first = Head(first_state(hash_of(record)))
+            self._above.perform([*made, *[step.below(self._path) for step in wanted]])
         except FileExists:
             self._make_rest(made)
+            self._folder.perform(wanted)
         look.check(self._clock)
         self._made = True
-        return self._first
 
-    def _missing(self) -> list[str]:
-        """Look at the place, and refuse one where no repository can be made; the folders that are to be made.
+    def _missing(self) -> list[Step]:
+        """Look at the place, and refuse one where no repository can be made; the steps that make what it lacks.
 
         Raises:
             NestedRepository, InvalidPath: as `make`.
@@ -108,8 +115,20 @@ class Creation:
         if left.found is not None:
             raise InvalidPath(path, f"the folder holds {left.found}: restore that file, or move the folder away")
         self.check_below(names)
-        inner = [self._full(name) for name in FOLDERS if name not in (names.result or ())]
-        return [*[each.path for each in places if each.result is None], *inner]
+        there = names.result or ()
+        folders = [each.path for each in places if each.result is None]
+        folders += [self._full(name) for name in FOLDERS if name not in there]
+        # With a format there was a record 1: its number is free again once it was deleted.
+        return [*map(steps.MakeDirectory, folders), *([] if FORMAT in there else self._files())]
+
+    def _files(self) -> Iterator[Step]:
+        files = {record_path(1): self._record, FORMAT: LINE}
+        puts = {name: f"{INCOMING}/{self._randomness(8).hex()}.{name.rpartition('/')[2]}" for name in files}
+        for name, content in files.items():
+            yield steps.Put(self._full(puts[name]), content)
+        yield steps.Publish(self._full(puts[record_path(1)]), self._full(record_path(1)))
+        yield steps.SyncDirectory(self._full(LOG))
+        yield steps.Publish(self._full(puts[FORMAT]), self._full(FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
         """Perform each of the steps, where some of what they make is there by now.
@@ -124,7 +143,7 @@ class Creation:
                 raise InvalidPath(self._path, f"{name_of(step.path)} is a link that leads nowhere")
         for step in made:
             if isinstance(step, steps.Publish):
-                with contextlib.suppress(NoSuchFile):
+                with contextlib.suppress(NoSuchFile):  # It was published.
                     self._above.delete(step.path)
 
     def _full(self, name: str) -> str:

@@ -116,15 +116,22 @@ class Log:
         """The head as it was last seen; None where that is not known."""
         return self._head
 
-    def still(self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = ()) -> bool:
-        """Perform steps, look whether a head is still the newest, and perform others, in one trip.
+    def still(
+        self,
+        head: Head,
+        before: Sequence[Step] = (),
+        after: Sequence[Step] = (),
+        perform: Callable[[Sequence[Step]], None] | None = None,
+    ) -> bool:
+        """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
+        performs them, in place of the folder.
 
         Raises:
             TransportError: as of a step, or the store failed.
         """
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
-        self.folder.perform([*before, above, own, *after])
+        (perform or self.folder.perform)([*before, above, own, *after])
         return above.result is None and _is_record(own, state.hash)
 
     def forget(self) -> None:
