@@ -15,7 +15,7 @@ from typing import NamedTuple
 from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
-from smartserver.store.creation import Creation
+from smartserver.store.creation import Creation, LookBelow
 from smartserver.store.draft import entry_of, following
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
@@ -27,7 +27,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
 from transports.base import Step
 from transports.errors import CodedError, TransportFailed
-from transports.steps import GetStat, ListDirectory
+from transports.steps import GetStat
 
 Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
@@ -57,13 +57,13 @@ class LastLook(NamedTuple):
 
     pack: list[GetStat]
     """The files of the request's pack."""
-    below: list[ListDirectory]
+    below: list[LookBelow]
     """The folder of a new repository."""
 
     @property
     def steps(self) -> list[Step]:
         """All of it."""
-        return [*self.pack, *self.below]
+        return [*self.pack, *(step for look in self.below for step in look.steps)]
 
 
 class PlannedCommit(NamedTuple):
@@ -165,10 +165,9 @@ class Commit:
         except BaseException:
             kept.close()
             raise
-        # Also the record that answered this request may be its own, of which the reply was lost.
-        if upload is not None and upload.entry is not None and _names(head.state, upload.entry.name):
+        # A repeat may have found this call's own record: then that names the pack. Otherwise the pack is collected.
+        if upload is not None:
             upload.leave()
-        kept.close()
         return made or CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _moves(self, planned: PlannedCommit) -> list[Step]:
@@ -183,7 +182,7 @@ class Commit:
         """Move the pack among the others, see that the head is the newest still, and take the last look, in one trip.
         The newest head, and the last look if that came after the head was read."""
         moves, last = self._moves(planned), self._last_look(planned)
-        if planned.transaction.created is not None:
+        if planned.transaction.created is not None or self.log.lacks_folders:
             head = head or self.place.first
             is_newest = self.log.still(head, moves, last.steps, self.place.perform)
         elif head is None or not last.steps:  # It is seen when the record is published.
@@ -195,7 +194,7 @@ class Commit:
     def _last_look(self, planned: PlannedCommit) -> LastLook:
         upload = self.upload
         pack = [] if upload is None else [GetStat(path) for path in upload.published]
-        return LastLook(pack, [] if planned.transaction.created is None else [self.place.look_below()])
+        return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
 
     def _check(self, last: LastLook, state: State) -> None:
         """See that the pack is there, that no record dropped it, and that a new repository lies around no other."""
@@ -232,11 +231,6 @@ class Commit:
         state = NOWHERE if head is None else head.state
         entry = entry_of(transaction, state, self.request, self.user, outcome, brought, self._incarnation)
         return PlannedCommit(state, transaction, entry)
-
-
-def _names(state: State, pack: bytes) -> bool:
-    """Whether a record up to a state named a pack."""
-    return pack in state.dropped or any(entry.name == pack for entry in state.packs)
 
 
 def earlier(head: Head | None, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:

@@ -24,7 +24,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, INCOMING, LINE, LOG, NAMES, foreign_in
+from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, INCOMING, LINE, LOG, NAMES, foreign_in, is_ours
 from smartserver.store.log import Head
 from smartserver.store.record import encode_record, first_record, hash_of, record_path
 from smartserver.store.remains import Remains
@@ -33,6 +33,28 @@ from smartserver.store.surroundings import LookAbove, folders_to, join_path, nam
 from transports import steps
 from transports.base import EntryKind, Step, Transport
 from transports.errors import FileExists, NoSuchFile
+
+
+class LookBelow:
+    """A look at what the folder of a repository holds."""
+
+    def __init__(self) -> None:
+        self.names, self._in_format = steps.ListDirectory(""), steps.ListDirectory(FORMAT)
+        self._line = steps.GetPublished(FORMAT)
+        self.steps: list[Step] = [self.names, self._in_format, self._line]
+        """Performed in that folder before anything is asked of it."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it has a repository's format."""
+        return is_ours(self._line.result or b"")
+
+    @property
+    def others(self) -> list[str]:
+        """The names of what belongs to no repository."""
+        # An empty folder may be what a loss of power left of the format.
+        ours = NAMES if self.is_marked or self._in_format.result == [] else NAMES - {FORMAT}
+        return [name for name in self.names.result or () if name not in ours]
 
 
 class Creation:
@@ -69,7 +91,7 @@ class Creation:
 
     def perform(self, wanted: Sequence[Step]) -> None:
         """Make the place, all of it durable, and perform steps of its folder, in one trip; a half-made place is taken
-        over.
+        over, and folders that are missing are made.
 
         Raises:
             NestedRepository: it would lie inside another repository.
@@ -103,8 +125,8 @@ class Creation:
         above, path = self._above, self._path
         places = [steps.GetStat(place) for place in folders_to(path)[1:]]
         others = [steps.GetStat(self._full(name)) for name in FOREIGN]
-        look, left, names = LookAbove(above, path), Remains(path), steps.ListDirectory(path)
-        above.perform([*places, *look.steps, *others, *left.steps, names])
+        look, left, below = LookAbove(above, path), Remains(path), LookBelow()
+        above.perform([*places, *look.steps, *others, *left.steps, *(step.below(path) for step in below.steps)])
         file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
@@ -114,12 +136,12 @@ class Creation:
             raise InvalidPath(path, f"{other} is there")
         if left.found is not None:
             raise InvalidPath(path, f"the folder holds {left.found}: restore that file, or move the folder away")
-        self.check_below(names)
-        there = names.result or ()
+        self.check_below(below)
+        there = below.names.result or ()
         folders = [each.path for each in places if each.result is None]
         folders += [self._full(name) for name in FOLDERS if name not in there]
         # With a format there was a record 1: its number is free again once it was deleted.
-        return [*map(steps.MakeDirectory, folders), *([] if FORMAT in there else self._files())]
+        return [*map(steps.MakeDirectory, folders), *([] if below.is_marked else self._files())]
 
     def _files(self) -> Iterator[Step]:
         files = {record_path(1): self._record, FORMAT: LINE}
@@ -149,21 +171,16 @@ class Creation:
     def _full(self, name: str) -> str:
         return join_path(self._path, name)
 
-    def look_below(self) -> steps.ListDirectory:
-        """What `check_below` is to be given, once it was performed in the repository's folder."""
-        return steps.ListDirectory("")
-
-    def check_below(self, names: steps.ListDirectory) -> None:
+    def check_below(self, below: LookBelow) -> None:
         """Refuse a folder that holds something which belongs to no repository, or another repository.
 
         Raises:
             InvalidPath: it does.
         """
-        for name in names.result or ():
-            if name not in NAMES:
-                found = repository_below(self._above, join_path(self._path, name))
-                if found is not None:
-                    inner = found[len(self._path) :].strip("/")
-                    why = f"a repository is below it at {inner!r}: none can be made above that"
-                    raise InvalidPath(self._path, why)
-                raise InvalidPath(self._path, f"the folder holds {name!r}, which belongs to no repository")
+        for name in below.others:
+            found = repository_below(self._above, join_path(self._path, name))
+            if found is not None:
+                inner = found[len(self._path) :].strip("/")
+                why = f"a repository is below it at {inner!r}: none can be made above that"
+                raise InvalidPath(self._path, why)
+            raise InvalidPath(self._path, f"the folder holds {name!r}, which belongs to no repository")

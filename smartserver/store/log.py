@@ -23,12 +23,12 @@ from functools import partial
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.far import is_far
-from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
+from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
-from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
+from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
 """Times a state is opened again because what it stood on was gone, and a record is published again of which the store
@@ -88,6 +88,8 @@ class Log:
         """What a checkpoint would save."""
         self._listed = False
         """Whether it was seen once that nothing lies above the head."""
+        self.lacks_folders = False
+        """Whether a folder was missing at the first look: a copy may have left out an empty one."""
 
     # -- looking
 
@@ -162,7 +164,8 @@ class Log:
     def _open(self) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        asked: list[Step] = [line, names] if self._listed else [line, names, records]
+        folders = [GetStat(name) for name in FOLDERS]
+        asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
         head = None
         if is_far(self.folder):  # Where no checkpoint was made yet, this is mostly all.
             head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD)
@@ -170,6 +173,7 @@ class Log:
             self.folder.perform(asked)
         if line.result is None:
             raise NoSuchRepository(self.path)
+        self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
         parse_format(line.result)
         found = newest_first(names.result or ())
         listed = [] if self._listed else [int(name) for name in records.result or () if name.isdecimal()]
@@ -270,10 +274,8 @@ class Log:
             OutcomeUnknown: the record may have been published, or may still be.
             TransportError: the store failed; nothing changed. Or others were first for `WAIT` seconds.
         """
-        deadline, tried = self._clock() + WAIT, False
+        deadline = self._clock() + WAIT
         while True:
-            if head.damage is not None and tried:
-                raise OutcomeUnknown(str(head.damage))
             if head.damage is not None:
                 why = f"{head.damage.why}; no change is made before `smartserver recover`"
                 raise CorruptFile(head.damage.path, head.damage.offset, why)
@@ -283,7 +285,7 @@ class Log:
                 return head
             if self._clock() > deadline:
                 raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
-            (content, after), tried, why = verdict, True, "another record is there"
+            (content, after), why = verdict, f"another may have been first with change {base.version + 1}"
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
@@ -328,10 +330,10 @@ class Log:
         """The head, after it was unclear whether a record was published: where it is still the state that the record
         follows, the same bytes are published again. Two of one number cannot both be."""
         for _ in range(TRIES):
+            head = self._look_again(why)
+            if head.state.hash != base.hash:
+                return head
             try:
-                head = self.look()
-                if head.damage is not None or head.state.hash != base.hash:
-                    return head
                 if self._publish(base, content):
                     return self._adopted(content, after)
             except _Unclear as wrong:
@@ -339,6 +341,20 @@ class Log:
             except CodedError as wrong:
                 raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         raise OutcomeUnknown(why)
+
+    def _look_again(self, why: str) -> Head:
+        """The newest state, after a record may have been published.
+
+        Raises:
+            OutcomeUnknown: it cannot be told.
+        """
+        try:
+            head = self.look()
+        except CodedError as wrong:
+            raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+        if head.damage is not None:
+            raise OutcomeUnknown(f"{why}; then: {head.damage}")
+        return head
 
     def _discard(self, temporary: str) -> None:
         """Delete what was not published, as far as that works: `incoming` is swept."""

@@ -28,6 +28,10 @@ class WrittenIndex(NamedTuple):
     """The file's last bytes."""
 
 
+def nothing() -> None:
+    """What is to be made where all is there."""
+
+
 class Quarantine:
     """A place for one pack and its index until a record names them.
 
@@ -39,7 +43,7 @@ class Quarantine:
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], object] | None = None,
+        prepare: Callable[[], None] = nothing,
     ) -> None:
         """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
         repository's folders before the first file, where there is no repository yet."""
@@ -69,8 +73,7 @@ class Quarantine:
 
     def create_file(self) -> WriteFile:
         """The file of the pack, once it is to be one."""
-        if self._prepare is not None:
-            self._prepare()
+        self._prepare()
         return self.folder.create(self.pack_path)
 
     def open_pack(self) -> ReadFile:

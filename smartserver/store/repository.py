@@ -22,7 +22,7 @@ from smartserver.store.creation import Creation
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.remains import describe_place
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
@@ -174,8 +174,8 @@ class PackRepository:
         """
         if not transaction.exists:
             raise NoSuchRepository(self.path)
-        prepare = self._place.make if transaction.created is not None else None
-        quarantine = partial(Quarantine, self.folder, request, self.randomness, prepare)
+        makes = transaction.snapshot is None or self.log.lacks_folders
+        quarantine = partial(self._quarantine, request, self._place.make if makes else nothing)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -261,7 +261,7 @@ class PackRepository:
     def _begin_repack(self) -> Quarantine:
         """Asked for once there are packs to join."""
         self._joins_packs = True
-        return Quarantine(self.folder, upkeep.REPACK, self.randomness)
+        return self._quarantine(upkeep.REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
         """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
@@ -323,3 +323,8 @@ class PackRepository:
             return upkeep.collect(self.log, self.clock, self.randomness)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
+
+    # -- steps
+
+    def _quarantine(self, request: bytes, prepare: Callable[[], None] = nothing) -> Quarantine:
+        return Quarantine(self.folder, request, self.randomness, prepare)

@@ -83,7 +83,7 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
         return False
     except CodedError:
         return True
-    return head.state.exists
+    return head.state.exists or bool(head.damage)
 
 
 def holds_repository(above: Transport, place: str) -> bool:

@@ -224,13 +224,14 @@ def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> int:
-    """Delete those of these files that are there, which another may do at the same time; how many."""
+    """Delete those of these files that are there, which another may do at the same time; how many. A record that was
+    to be published may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     count = 0
     for each in looks:
         with contextlib.suppress(TransportError):
             if each.result is not None:
-                folder.delete(each.path)
+                folder.withdraw(each.path, f"{each.path}.gone")
                 count += 1
     return count

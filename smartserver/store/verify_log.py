@@ -34,6 +34,10 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
         if content is None:  # Deleted meanwhile.
             continue
         try:
+            if state is not None and number > state.version + 1:
+                if _is_there(folder, state) and state.version > 1:
+                    yield f"{record_path(state.version + 1)} is missing"
+                state = None
             state = _next(state, number, content, record.path)
         except (CorruptFile, Misfit) as wrong:
             yield str(wrong)
@@ -62,8 +66,16 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
             yield str(wrong)
 
 
+def _is_there(folder: Transport, state: State) -> bool:
+    """Whether the record of a state was not deleted meanwhile: then those after it were not either."""
+    record = GetPublished(record_path(state.version))
+    folder.perform([record])
+    return record.result is not None and hash_of(record.result) == state.hash
+
+
 def _next(state: State | None, number: int, content: bytes, path: str) -> State | None:
-    """The state after a record; None where that of the record before it is not known."""
+    """The state after a record; None where that of the record before it is not known. What is left alone below the
+    floor (a late creation's record 1) says nothing."""
     record = decode_record(content, path)
     if number == 1 and record.parent == NOTHING:
         return first_state(hash_of(content))
