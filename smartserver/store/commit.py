@@ -183,13 +183,12 @@ class Commit:
         The newest head, and the last look if that came after the head was read."""
         moves, last = self._moves(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
-            head = head or self.place.first
-            is_newest = self.log.still(head, moves, last.steps, self.place.perform)
-        elif head is None or not last.steps:  # It is seen when the record is published.
-            return head or self.log.look(), None
+            head, is_last = self.log.look_between(head or self.place.first, moves, last.steps, self.place.perform)
+        elif head is not None and not last.steps:  # It is seen when the record is published.
+            return head, None
         else:
-            is_newest = self.log.still(head, moves, last.steps)
-        return (head, last) if is_newest else (self.log.look(), None)
+            head, is_last = self.log.look_between(head, moves, last.steps)
+        return head, last if is_last else None
 
     def _last_look(self, planned: PlannedCommit) -> LastLook:
         upload = self.upload

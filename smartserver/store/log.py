@@ -136,6 +136,21 @@ class Log:
         (perform or self.folder.perform)([*before, above, own, *after])
         return above.result is None and _is_record(own, state.hash)
 
+    def look_between(
+        self,
+        head: Head | None,
+        before: Sequence[Step],
+        after: Sequence[Step],
+        perform: Callable[[Sequence[Step]], None] | None = None,
+    ) -> tuple[Head, bool]:
+        """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
+        they are not."""
+        if head is None:
+            (perform or self.folder.perform)(before)
+        elif self.still(head, before, after, perform):
+            return head, True
+        return self.look(), False
+
     def forget(self) -> None:
         """Open the state from the store next time: the connection to it was lost, or it failed."""
         with self._guard:

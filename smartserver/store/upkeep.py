@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
 from smartserver.errors import CorruptFile
@@ -28,8 +28,8 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
 from transports.base import EntryKind, Transport
-from transports.errors import TransportError
-from transports.steps import GetStat, ListDirectory, ReadRanges
+from transports.errors import NoSuchFile, TransportError
+from transports.steps import GetStat, ListDirectory, ReadRanges, Withdraw
 
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
@@ -74,7 +74,7 @@ def repack(
                 pace,
                 put_index=place.put_index,
             )
-        line.folder.perform(place.publication())
+        head, _ = line.look_between(line.known, place.publication(), ())
 
         def judge(state: State) -> tuple[bytes, State] | None:
             names = tuple(pack.name for pack in state.packs)
@@ -85,7 +85,7 @@ def repack(
 
         kept = undo.pop_all()
         try:
-            state = line.append(line.look(), judge).state
+            state = line.append(head, judge).state
         except TransportError:
             kept.close()
             raise
@@ -154,7 +154,8 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
-    state = line.look().state
+    head = line.look()
+    state = head.state
     now, time = store_time(folder, randomness), int(clock() * 1000)
     count = _sweep(folder, incoming.result or (), now)
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
@@ -164,8 +165,8 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     named = {pack.name for pack in state.packs} | set(state.dropped)
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    for each in _packs(folder, listed.result or ()):
-        if each.name not in named and now - each.modified >= KEPT:
+    for each in _packs(folder, listed.result or (), named):
+        if now - each.modified >= KEPT:
             (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
     if lost:
         log.warning(
@@ -179,7 +180,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
         return _following(current, clock, dropped=sorted(new), forgotten=gone) if gone or new else None
 
     if expired or dropped:
-        line.append(line.look(), judge)
+        line.append(head, judge)
     return count
 
 
@@ -198,16 +199,16 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     return count
 
 
-def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:
-    looks = [GetStat(f"{PACKS}/{name}") for name in names if name.endswith(".pack")]
-    folder.perform(looks)
-    found = []
-    for look in looks:
+def _packs(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[_Pack]:
+    """The packs among files that are not named."""
+    looks: dict[bytes, GetStat] = {}
+    for file in files:
         with contextlib.suppress(ValueError):
-            name = bytes.fromhex(look.path.rpartition("/")[2].removesuffix(".pack"))
-            if look.result is not None and len(name) == 16:
-                found.append(_Pack(name, look.result.modified, look.result.size))
-    return found
+            name = bytes.fromhex(file.removesuffix(".pack"))
+            if file.endswith(".pack") and len(name) == 16 and name not in named:
+                looks[name] = GetStat(pack_path(name))
+    folder.perform(list(looks.values()))
+    return [_Pack(name, look.result.modified, look.result.size) for name, look in looks.items() if look.result]
 
 
 def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
@@ -228,10 +229,17 @@ def _delete(folder: Transport, paths: Sequence[str]) -> int:
     to be published may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
-    count = 0
-    for each in looks:
-        with contextlib.suppress(TransportError):
-            if each.result is not None:
-                folder.withdraw(each.path, f"{each.path}.gone")
-                count += 1
-    return count
+    there = [look.path for look in looks if look.result is not None]
+    try:
+        folder.perform([Withdraw(path, f"{path}.gone") for path in there])
+        return len(there)
+    except TransportError:
+        return sum(_is_deleted(folder, path) for path in there)
+
+
+def _is_deleted(folder: Transport, path: str) -> bool:
+    try:
+        folder.withdraw(path, f"{path}.gone")
+    except TransportError as wrong:
+        return isinstance(wrong, NoSuchFile)
+    return True

@@ -160,7 +160,7 @@ def test_a_damaged_record_and_what_lies_above_it(
     (problem,) = problems(storage)
     assert problem == f"{record_path(2)} at byte 28: the content does not match its check"
     storage.delete(record_path(2))
-    assert problems(storage) == [f"{record_path(2)} is missing, and something of change 3 is there"]
+    assert problems(storage) == [f"{record_path(2)} at byte 0: it is missing, and something of change 3 is there"]
     for ask in (PackRepository(storage).exists, PackRepository(storage).snapshot):  # Never: there is no repository.
         with pytest.raises(CorruptFile, match="is missing"):
             ask()
