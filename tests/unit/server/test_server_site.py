@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from builders import KINDS, MAIN, History, push
+from builders import KINDS, MAIN
 from counting import Counting
 from dialogs import Served
 
@@ -15,8 +15,7 @@ from smartserver.meters import BYTES_READ
 from smartserver.server import site
 from smartserver.server.site import Site, everything
 from smartserver.server.startup import inside_of
-from smartserver.store.format import Discipline, Format
-from transports.base import Stat, Step, Transport
+from transports.base import ReadFile, Stat, Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
@@ -85,9 +84,10 @@ class Closed(PassingTransport):
             raise PermissionDenied(path, "it is closed")
         return super().stat(path)
 
-    def get(self, path: str) -> bytes:
-        self.stat(path)
-        return super().get(path)
+    def open_read(self, path: str) -> ReadFile:
+        if self.full(path).startswith("team/format"):
+            raise PermissionDenied(path, "it is closed")
+        return super().open_read(path)
 
 
 def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Served) -> None:
@@ -232,11 +232,11 @@ def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> Non
     served.push(line, {}, "damaged")
     served.push(line, {}, "gone")
     served.site.find("gone").repository.delete(bytes(16), 0, "user")
-    served.transport.delete("damaged/root")
-    served.transport.put("damaged/root", (b"no root",))
+    served.transport.delete("damaged/log/0000000002")
+    served.transport.put("damaged/log/0000000002", (b"no record",))
     damaged, whole = Site(served.transport).listing("")
     assert (damaged.path, damaged.vcs, whole.path) == ("damaged", "", "team/project")
-    assert "root" in damaged.problem
+    assert "log/0000000002" in damaged.problem
 
 
 def test_a_listing_reads_no_pack_and_no_index(served: Served) -> None:
@@ -298,15 +298,6 @@ def test_a_listing_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None
     assert paths(served) == []
     with pytest.raises(InvalidPath):
         served.site.listing("../x")
-
-
-def test_how_new_repositories_are_locked_is_the_sites_to_say() -> None:
-    storage, history = MemoryTransport(), History()
-    line = history.line(1)
-    for discipline, path in ((None, "a"), (Discipline.FOLDER, "b")):
-        push(Site(storage, discipline=discipline).find(path).repository, history, line, {MAIN: line[0]})
-    formats = [Site(storage).find(path).repository.format() for path in "ab"]
-    assert formats == [Format(Discipline.FILE), Format(Discipline.FOLDER)]
 
 
 def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.MonkeyPatch) -> None:
