@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from bench.servers import HOST, Workspace, serving
-from builders import MAIN, History, Lockless, push
+from builders import MAIN, Far, History, push
 from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
@@ -50,7 +50,7 @@ class Served:
     def make(self, path: str, revisions: int) -> None:
         """A repository on the server with so many of the revisions, a push each."""
         (self.files / path).parent.mkdir(exist_ok=True)
-        repository = PackRepository(Lockless(LocalTransport(self.files)), path)
+        repository = PackRepository(Far(LocalTransport(self.files)), path)
         for each in list(self.history.parents)[:revisions]:
             push(repository, self.history, [each], {MAIN: each})
 
@@ -82,7 +82,7 @@ def served() -> Iterator[Served]:
         source = work.folder / "source"
         source.mkdir()
         push(PackRepository(LocalTransport(source)), history, line, {MAIN: line[-1]})
-        options = ("--folder-locks", "--allow-vfs")
+        options = ("--allow-vfs",)
         server = work.start("hpss", files, lambda host, port: serving(files, host, port, *options))
         made = Served(work.folder, files, server.port, history)
         for name in "abc":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,11 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
-from transports.errors import NoSuchFile
+from transports.base import Step, Transport
+from transports.decorators.passing import PassingTransport
+from transports.errors import NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
+from transports.steps import GetPublished, GetStat, Publish, Put, Rename, SyncDirectory
 
 BUDGETS = tomllib.loads((Path(__file__).parents[2] / "budgets.toml").read_text())["store"]
 
@@ -65,6 +68,54 @@ def pull(stored: Stored, count: int) -> bytes:
         pieces.append(piece)
     assert reader.left == 0
     return b"".join(pieces)
+
+
+def push_one(stored: Stored, store: Transport) -> None:
+    tip = stored.line[9]
+    push(PackRepository(store, "project", randomness=Repeatable(5)), stored.history, [tip], {MAIN: tip})
+
+
+class Failing(PassingTransport):
+    """Fails one step of the trip that brings a pack, after those before it."""
+
+    def __init__(self, inner: Transport, at: int = -1) -> None:
+        super().__init__(inner)
+        self._at = at
+        self.steps: list[Step] = []
+        """Of all trips from that one on; shared with the children."""
+
+    def wrap(self, inner: Transport, prefix: str) -> Failing:
+        made = Failing(inner, self._at)
+        made.prefix, made.steps = prefix, self.steps
+        return made
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        brings = not self.steps and any(isinstance(step, Rename) for step in steps)
+        if brings or self.steps:
+            self.steps += steps
+        if brings and self._at >= 0:
+            self.inner.perform(steps[: self._at])
+            raise TransportFailed(steps[self._at].path, "it failed")
+        self.inner.perform(steps)
+
+
+def test_nothing_that_names_a_pack_is_sent_before_all_that_brings_it_was_answered(stored: Stored) -> None:
+    """Each step of that trip fails in turn: nothing changed, nothing is left, and the next push brings it."""
+    whole = Failing(Far(Stored().storage))
+    push_one(stored, whole)
+    brought = [isinstance(step, Publish) for step in whole.steps].index(True) - 1  # Before it the record is put.
+    assert {type(step) for step in whole.steps[:brought]} == {Put, Rename, SyncDirectory, GetPublished, GetStat}
+    for at in range(brought):
+        storage = Stored().storage
+        failing = Failing(Far(storage), at)
+        before = storage.list_directory("project/log"), storage.list_directory("project/packs")
+        with pytest.raises(TransportFailed, match="it failed"):
+            push_one(stored, failing)
+        assert not any(isinstance(step, Publish) for step in failing.steps)
+        assert (storage.list_directory("project/log"), storage.list_directory("project/packs")) == before
+        assert storage.list_directory("project/incoming") == []
+        push_one(stored, Far(storage))
+        check_whole(PackRepository(storage, "project"), stored.history)
 
 
 def push_much(stored: Stored) -> None:
