@@ -136,7 +136,7 @@ class Site:
     """What the root is called where it is not there."""
     tidies: bool = True
     """Whether packs are joined after an answer. Not on a store behind a link, all of which would pass that: there it is
-    done when it is asked for."""
+    done when it is asked for, and after an answer the log alone is tidied."""
     allows_vfs: bool = False
     """Whether the file-level verbs may be used, by whoever may."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None

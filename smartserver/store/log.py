@@ -58,6 +58,11 @@ class Since:
     size: int = 0
     checkpoint: int = 0
 
+    @property
+    def moved(self) -> int:
+        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
+        return 2 * (self.checkpoint + self.size)
+
 
 Judge = Callable[[State], tuple[bytes, State] | None]
 """The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ from transports.steps import GetStat, ListDirectory, ReadRanges, Withdraw
 
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
+MOST_OVER_LINK = 1 << 20
+"""Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
+
 KEPT = 24 * 3600
 """Seconds that a dropped pack is kept for those who read an older state, and a leftover for a writer that lives."""
 
@@ -120,14 +124,20 @@ def _following(
     return following(state, record)
 
 
-def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
-    """Make a checkpoint of the newest state where one is due, and clean the log.
+def checkpoint_is_due(line: Log) -> bool:
+    """Whether a checkpoint of the newest state should be made."""
+    since = line.since
+    return cleanup.is_due(since.records, since.size, since.checkpoint)
+
+
+def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int = sys.maxsize) -> None:
+    """Make a checkpoint of the newest state where one is due, and clean the log, if that moves no more than `most`
+    bytes.
 
     Raises:
         CorruptFile, Unsupported, TransportError: nothing changed.
     """
-    since = line.since
-    if not cleanup.is_due(since.records, since.size, since.checkpoint):
+    if not checkpoint_is_due(line) or line.since.moved > most:
         return
     head = line.look()
     if head.damage is None:

@@ -13,6 +13,7 @@ from session_calls import PULL, done, known
 from smartserver.server import advice
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.store.repack import LARGE
+from smartserver.store.repository import PackRepository
 from smartserver.wire.messages import Advice, Request, raw
 
 
@@ -47,6 +48,18 @@ def test_packs_that_are_never_joined_are_not_many(served: Served, line: list[byt
     assert advice.of_packs(replace(state, packs=(small, large) * 100)) is None
     assert advice.of_packs(replace(state, packs=(small,) * 20)) is None
     assert advice.of_packs(replace(state, packs=(small,) * 21)) == Advice("packs", raw({"packs": 21}))
+
+
+def test_records_that_are_not_saved_unasked(
+    dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a store behind a link, to a user who may write."""
+    monkeypatch.setattr(PackRepository, "unsaved", 70)
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == []
+    served.site.tidies = False
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == [Advice("log", raw({"records": 70}))]
+    reader = Dialog(served.site, anonymous(Anonymous.READ, local=True))
+    assert done(reader.ask(message(PULL))).advice == []
 
 
 def test_this_client_is_not_older_than_this_server_expects(dialog: Dialog, line: list[bytes]) -> None:
