@@ -143,7 +143,7 @@ EVERYWHERE = ("0.0.0.0", "::")
     "rules",
     multiple=True,
     metavar="RULE",
-    help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/lock/*; may be "
+    help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/log/*; may be "
     "repeated. Behaviours (silly, per-item...) are a client's, and banned there: -Dhpss-ban.",
 )
 @click.option(

@@ -24,7 +24,7 @@ from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.quarantine import Quarantine, store_time
-from smartserver.store.record import Join, PackEntry, Record
+from smartserver.store.record import Join, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
@@ -78,12 +78,18 @@ def repack(
                 pace,
                 put_index=place.put_index,
             )
-        head, _ = line.look_between(line.known, place.publication(), ())
+        files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
+        head, is_looked_at = line.look_between(line.known, place.publication(), files)
 
         def judge(state: State) -> tuple[bytes, State] | None:
+            nonlocal files, is_looked_at
+            if not is_looked_at:
+                files = [GetStat(each.path) for each in files]
+                line.folder.perform(files)
+            is_looked_at = False  # On another state they are looked at again.
             names = tuple(pack.name for pack in state.packs)
             there = any(names[at : at + len(old)] == old for at in range(len(names)))
-            if not there or entry.name in state.dropped or not _is_whole(line.folder, entry):
+            if not there or entry.name in state.dropped or any(each.result is None for each in files):
                 return None
             return _following(state, clock, joins=(Join(old, entry),))
 
@@ -97,12 +103,6 @@ def repack(
             kept.close()
             return None
     return state
-
-
-def _is_whole(folder: Transport, entry: PackEntry) -> bool:
-    looks = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
-    folder.perform(looks)
-    return all(look.result is not None for look in looks)
 
 
 def _following(

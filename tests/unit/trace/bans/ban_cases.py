@@ -71,6 +71,10 @@ def put(talk: Talk) -> None:
     talk.ask(("put", FileRequest("packs/a.pack", b"pack")))
 
 
+def read_log(talk: Talk) -> None:
+    talk.ask(("get", FileRequest("log/0000000001")), path="/team/project/")
+
+
 def lock(talk: Talk) -> None:
     talk.ask(("rename", RenameRequest("lock/0123", "lock/held")), path="/team/project/")
 
@@ -475,7 +479,7 @@ def connects_again_where_it_must(talk: Talk) -> None:
 
 FIRES: dict[str, list[Case]] = {
     "vfs:*": [put, lock],
-    "vfs:*:*/lock/*": [lock],
+    "vfs:*:*/log/*": [read_log],
     "vfs:put": [put],
     "rpc:*": [pack, pull],
     "rpc:Repository.pack": [pack],
@@ -528,7 +532,7 @@ FIRES: dict[str, list[Case]] = {
 
 SILENT: dict[str, list[Case]] = {
     "vfs:*": [pack, pull],
-    "vfs:*:*/lock/*": [put, pull],
+    "vfs:*:*/log/*": [put, pull, lock],
     "vfs:put": [lock, pack],
     "rpc:*": [put, lock],
     "rpc:Repository.pack": [pull, put],
