@@ -107,9 +107,13 @@ class Quarantine:
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
-        puts = [] if self._index is None else [Put(pack, bytes(self._pack.content)), Put(index, self._index)]
         self._published = True
-        return [*puts, Rename(pack, self.pack_path), Rename(index, self.index_path), SyncDirectory(PACKS)]
+        moves = Rename(pack, self.pack_path)
+        if self._index is None:
+            return [moves, Rename(index, self.index_path), SyncDirectory(PACKS)]
+        # The index is a cache with checks: that one may be there without its pack saves a trip.
+        puts = [Put(pack, bytes(self._pack.content)), Put(self.index_path, self._index)]
+        return [*puts, moves, SyncDirectory(PACKS)]
 
     def discard(self) -> None:
         """Delete what was written, as far as that works: no record names it and none ever will."""

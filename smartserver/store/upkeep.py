@@ -173,6 +173,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
     count += _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
     named = {pack.name for pack in state.packs} | set(state.dropped)
+    count += _delete(folder, _old_indexes(folder, listed.result or (), named, now))
     superseded: list[bytes] = []
     lost: list[bytes] = []
     for each in _packs(folder, listed.result or (), named):
@@ -219,6 +220,16 @@ def _packs(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[_
                 looks[name] = GetStat(pack_path(name))
     folder.perform(list(looks.values()))
     return [_Pack(name, look.result.modified, look.result.size) for name, look in looks.items() if look.result]
+
+
+def _old_indexes(folder: Transport, files: Sequence[str], named: Set[bytes], now: float) -> list[str]:
+    """The indexes, a day old, whose packs were never moved beside them."""
+    packs_of = {f"{PACKS}/{name}".removesuffix(".pack") for name in files if name.endswith(".pack")}
+    kept = {index_path(name) for name in named} | {f"{stem}.idx" for stem in packs_of}
+    there = {f"{PACKS}/{name}" for name in files if name.endswith(".idx")}
+    looks = [GetStat(path) for path in sorted(there - kept)]
+    folder.perform(looks)
+    return [look.path for look in looks if look.result is not None and now - look.result.modified >= KEPT]
 
 
 def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
