@@ -354,3 +354,22 @@ class TransportSuite(ReadSuite, PublishSuite):
         with pytest.raises(ValueError, match=r"path|surrogate"):
             transport.perform([steps.Get(path)])
         assert transport.list_directory("") == []
+
+    def test_steps_of_a_folder_below(self, transport: Transport) -> None:
+        """Named from above, they are the same: what comes of them is there too."""
+        look, record = steps.GetStat("a"), steps.GetPublished("log/1")
+        below: list[Step] = [
+            steps.MakeDirectory(""),
+            steps.MakeDirectory("log"),
+            steps.Put("a", b"content"),
+            steps.Publish("a", "log/1"),
+            record,
+            steps.Withdraw("log/1", "aside"),
+            steps.Put("b", b""),
+            steps.Rename("b", "a"),
+            look,
+        ]
+        transport.perform([step.below("folder") for step in below])
+        assert record.result == b"content"
+        assert look.result == transport.stat("folder/a")
+        assert transport.list_directory("folder") == ["a", "log"]
