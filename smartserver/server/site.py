@@ -21,6 +21,7 @@ from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, is_marked, is_ours
+from smartserver.store.log import first_reads
 from smartserver.store.model import ListingEntry, RootVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Latest
@@ -91,7 +92,8 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
 
 
 def read_ahead(root: AheadTransport) -> None:
-    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip."""
+    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, of all
+    repositories there in another."""
     level, looked = [""], 0
     while level:
         looked += len(level)
@@ -99,11 +101,14 @@ def read_ahead(root: AheadTransport) -> None:
             (each, ListDirectory(each), GetPublished(_below(each, FORMAT))) for each in level
         ]
         root.read_ahead([read for _, names, line in folders for read in (names, line)])
-        level = []
+        level, found = [], []
         for folder, names, line in folders:
             with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
-                if not is_ours(line.result or b""):
+                if is_ours(line.result or b""):
+                    found.append(folder)
+                else:
                     level += folders_below(folder, names.result or ())
+        root.read_ahead([read.below(folder) if folder else read for folder in found for read in first_reads()])
         level = level[: MAX_FOLDERS - looked]
 
 

@@ -5,7 +5,8 @@ without it. In short:
 
 - A record is created exclusively under the number after the head. Nothing is ever written twice.
 - To look: read on until a record is missing, *then* see that the record one stood on is still there, and the last but
-  one of those one passed. Records are deleted in rising order, so then "missing" means "not made yet".
+  one of those one passed: records are read from the newest down. They are deleted in rising order, so then "missing"
+  means "not made yet".
 - To change: publish, sync, then look back at the record that the new one follows.
 - What is not sure is looked at from the disk again, never guessed.
 """
@@ -398,6 +399,13 @@ class Log:
         """A checkpoint of that many bytes was made."""
         with self._guard:
             self.since = Since(checkpoint=size)
+
+
+def first_reads() -> list[GetPublished | GetStat | ListDirectory]:
+    """What a repository behind a link is asked first."""
+    lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
+    records = [GetPublished(record_path(number)) for number in range(AHEAD + 1, 0, -1)]
+    return [GetPublished(FORMAT), *lists, *(GetStat(name) for name in FOLDERS), *records]
 
 
 class _Unclear(Exception):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transports.base import Step, Transport
+from transports.base import Stat, Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import CodedError, NotADirectory, TransportFailed
 from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
-Read = Get | GetPublished | ListDirectory
+Read = Get | GetPublished | GetStat | ListDirectory
 
 
 class AheadTransport(PassingTransport):
@@ -63,15 +63,19 @@ class AheadTransport(PassingTransport):
             self.inner.perform(steps)
             return
         for step in steps:
+            found = self._known.pop((type(step), self.full(step.path)), None)
             if isinstance(step, Get | GetPublished):
-                content = self._known.pop((type(step), self.full(step.path)))
-                step.settle(content if isinstance(content, bytes) else None)
+                step.settle(found if isinstance(found, bytes) else None)
             elif isinstance(step, GetStat):
-                step.settle(None)
+                step.settle(found if isinstance(found, Stat) else None)
+            elif isinstance(step, ListDirectory):
+                step.settle(found if isinstance(found, list) else None)
 
     def _is_known(self, step: Step) -> bool:
         """Whether it was read ahead, or nothing was found there, which is not forgotten by a look."""
         path = self.full(step.path)
-        if isinstance(step, GetStat):
-            return any(self._known.get((read, path), step) is None for read in (Get, GetPublished))
-        return isinstance(step, Get | GetPublished) and (type(step), path) in self._known
+        if (type(step), path) in self._known:
+            return True
+        return isinstance(step, GetStat) and any(
+            self._known.get((read, path), step) is None for read in (Get, GetPublished)
+        )

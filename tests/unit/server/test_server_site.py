@@ -9,6 +9,7 @@ import pytest
 from builders import KINDS, MAIN
 from counting import Counting
 from dialogs import Served
+from trips import Trips
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
 from smartserver.meters import BYTES_READ
@@ -318,3 +319,17 @@ def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(site, "MAX_FOLDERS", 3)
     site.read_ahead(AheadTransport(Asked(store)))
     assert len(asked) == 3
+
+
+def test_repositories_of_one_depth_are_read_in_two_trips(served: Served) -> None:
+    """Behind a link, however many there are: what all folders hold, then the logs."""
+    line = list(served.history.parents)
+    for path in ("b/one", "b/two", "team/other"):
+        served.push(line, {}, path)
+    trips = Trips(served.transport)
+    ahead = AheadTransport(trips)
+    site.read_ahead(ahead)
+    assert len(trips.log) == 3 + 1  # Three depths of folders, and the logs of the last.
+    listed = Site(ahead).listing("")
+    assert [each.path for each in listed] == ["b/one", "b/two", "team/other", "team/project"]
+    assert [each for each in trips.log[4:] if "log/" in each or "checkpoints" in each] == []
