@@ -92,15 +92,16 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
 
 
 def read_ahead(root: AheadTransport) -> None:
-    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, of all
-    repositories there in another."""
-    level, looked = [""], 0
-    while level:
+    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, together with the
+    logs of the repositories one above."""
+    level, found, looked = [""], list[str](), 0
+    while level or found:
         looked += len(level)
         folders: list[tuple[str, ListDirectory, GetPublished]] = [
             (each, ListDirectory(each), GetPublished(_below(each, FORMAT))) for each in level
         ]
-        root.read_ahead([read for _, names, line in folders for read in (names, line)])
+        logs = [read.below(folder) if folder else read for folder in found for read in first_reads()]
+        root.read_ahead([*(read for _, names, line in folders for read in (names, line)), *logs])
         level, found = [], []
         for folder, names, line in folders:
             with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
@@ -108,7 +109,6 @@ def read_ahead(root: AheadTransport) -> None:
                     found.append(folder)
                 else:
                     level += folders_below(folder, names.result or ())
-        root.read_ahead([read.below(folder) if folder else read for folder in found for read in first_reads()])
         level = level[: MAX_FOLDERS - looked]
 
 

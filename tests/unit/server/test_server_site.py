@@ -321,8 +321,8 @@ def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.Monke
     assert len(asked) == 3
 
 
-def test_repositories_of_one_depth_are_read_in_two_trips(served: Served) -> None:
-    """Behind a link, however many there are: what all folders hold, then the logs."""
+def test_repositories_of_one_depth_are_read_together(served: Served) -> None:
+    """Behind a link, however many there are: what all folders hold, then their logs."""
     line = list(served.history.parents)
     for path in ("b/one", "b/two", "team/other"):
         served.push(line, {}, path)
