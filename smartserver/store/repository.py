@@ -314,6 +314,30 @@ class PackRepository:
         if long_ago:
             self.collect_garbage_files()
 
+    def save_log(self) -> None:
+        """Make a checkpoint if one is due and little is moved for it, as after a change over a link.
+
+        Raises:
+            CorruptFile, Unsupported, TransportError: nothing changed.
+        """
+        upkeep.checkpoint_if_due(self.log, self.randomness, upkeep.MOST_OVER_LINK)
+
+    @property
+    def unsaved(self) -> int:
+        """Records that `save_log` makes no checkpoint of because too much would be moved; 0 where it does."""
+        since = self.log.since
+        is_large = since.moved > upkeep.MOST_OVER_LINK
+        return since.records if is_large and upkeep.checkpoint_is_due(self.log) else 0
+
+    def clean_up(self) -> None:
+        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left.
+
+        Raises:
+            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
+        """
+        upkeep.checkpoint_if_due(self.log, self.randomness)
+        self.collect_garbage_files()
+
     def collect_garbage_files(self) -> int:
         """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
 

@@ -96,15 +96,17 @@ def test_new_names_have_one_winner(server: Server) -> None:
     assert len(set((server.root / name / "new").read_bytes())) == 1
 
 
-def test_a_repository_of_the_server_is_read_and_not_changed(server: Server) -> None:
+def test_a_repository_of_another_release_is_read_and_not_changed(server: Server) -> None:
     name = place(server)
     history = History()
     repository = PackRepository(LocalTransport(server.root), f"{name}/project")
     push(repository, history, history.line(2))
+    line = server.root / name / "project" / "format"
     files = opened(server, f"{name}/project")
-    assert files.get("root") == (server.root / name / "project" / "root").read_bytes()
-    with pytest.raises(PermissionDenied, match="swap=file"):
-        files.put("root.1", [b"x"])
+    assert files.get("format") == line.read_bytes()
+    line.write_bytes(b"smartserver repository 9\n")
+    with pytest.raises(PermissionDenied, match="another release"):
+        files.put("incoming/1", [b"x"])
 
 
 def test_it_is_refused_without_the_option(tmp_path: Path) -> None:
