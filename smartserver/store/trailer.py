@@ -12,8 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from smartserver.errors import CorruptFile
-from smartserver.store.record import Entry
-from smartserver.store.tables import Bytes16, Natural
+from smartserver.store.record import Bytes16, Entry, Natural
 from transports.base import Transport
 from transports.steps import ReadRanges
 
