@@ -407,7 +407,7 @@ def refs_of(repository: PackRepository) -> dict[bytes, bytes]:
 def check_whole(repository: PackRepository, history: History) -> Snapshot:
     """The repository verifies, and every record its refs reach is what was pushed."""
     report = repository.verify()
-    assert report.problems == ()
+    assert report.problems == (), report.problems
     snapshot = repository.snapshot()
     seen: set[bytes] = set()
     todo = list(refs_of(repository).values())

@@ -109,7 +109,8 @@ class Commit:
             self.place.make()
         if upload is not None:
             state = planned.state
-            upload.write_down(Trailer(self._incarnation, state.version, state.hash, planned.entry))
+            incarnation = state.incarnation or self._incarnation
+            upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
             with span(Part.DISK, "move the pack"):
                 self.log.folder.perform(upload.publication())
         if upload is not None or head is None:

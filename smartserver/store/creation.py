@@ -24,7 +24,7 @@ import contextlib
 from collections.abc import Callable
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, recognise
+from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, is_marked, recognise
 from smartserver.store.record import encode_record, first_record, record_path
 from smartserver.store.remains import remains
 from smartserver.store.surroundings import (
@@ -87,10 +87,11 @@ class Creation:
         for name in FOLDERS:
             with contextlib.suppress(FileExists):
                 self._folder.make_directory(name)
-        record = first_record(self._randomness(16), int(self._clock() * 1000))
-        self._publish(record_path(1), encode_record(record))
-        self._folder.sync_directory(LOG)
-        self._publish(FORMAT, LINE)
+        if not is_marked(self._folder):  # Else its record 1 may have been deleted, and its number must stay free.
+            record = first_record(self._randomness(16), int(self._clock() * 1000))
+            self._publish(record_path(1), encode_record(record))
+            self._folder.sync_directory(LOG)
+            self._publish(FORMAT, LINE)
         # Also what another process made: it may have crashed before it synced.
         for place in places[::-1]:
             above.sync_directory(place)

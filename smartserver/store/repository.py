@@ -175,6 +175,8 @@ class PackRepository:
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         quarantine = partial(self._quarantine, request)
+        if transaction.created is not None:
+            quarantine = partial(quarantine, self._place.make)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -325,5 +327,5 @@ class PackRepository:
 
     # -- steps
 
-    def _quarantine(self, request: bytes) -> Quarantine:
-        return Quarantine(self.folder, request, self.randomness, self._place.make)
+    def _quarantine(self, request: bytes, prepare: Callable[[], None] = lambda: None) -> Quarantine:
+        return Quarantine(self.folder, request, self.randomness, prepare)

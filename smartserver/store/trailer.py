@@ -80,6 +80,20 @@ def read_trailer(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Tr
     return size - length, _decode(content, path, size - length)
 
 
+def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
+    """As `read_trailer` of a file of that size; one that is damaged says nothing.
+
+    Raises:
+        NoSuchFile: there is no such file.
+    """
+    tail = ReadRanges(path, [(max(0, size - TAIL), TAIL)])
+    folder.perform([tail])
+    try:
+        return read_trailer(tail.result[0], ranges_of(folder, path), size, path)
+    except CorruptFile:
+        return size, None
+
+
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
     """The trailer that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
     bytes that follow.

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile
 from smartserver.store import cleanup
 from smartserver.store import repack as packs
 from smartserver.store.draft import following
@@ -26,10 +25,10 @@ from smartserver.store.quarantine import Quarantine, store_time
 from smartserver.store.record import Join, PackEntry, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
-from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
+from smartserver.store.trailer import trailer_of
 from transports.base import Transport
 from transports.errors import TransportError
-from transports.steps import GetStat, ListDirectory, ReadRanges
+from transports.steps import GetStat, ListDirectory
 
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
@@ -135,8 +134,8 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
         cleanup.clean_log(line.folder, randomness)
 
 
-class _Pack(NamedTuple):
-    """A pack that no state names."""
+class PackFile(NamedTuple):
+    """A file among the packs."""
 
     name: bytes
     modified: float
@@ -164,7 +163,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     named = {pack.name for pack in state.packs} | set(state.dropped)
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    for each in _packs(folder, listed.result or ()):
+    for each in packs_in(folder, listed.result or ()):
         if each.name not in named and now - each.modified >= KEPT:
             (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
     if lost:
@@ -190,7 +189,8 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
 
 
-def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:
+def packs_in(folder: Transport, names: Sequence[str]) -> list[PackFile]:
+    """The packs among the files with these names, as far as they are there."""
     looks = [GetStat(f"{PACKS}/{name}") for name in names if name.endswith(".pack")]
     folder.perform(looks)
     found = []
@@ -198,18 +198,13 @@ def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:
         with contextlib.suppress(ValueError):
             name = bytes.fromhex(look.path.rpartition("/")[2].removesuffix(".pack"))
             if look.result is not None and len(name) == 16:
-                found.append(_Pack(name, look.result.modified, look.result.size))
+                found.append(PackFile(name, look.result.modified, look.result.size))
     return found
 
 
-def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
+def _is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
     """Whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack."""
-    path = pack_path(pack.name)
-    tail = ReadRanges(path, [(max(0, pack.size - TAIL), TAIL)])
-    folder.perform([tail])
-    trailer: Trailer | None = None
-    with contextlib.suppress(CorruptFile):
-        _, trailer = read_trailer(tail.result[0], ranges_of(folder, path), pack.size, path)
+    _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
     return trailer.entry is None or state.history.find(trailer.entry.request) is not None

@@ -1,15 +1,18 @@
-"""Random pushes, forced moves and deletions, an older root put back, pushes on top of it, and a recovery: what each ref
-was to be is there, under its name or as a recovered one."""
+"""Random pushes, forced moves and deletions, and a record that is gone; or an older log put back, and pushes on top.
+After a recovery what each ref was to be is there, under its name or as a recovered one."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 from builders import Clock, History, Repeatable, push, refs_of
 
 from smartserver.store import recovery
-from smartserver.store.format import ROOT
+from smartserver.store.format import LOG
+from smartserver.store.lost import find
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
@@ -35,11 +38,11 @@ class Pushing:
         self.parents[made] = list(parents)
         return made
 
-    def step(self) -> bytes:
+    def step(self, *, pushes_only: bool = False) -> bytes:
         """Delete a ref, force it elsewhere or move it forward; which one."""
         repository, name, kind = self.repository(), self.chance.choice(NAMES), self.chance.random()
         refs = refs_of(repository)
-        if kind < 0.15 and name in refs:
+        if kind < 0.15 and name in refs and not pushes_only:
             push(repository, self.history, [], {name: None})
             return name
         at = [refs[name]] if name in refs else []
@@ -48,7 +51,7 @@ class Pushing:
             at = self.parents[elsewhere] or [elsewhere]
         tip = self.commit(*at)
         push(repository, self.history, [tip], {name: tip})
-        if self.chance.random() < 0.1:
+        if self.chance.random() < 0.1 and not pushes_only:
             repository.repack()
         return name
 
@@ -61,26 +64,12 @@ class Pushing:
                 todo += self.parents[commit]
         return found
 
-
-@pytest.mark.parametrize("seed", range(12))
-def test_no_ref_is_lost_with_a_root(seed: int) -> None:
-    client = Pushing(seed)
-    first = client.commit()
-    push(client.repository(), client.history, [first], {NAMES[0]: first})
-    for _ in range(3):
-        saved, before = client.storage.get(ROOT), refs_of(client.repository())
-        for _ in range(client.chance.randrange(1, 12)):
-            client.step()
-        lost = refs_of(client.repository())
-        client.storage.put("root.backup", [saved])
-        client.storage.rename("root.backup", ROOT)
-        moved = {client.step() for _ in range(client.chance.randrange(5))}
-        since = refs_of(client.repository())
-        repository = client.repository()
-        recovery.put_back(repository.file)
-        findings = recovery.find(repository.file)
+    def check(self, before: Mapping[bytes, bytes], lost: Mapping[bytes, bytes], moved: set[bytes]) -> None:
+        """Recover, and look for what was lost. `moved`: refs that were moved after that."""
+        since, repository = refs_of(self.repository()), self.repository()
+        findings = find(self.storage)
         assert recovery.restore(repository, findings, findings.changes) == len(findings.changes)
-        now, reached = refs_of(repository), client.reached()
+        now, reached = refs_of(repository), self.reached()
         for name in NAMES:
             if name not in moved:
                 assert now.get(name) == lost.get(name)
@@ -89,3 +78,38 @@ def test_no_ref_is_lost_with_a_root(seed: int) -> None:
             if name in lost and (lost[name] != before.get(name) or name not in moved):
                 assert lost[name] in reached
         assert repository.verify().problems == ()
+        assert not find(self.storage)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_ref_is_lost_with_a_record(seed: int) -> None:
+    """Its change is in its pack; one that only moved a ref is lost where nothing else says so, so it stays."""
+    client = Pushing(seed)
+    first = client.commit()
+    push(client.repository(), client.history, [first], {NAMES[0]: first})
+    for _ in range(3):
+        before = refs_of(client.repository())
+        number = client.repository().snapshot().state.version + 1
+        tip = client.commit(*before.values())
+        push(client.repository(), client.history, [tip], {NAMES[1]: tip})
+        for _ in range(client.chance.randrange(1, 12)):
+            client.step()
+        lost = refs_of(client.repository())
+        client.storage.delete(record_path(number))
+        client.check(before, lost, set())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_push_is_lost_with_the_log(seed: int) -> None:
+    client = Pushing(seed)
+    first = client.commit()
+    push(client.repository(), client.history, [first], {NAMES[0]: first})
+    for _ in range(3):
+        saved, before = client.storage.list_directory(LOG), refs_of(client.repository())
+        for _ in range(client.chance.randrange(1, 12)):
+            client.step(pushes_only=True)
+        lost = refs_of(client.repository())
+        for name in set(client.storage.list_directory(LOG)).difference(saved):
+            client.storage.delete(f"{LOG}/{name}")
+        moved = {client.step() for _ in range(client.chance.randrange(5))}
+        client.check(before, lost, moved)
