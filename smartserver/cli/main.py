@@ -45,6 +45,7 @@ COMMANDS = {
     "stats": "smartserver.cli.stats",
     "config": "smartserver.cli.config",
     "pack": "smartserver.cli.pack",
+    "upgrade": "smartserver.cli.upgrade",
     "recover": "smartserver.cli.recover",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",

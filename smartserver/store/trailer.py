@@ -18,6 +18,8 @@ from transports.steps import ReadRanges
 
 MAGIC = b"hpss-trl"
 VERSION = 1
+OLD_MAGIC = b"hpss-int"
+"""What begins what follows a pack that came before the repository was upgraded (`old_root`): nothing reads that."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
@@ -103,7 +105,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
     """
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
-    if not content:
+    if not content or content.startswith(OLD_MAGIC):
         return None
     if _length(content) != len(content) or not content.startswith(MAGIC):
         raise CorruptFile(path, length, f"{len(content)} bytes follow that are no trailer")
