@@ -105,7 +105,7 @@ def find(folder: Transport, path: str = "") -> Findings:
     starts = [each for each in checkpoints.values() if each is not None]
     state = _newest(records, starts) or first_state(NOTHING)
     line_of = _line(state, records)
-    is_whole = line.result is not None and all(names[name].result is not None for name in FOLDERS)
+    is_whole = line.result is not None and all(names[name].result is not None for name in (CHECKPOINTS, LOG, PACKS))
     found = Findings(state, is_served=is_whole and state.version in line_of)
     least = min(line_of, default=0)
     bad = {checkpoint_path(*name): name[0] for name, each in checkpoints.items() if each is None}

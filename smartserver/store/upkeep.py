@@ -16,7 +16,7 @@ from typing import NamedTuple
 from smartserver.store import cleanup
 from smartserver.store import repack as packs
 from smartserver.store.draft import following
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import FOLDERS, INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
@@ -27,7 +27,7 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import trailer_of
 from transports.base import Transport
-from transports.errors import TransportError
+from transports.errors import FileExists, TransportError
 from transports.steps import GetStat, ListDirectory
 
 REPACK = b"repack"
@@ -153,6 +153,10 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
+    if incoming.result is None:  # A backup has none.
+        for name in FOLDERS:
+            with contextlib.suppress(FileExists):
+                folder.make_directory(name)
     state = line.look().state
     now, time = store_time(folder, randomness), int(clock() * 1000)
     count = _sweep(folder, incoming.result or (), now)
