@@ -102,8 +102,8 @@ def test_at_random_moments_of_a_push(tmp_path: Path) -> None:
         with server:
             verdict, *more = run(*SMARTSERVER, "verify", str(root / "p")).worked().out.splitlines()
             assert verdict.endswith(": all well")
-            # A push that was killed between its pack and its root: not acknowledged, and nobody can know that.
-            assert all(each.endswith("on disk unknown to the root: smartserver recover lists them") for each in more)
+            # A push that was killed between its pack and its record: not acknowledged, and nobody can know that.
+            assert all(each.endswith("on disk that the log lacks: smartserver recover lists them") for each in more)
             mine.git("clone", "-q", "--bare", server.url("p"), "back").worked()
         assert mine.tip("back") == before
         return told
