@@ -55,6 +55,10 @@ LINE_WAIT = 0.1
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
+SMALL = 4096
+"""Bytes of what is read at once, before it is known how long it is."""
+
+
 def translate(wrong: OSError, path: str) -> TransportError:
     """The error of ours for one of the system's."""
     if wrong.errno == errno.EROFS:
@@ -242,11 +246,11 @@ class LocalTransport(Transport):
         except OSError as wrong:
             raise translate(wrong, self._name(path)) from None
         try:
-            found = os.fstat(descriptor)
-            if stat_bits.S_ISREG(found.st_mode):
-                content = os.pread(descriptor, found.st_size, 0)
-                if len(content) == found.st_size:
-                    return content
+            content = os.pread(descriptor, SMALL, 0)
+            if len(content) < SMALL:
+                return content
+        except OSError:  # A folder, or what is no file: the general way says so.
+            pass
         finally:
             os.close(descriptor)
         return super().get_published(path)

@@ -80,7 +80,6 @@ def client_for(
             tracing.observers,
             agent=agent,
             progress=progress,
-            copied=fast_open,
             above=location.above,
             holder=holding,
             credentials=credentials,

@@ -42,4 +42,4 @@ def command(flags: frozenset[str], path: str, as_json: bool) -> None:
     click.echo(f"{count(found.revisions, 'revision')}, {count(found.records, 'record')}")
     click.echo(f"{count(found.packs, 'pack')}, {size(found.size)}, the largest {size(found.largest)}")
     click.echo(f"{count(found.refs, 'ref')}, {found.entries:,} in maps")
-    click.echo(f"{count(found.version, 'change')} since it was made")
+    click.echo(f"{count(found.version - 1, 'change')} since it was made")

@@ -44,20 +44,16 @@ class Client:
         progress: ProgressReport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        copied: bool = False,
         above: str = "",
         holder: Holder | None = None,
         credentials: Credentials | None = None,
         traceparent: str = "",
     ) -> None:
-        """`copied`: the first packet of a connection may arrive twice, and with it a request (TCP Fast Open).
-        `above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection between
-        commands. `credentials`: have the token that says who the user is. `traceparent`: the trace that requests
-        belong to (W3C Trace Context); the server tells what it spent time on."""
+        """`above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection
+        between commands. `credentials`: have the token that says who the user is. `traceparent`: the trace that
+        requests belong to (W3C Trace Context); the server tells what it spent time on."""
         self._connect = connect
         self._holder = holder
-        # For a repeat the server looks into all of its recent log, however much has happened since the first arrival.
-        self._least_age = 1 if copied else 0
         self._observers = tuple(observers)
         self._agent = agent
         self._above = above
@@ -114,7 +110,7 @@ class Client:
                 link = self._ready(resume=lost is None and (outgoing.repeatable or not outgoing.mutates))
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
-                age = self._least_age if first is None else max(1, int((now - first) * 1000))
+                age = 0 if first is None else max(1, int((now - first) * 1000))
                 if not outgoing.repeatable:
                     age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first

@@ -8,8 +8,9 @@ import unicodedata
 from smartserver.errors import InvalidPath
 from smartserver.wire.limits import MAX_PATH
 
-RESERVED = frozenset({"packs", "incoming", "lock", "root", "format", "log", "tables"})
-"""Names a repository's own folder uses (DESIGN 4): a path with one of them could lead inside a repository."""
+RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables"})
+"""Names a repository's own folder uses, the last three before it is upgraded: a path with one of them could lead inside
+a repository."""
 
 MAX_PART = 200
 """Bytes of one part; file systems take 255 and the store adds none, but temporary names do."""

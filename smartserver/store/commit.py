@@ -146,12 +146,17 @@ class Commit:
         except BaseException:
             kept.close()
             raise
-        if made is not None:
+        if made is not None and not self._is_known(head.state):
             kept.close()
-            return made
-        if upload is not None:
+        elif upload is not None:
             upload.leave()
-        return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
+        return made or CommitOutcome(head.state, planned.entry.outcomes, changed=True)
+
+    def _is_known(self, state: State) -> bool:
+        """Whether a state names the own pack: what answers the request is its own record, of which it was not known
+        whether it was published."""
+        entry = None if self.upload is None else self.upload.entry
+        return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
     def _check_pack(self, state: State) -> None:
         """See that the pack is there, and that no record dropped it: only after the state was read."""

@@ -37,7 +37,7 @@ from smartserver.store.surroundings import (
 )
 from transports import steps
 from transports.base import Transport
-from transports.errors import FileExists
+from transports.errors import FileExists, TransportError
 
 
 class Creation:
@@ -100,10 +100,13 @@ class Creation:
 
     def _publish(self, path: str, content: bytes) -> None:
         temporary = f"{INCOMING}/{self._randomness(8).hex()}.{path.rpartition('/')[2]}"
-        with contextlib.suppress(FileExists):
+        try:
             self._folder.perform([steps.Put(temporary, content), steps.Publish(temporary, path)])
-            return
-        self._folder.delete(temporary)
+        except TransportError as wrong:
+            with contextlib.suppress(TransportError):
+                self._folder.delete(temporary)
+            if not isinstance(wrong, FileExists):
+                raise
 
     def check_below(self) -> None:
         """Refuse a folder that holds something which belongs to no repository, or another repository.

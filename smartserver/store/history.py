@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from smartserver.store.record import MARK, Change, Entry, Natural, Record
+from smartserver.store.record import MARK, Change, Natural, Record
 
 KEPT = 24 * 3600 * 1000
 """Milliseconds an entry is kept."""
@@ -70,7 +70,7 @@ class _Line:
 
 
 class History:
-    """The entries that a state has, oldest first; immutable.
+    """The entries that a state has, oldest first; that of a state never changes.
 
     To add entries takes no copy of the others: the next history shares their line. Two that follow the same one cannot
     share it, so the second copies. One thread at a time may add to the histories of a line: `Log` holds a lock.
@@ -114,43 +114,33 @@ class History:
         milliseconds since the epoch."""
         return now - age >= self.horizon.since
 
-    def extended(self, record: Record, record_hash: bytes) -> History:
-        """With what the requests of a record did, and without what is too old beside it."""
-        if not record.entries:
-            return self
-        shared = self._end == len(self._line.entries) and self._start * 2 <= self._end
-        found = self if shared else History(list(self), self.horizon)
-        line, size = found._line, found._size
+    def copy(self) -> History:
+        """One that may be extended."""
+        if self._end == len(self._line.entries) and self._start * 2 <= self._end:
+            part = History.__new__(History)
+            part._line, part._start, part._end = self._line, self._start, self._end
+            part._size, part.horizon = self._size, self.horizon
+            return part
+        return History(list(self), self.horizon)
+
+    def extend(self, record: Record, record_hash: bytes) -> None:
+        """Add what the requests of a record did, and drop what is too old beside it: only of a copy, by who made it."""
         mark = int.from_bytes(record_hash[:MARK], "big")
         for entry in record.entries:
-            size += line.append(_logged(entry, record, mark))
-        return found._trimmed(size, record.time)
-
-    def forgetful(self, now: int) -> History:
-        """The same, but that earlier requests may be missing. `now`: milliseconds since the epoch."""
-        return self._part(self._start, self._end, self._size, msgspec.structs.replace(self.horizon, since=now))
-
-    def _trimmed(self, size: int, now: int) -> History:
-        """All of the line that is kept beside a change made at `now`."""
-        line, start, horizon = self._line, self._start, self.horizon
-        end = len(line.entries)
-        while start < end - 1:
-            oldest = line.entries[start]
-            old = oldest.time + KEPT < now and end - start > KEPT_ENTRIES
-            if not old and size <= KEPT_BYTES:
+            what = LogEntry(record.number, mark, record.time, entry.user, entry.request, entry.outcomes, entry.changes)
+            self._size += self._line.append(what)
+        self._end = len(self._line.entries)
+        now, entries = record.time, self._line.entries
+        while self._start < self._end - 1:
+            oldest = entries[self._start]
+            old = oldest.time + KEPT < now and self._end - self._start > KEPT_ENTRIES
+            if not old and self._size <= KEPT_BYTES:
                 break
             # A clock that was ahead must not make every later repeat one that the entries do not reach.
-            horizon = Horizon(oldest.version, oldest.mark, min(oldest.time, now) + CLOCK_MARGIN)
-            size -= line.sizes[start]
-            start += 1
-        return self._part(start, end, size, horizon)
+            self.horizon = Horizon(oldest.version, oldest.mark, min(oldest.time, now) + CLOCK_MARGIN)
+            self._size -= self._line.sizes[self._start]
+            self._start += 1
 
-    def _part(self, start: int, end: int, size: int, horizon: Horizon) -> History:
-        part = History.__new__(History)
-        part._line, part._start, part._end = self._line, start, end
-        part._size, part.horizon = size, horizon
-        return part
-
-
-def _logged(entry: Entry, record: Record, mark: int) -> LogEntry:
-    return LogEntry(record.number, mark, record.time, entry.user, entry.request, entry.outcomes, entry.changes)
+    def forget(self, now: int) -> None:
+        """Say that earlier requests may be missing, as `extend`. `now`: milliseconds since the epoch."""
+        self.horizon = msgspec.structs.replace(self.horizon, since=now)

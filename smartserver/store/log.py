@@ -18,12 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
-from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
+from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
 from transports.errors import FileExists, TransportError, TransportFailed
@@ -45,7 +44,7 @@ class Head:
     """The newest state of a repository."""
 
     state: State
-    damage: str = ""
+    damage: CorruptFile | None = None
     """Why no change may follow it: what lies above it is damaged, or of another line."""
 
 
@@ -103,8 +102,8 @@ class Log:
                 warm = self._head
                 head = self._walk(warm) if warm is not None else self._open()
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
-                self._head = None if head is None or head.damage else head
-                if head is not None and not (head.damage and warm is not None):
+                self._head = None if head is None or head.damage is not None else head
+                if head is not None and (head.damage is None or warm is None):
                     return head
         raise TransportFailed(LOG, f"the record it stood on went away {TRIES} times while it was read")
 
@@ -143,15 +142,15 @@ class Log:
         found = newest_first(names.result or ())
         state = self._first(found)
         head = None if state is None else self._walk(Head(state))
-        if head is None or head.damage:
+        if head is None or head.damage is not None:
             return head
         above = [version for version, _ in found if version > head.state.version]
         if not self._listed:
             above += [int(name) for name in records.result or () if name.isdecimal() and int(name) > head.state.version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
-            there = f"{record_path(head.state.version + 1)} is missing, and something of change {max(above)} is there"
-            return Head(head.state, there)
+            why = f"it is missing, and something of change {max(above)} is there"
+            return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
         self._listed = True
         return head
 
@@ -186,27 +185,38 @@ class Log:
 
         Each record fixes those before it: where the last but one is there, so was all that it follows.
         """
-        state, below, ahead = head.state, head.state, 1
+        state = head.state
+        came, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
+        self.folder.perform([came, own])
+        if came.result is None:  # Mostly nothing has come: then this is all.
+            return head if _is_record(own, state.hash) else None
+        return self._read_on(state, came)
+
+    def _read_on(self, state: State, next_one: GetPublished) -> Head | None:
+        """As `_walk`, from the first record that came."""
+        stood, asked, ahead = [(state.version, state.hash)], [next_one], 1
         while True:
-            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
-            # Mostly nothing has come: then this is all.
-            again = [GetPublished(record_path(state.version))] if ahead == 1 else []
-            self.folder.perform([*asked, *again])
-            came = list(takewhile(_is_there, asked))
+            contents = _until_missing(asked)
+            records, damage = _decoded(state.version, contents)
             try:
-                for step in came:
-                    content = step.result or b""
-                    below, state = state, state.after(decode_record(content, step.path), hash_of(content))
-                    self._count(content)
-            except (CorruptFile, Misfit) as wrong:
-                return Head(state, str(wrong))
-            if len(came) < len(asked):
-                stood = [head.state] if below is head.state else [head.state, below]
-                if not again:
-                    again = [GetPublished(record_path(each.version)) for each in stood]
-                    self.folder.perform(again)
-                return Head(state) if all(map(_is_record, again, (each.hash for each in stood))) else None
+                state = state.after_all(records)
+            except Misfit as wrong:
+                state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
+            if damage is not None:
+                return Head(state, damage)
+            for content in contents:
+                self._count(content)
+            stood += [(record.number, record_hash) for record, record_hash in records]
+            if len(records) < len(asked):
+                # The newest is the last that was read; the first, and the last but one, are read again.
+                below = dict([stood[0], stood[-2]])
+                again = [GetPublished(record_path(number)) for number in below]
+                self.folder.perform(again)
+                return Head(state) if all(map(_is_record, again, below.values())) else None
+            stood = [stood[0], *stood[1:][-2:]]
             ahead = min(AHEAD, ahead * 4)
+            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
+            self.folder.perform(asked)
 
     # -- changing
 
@@ -222,8 +232,9 @@ class Log:
         """
         deadline = self._clock() + WAIT
         while True:
-            if head.damage:
-                raise CorruptFile(LOG, 0, f"{head.damage}; no change is made: smartserver recover")
+            if head.damage is not None:
+                why = f"{head.damage.why}; no change is made before `smartserver recover`"
+                raise CorruptFile(head.damage.path, head.damage.offset, why)
             base, verdict = head.state, judge(head.state)
             if verdict is None:
                 self.make_durable(head)
@@ -259,6 +270,7 @@ class Log:
             self._discard(temporary)
             return False
         except TransportError as wrong:
+            self._discard(temporary)
             self.forget()
             if _was_done(own):  # Then it is the sync that failed, which is never repeated, or what follows.
                 raise OutcomeUnknown(str(wrong)) from wrong
@@ -277,7 +289,7 @@ class Log:
         for _ in range(TRIES):
             try:
                 head = self.look()
-                if head.damage or head.state.hash != base.hash:
+                if head.damage is not None or head.state.hash != base.hash:
                     return head
                 if self._publish(base, content):
                     return self._adopted(content, after)
@@ -320,9 +332,25 @@ def _is_record(step: GetPublished, record_hash: bytes) -> bool:
     return step.result is not None and hash_of(step.result) == record_hash
 
 
-def _is_there(step: GetPublished) -> bool:
-    """Whether a record that was read is there."""
-    return step.result is not None
+def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
+    """What was read, up to the first that is missing."""
+    contents: list[bytes] = []
+    for step in steps:
+        if step.result is None:
+            break
+        contents.append(step.result)
+    return contents
+
+
+def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
+    """The records that follow a version, each with its hash, up to one that is damaged, and what is wrong with that."""
+    records = []
+    for number, content in enumerate(contents, version + 1):
+        try:
+            records.append((decode_record(content, record_path(number)), hash_of(content)))
+        except CorruptFile as wrong:
+            return records, wrong
+    return records, None
 
 
 def _was_done(step: GetPublished) -> bool:

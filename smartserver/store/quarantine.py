@@ -139,13 +139,14 @@ class HeldFile(WriteFile):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep it, or write what was kept."""
-        self.content += data
-        if self._file is None and len(self.content) <= self.most:
+        if self._file is None and len(self.content) + len(data) <= self.most:
+            self.content += data
             return
         if self._file is None:
             self._file = self._quarantine.create_file()
-        content, self.content = self.content, bytearray()
-        self._file.write(bytes(content))
+            content, self.content = self.content, bytearray()
+            self._file.write(content)
+        self._file.write(data)
 
     def sync(self) -> None:
         """In memory it is durable once it is published."""

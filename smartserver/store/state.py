@@ -6,8 +6,8 @@ one to a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Annotated, TypeGuard
 
@@ -18,7 +18,7 @@ from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.history import History
 from smartserver.store.model import INCOMPLETE, Changes, RootVersion
-from smartserver.store.record import Beginning, Bytes16, Change, Entry, Join, Natural, PackEntry, Record, record_path
+from smartserver.store.record import Beginning, Bytes16, Change, Entry, Join, Natural, PackEntry, Record
 from smartserver.store.table import DecodedTable, Table
 
 REFS = "refs"
@@ -33,7 +33,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Misfit(Exception):
-    """A record does not follow the state: it belongs to another line of changes."""
+    """A record does not follow the state `before`: it belongs to another line of changes."""
+
+    def __init__(self, why: str, before: State) -> None:
+        super().__init__(why)
+        self.before = before
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
@@ -174,31 +178,28 @@ class State:
 
         Raises:
             Misfit: the record does not follow.
+            Unsupported: it creates a repository of a system that this release does not know.
         """
-        if (record.number, record.parent) != (self.version + 1, self.hash):
-            parent = f"record {self.version} is {self.hash.hex()}"
-            raise Misfit(f"{record_path(record.number)} follows {record.parent.hex()}, and {parent}")
-        draft = _Draft(self, record)
+        return self.after_all([(record, record_hash)])
+
+    def after_all(self, records: Sequence[tuple[Record, bytes]]) -> State:
+        """The state after the next records, each with its hash.
+
+        Raises:
+            Misfit, Unsupported: as `after`.
+        """
+        draft = _Draft(self)
         try:
-            draft.carry_out_all(record)
+            for record, record_hash in records:
+                draft.carry_out(record, record_hash)
+            return draft.state()
         except (KeyError, ValueError) as wrong:
-            raise Misfit(f"{record_path(record.number)} changes what is not there: {wrong}") from wrong
-        history = self.history.extended(record, record_hash)
-        return replace(
-            self,
-            version=record.number,
-            hash=record_hash,
-            features=(*self.features, *(each for each in record.features if each not in self.features)),
-            incarnation=draft.incarnation,
-            vcs=draft.vcs,
-            kinds=draft.kinds,
-            packs=tuple(draft.packs),
-            settings=draft.settings,
-            settings_version=draft.settings_version,
-            tables=draft.tables,
-            dropped=draft.dropped,
-            history=history if draft.complete else history.forgetful(record.time),
-        )
+            if len(records) == 1:
+                raise Misfit(str(wrong) if isinstance(wrong, ValueError) else f"{wrong} is not there", self) from wrong
+        state = self
+        for each in records:  # One of them does not follow.
+            state = state.after_all([each])
+        return state
 
 
 def first_state(record_hash: bytes) -> State:
@@ -207,25 +208,31 @@ def first_state(record_hash: bytes) -> State:
 
 
 class _Draft:
-    """The next state while a record is carried out."""
+    """The next state while records are carried out."""
 
-    def __init__(self, state: State, record: Record) -> None:
-        self._number, self._time = record.number, record.time
-        self.incarnation, self.vcs, self.kinds = state.incarnation, state.vcs, state.kinds
-        self.packs = list(state.packs)
-        self.settings = dict(state.settings)
-        self.settings_version = state.settings_version
-        self.dropped = dict(state.dropped)
-        self.complete = True
-        self.tables = dict(state.tables)
+    def __init__(self, state: State) -> None:
+        self._number, self._hash, self._time = state.version, state.hash, 0
+        self._features = state.features
+        self._incarnation, self._vcs, self._kinds = state.incarnation, state.vcs, state.kinds
+        self._packs = list(state.packs)
+        self._settings = dict(state.settings)
+        self._settings_version = state.settings_version
+        self._tables = dict(state.tables)
+        self._dropped = dict(state.dropped)
+        self._history = state.history.copy()
         self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
 
-    def carry_out_all(self, record: Record) -> None:
+    def carry_out(self, record: Record, record_hash: bytes) -> None:
         """What the record did.
 
         Raises:
-            KeyError, ValueError: it changes what is not there.
+            KeyError, ValueError: it does not follow; the draft is of no use then.
+            Unsupported: as `State.after`.
         """
+        if (record.number, record.parent) != (self._number + 1, self._hash):
+            parent = f"record {self._number} is {self._hash.hex()}"
+            raise ValueError(f"it is record {record.number} and follows {record.parent.hex()}, and {parent}")
+        self._number, self._hash, self._time = record.number, record_hash, record.time
         for entry in record.entries:
             self._carry_out(entry)
         for join in record.joins:
@@ -233,9 +240,34 @@ class _Draft:
         for name in record.dropped:
             self._drop(name)
         for name in record.forgotten:
-            self.dropped.pop(name, None)
+            self._dropped.pop(name, None)
+        self._features += tuple(each for each in record.features if each not in self._features)
+        self._history.extend(record, record_hash)
+        if any(entry.begins is not None and not entry.begins.complete for entry in record.entries):
+            self._history.forget(record.time)
+
+    def state(self) -> State:
+        """What the records gave.
+
+        Raises:
+            KeyError, ValueError: they change values that are not there.
+        """
         for table in list(self._changes):
             self._settle(table)
+        return State(
+            self._number,
+            self._hash,
+            self._features,
+            self._incarnation,
+            self._vcs,
+            self._kinds,
+            tuple(self._packs),
+            self._settings,
+            self._settings_version,
+            self._tables,
+            self._dropped,
+            self._history,
+        )
 
     def _carry_out(self, entry: Entry) -> None:
         if entry.begins is not None:
@@ -243,57 +275,56 @@ class _Draft:
         for change in entry.changes:
             self._change(change)
         if entry.pack is not None:
-            self.packs.append(entry.pack)
+            self._packs.append(entry.pack)
         if entry.deletes:
             self._delete()
 
     def _begin(self, begins: Beginning) -> None:
-        self.incarnation, self.vcs, self.kinds = begins.incarnation, begins.vcs, begins.kinds
-        self.tables.setdefault(REFS, Table("ids"))
-        self.settings_version = self._number
-        self.complete &= begins.complete
+        system_of(begins.vcs)
+        self._incarnation, self._vcs, self._kinds = begins.incarnation, begins.vcs, begins.kinds
+        self._tables.setdefault(REFS, Table("ids"))
+        self._settings_version = self._number
 
     def _change(self, change: Change) -> None:
-        name = change.key.decode()
         if change.table == SETTINGS:
-            self.settings_version = self._number
+            self._settings_version = self._number
             if change.new is None:
-                del self.settings[name]
+                del self._settings[change.key.decode()]
             else:
-                self.settings[name] = change.new
+                self._settings[change.key.decode()] = change.new
         elif change.table == DECLARED:
-            self._declare(MAP + name, None if change.new is None else change.new.decode())
+            self._declare(MAP + change.key.decode(), None if change.new is None else change.new.decode())
         else:
             self._changes.setdefault(change.table, []).append((change.key, change.old, change.new))
 
     def _declare(self, table: str, kind: str | None) -> None:
         self._settle(table)
         if kind is None:
-            del self.tables[table]
+            del self._tables[table]
         else:
-            old = self.tables.get(table)
-            self.tables[table] = Table(kind) if old is None else old.of_kind(kind)
+            old = self._tables.get(table)
+            self._tables[table] = Table(kind) if old is None else old.of_kind(kind)
 
     def _delete(self) -> None:
-        for pack in self.packs:
+        for pack in self._packs:
             self._drop(pack.name)
-        self.packs, self._changes, self.tables = [], {}, {}
-        self.settings, self.settings_version = {}, self._number
-        self.incarnation, self.vcs, self.kinds = b"", "", ()
+        self._packs, self._changes, self._tables = [], {}, {}
+        self._settings, self._settings_version = {}, self._number
+        self._incarnation, self._vcs, self._kinds = b"", "", ()
 
     def _join(self, join: Join) -> None:
-        names = [pack.name for pack in self.packs]
-        at = names.index(join.packs[0])
+        names = [pack.name for pack in self._packs]
+        at = names.index(join.packs[0]) if join.packs[0] in names else 0
         if tuple(names[at : at + len(join.packs)]) != join.packs:
             raise ValueError(f"the packs {[name.hex() for name in join.packs]} do not lie side by side")
-        self.packs[at : at + len(join.packs)] = [join.into]
+        self._packs[at : at + len(join.packs)] = [join.into]
         for name in join.packs:
             self._drop(name)
 
     def _drop(self, name: Bytes16) -> None:
-        self.dropped[name] = Dropped(self._time, self._number)
+        self._dropped[name] = Dropped(self._time, self._number)
 
     def _settle(self, table: str) -> None:
         changes = self._changes.pop(table, [])
         if changes:
-            self.tables[table] = self.tables[table].changed(changes)
+            self._tables[table] = self._tables[table].changed(changes)

@@ -62,12 +62,15 @@ class States:
         """The repository as it is now.
 
         Raises:
-            CorruptFile, Unsupported, TransportError: as `Log.look`.
+            CorruptFile, Unsupported, TransportError: as `Log.look`; a damaged log says of none whether it is there.
         """
         try:
-            return Latest(self._log.look())
+            head = self._log.look()
         except NoSuchRepository:
             return Latest(None)
+        if head.damage is not None and not head.state.exists:
+            raise head.damage
+        return Latest(head)
 
     def read(self, look: Latest | None = None) -> Stored:
         """The repository as it is now, or as it was looked at.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from smartserver.store import cleanup
 from smartserver.store import repack as packs
 from smartserver.store.draft import following
-from smartserver.store.format import FOLDERS, INCOMING, PACKS
+from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
@@ -26,8 +26,8 @@ from smartserver.store.record import Join, PackEntry, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import trailer_of
-from transports.base import Transport
-from transports.errors import FileExists, TransportError
+from transports.base import EntryKind, Transport
+from transports.errors import TransportError
 from transports.steps import GetStat, ListDirectory
 
 REPACK = b"repack"
@@ -129,7 +129,7 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
     if not cleanup.is_due(since.records, since.size, since.checkpoint):
         return
     head = line.look()
-    if not head.damage:
+    if head.damage is None:
         line.checkpointed(cleanup.make_checkpoint(line.folder, head.state, randomness))
         cleanup.clean_log(line.folder, randomness)
 
@@ -153,22 +153,19 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
-    if incoming.result is None:  # A backup has none.
-        for name in FOLDERS:
-            with contextlib.suppress(FileExists):
-                folder.make_directory(name)
-    state = line.look().state
-    now, time = store_time(folder, randomness), int(clock() * 1000)
-    count = _sweep(folder, incoming.result or (), now)
+    state, time = line.look().state, int(clock() * 1000)
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
-    count += _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
+    count = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
     named = {pack.name for pack in state.packs} | set(state.dropped)
+    unnamed = [each for each in packs_in(folder, listed.result or ()) if each.name not in named]
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    for each in packs_in(folder, listed.result or ()):
-        if each.name not in named and now - each.modified >= KEPT:
+    now = store_time(folder, randomness) if incoming.result or unnamed else 0.0
+    count += _sweep(folder, incoming.result or (), now)
+    for each in unnamed:
+        if now - each.modified >= KEPT:
             (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
     if lost:
         log.warning(
@@ -190,7 +187,15 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     """Delete what has lain in `incoming` for a day; how many files."""
     looks = [GetStat(f"{INCOMING}/{name}") for name in names]
     folder.perform(looks)
-    return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
+    old = [(each.path, each.result) for each in looks if each.result and now - each.result.modified >= KEPT]
+    folders = [ListDirectory(path) for path, stat in old if stat.kind is EntryKind.DIRECTORY]
+    folder.perform(folders)
+    inside = [f"{each.path}/{name}" for each in folders for name in each.result or ()]
+    count = _delete(folder, [*(path for path, stat in old if stat.kind is EntryKind.FILE), *inside])
+    for each in folders:  # Records of which another process, or a kill, left the folder they were to be published in.
+        with contextlib.suppress(TransportError):
+            folder.remove_directory(each.path)
+    return count
 
 
 def packs_in(folder: Transport, names: Sequence[str]) -> list[PackFile]:

@@ -20,8 +20,8 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
     Raises:
         TransportError: the store failed.
     """
-    if head.damage:
-        yield head.damage
+    if head.damage is not None:
+        yield str(head.damage)
     names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
     folder.perform([names, records])
     checkpoints = dict(newest_first(names.result or ()))

@@ -138,10 +138,10 @@ class Joint:
         except ConnectionError as wrong:
             raise CannotConnect("the simulated server", str(wrong)) from None
 
-    def client(self, observers: Sequence[Observer] = (), *, copied: bool = False) -> Client:
+    def client(self, observers: Sequence[Observer] = ()) -> Client:
         """A client on the virtual clock."""
         clock = self.network.clock
-        return Client(self.connect, observers, clock=lambda: clock.now, sleep=clock.sleep, copied=copied)
+        return Client(self.connect, observers, clock=lambda: clock.now, sleep=clock.sleep)
 
     def remote(
         self, path: str = "project", client: Client | None = None, knowledge: Knowledge | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from builders import MAIN, History
+from builders import MAIN, History, request_id
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -173,7 +173,7 @@ class Pushes(RuleBasedStateMachine):
         stream.finish()
         wanted = HISTORY.ancestors(self.refs.values())
         # A have that the server lacks tells it nothing.
-        known = {each for each in held if self.joint.site.find(PATH).repository.begin(b"", "x").is_stored(each)}
+        known = {each for each in held if self.joint.site.find(PATH).repository.begin().is_stored(each)}
         assert wanted - held <= set(came) <= wanted
         assert len(came) == len(set(came)) == pulled.result.segments
         for number, revision in enumerate(came):
@@ -197,7 +197,7 @@ class Pushes(RuleBasedStateMachine):
     @rule()
     def delete_the_repository(self) -> None:
         if self.there:
-            self.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
+            self.joint.site.find(PATH).repository.delete(request_id(), 0, "somebody")
             self.refs, self.there = {}, False
 
     @rule(cuts=st.lists(st.tuples(st.booleans(), st.integers(0, 1500)), min_size=1, max_size=3))

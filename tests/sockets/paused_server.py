@@ -1,10 +1,10 @@
-"""`smartserver serve` that stops for ever at one chosen sync or rename of its store, for a test that kills it there.
+"""`smartserver serve` that stops at one chosen sync, rename or link of its store, for a test that kills it there.
 
     python paused_server.py ORDERS REPORTS serve ROOT ...
 
 ORDERS and REPORTS are descriptors of pipes. An order is a number on a line: 0 lets all pass, n stops before the n-th
-sync or rename that follows. Each line of a report is one such call, before it is made; `armed` answers an order,
-`paused` follows the call that will not be made.
+such call that follows, until the next order. Each line of a report is one of them, before it is made; `armed` answers
+an order, `paused` follows the call that is not made yet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from smartserver.cli.main import main
 from smartserver.server import site
@@ -29,10 +29,11 @@ class Gate:
         self._guard = threading.Lock()
         self._armed = False
         self._left = 0
+        self._go_on = threading.Event()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def passing(self, call: str) -> None:
-        """Note a call; does not return when it is the one."""
+        """Note a call; does not return before the next order when it is the one."""
         with self._guard:
             if not self._armed:
                 return
@@ -40,21 +41,19 @@ class Gate:
             self._left -= 1
             if self._left == 0:
                 self._say("paused")
-                self._stay()  # With the guard: no other thread gets past either.
+                self._go_on.clear()
+                self._go_on.wait()  # With the guard: no other thread gets past either.
 
     def _listen(self) -> None:
         with os.fdopen(self._orders) as orders:
             for line in orders:
+                self._go_on.set()
                 with self._guard:
                     self._armed, self._left = True, int(line)
                     self._say("armed")
 
     def _say(self, line: str) -> None:
         os.write(self._reports, f"{line}\n".encode())
-
-    def _stay(self) -> NoReturn:
-        while True:
-            threading.Event().wait()
 
 
 class PausingFile(WriteFile):
@@ -77,7 +76,7 @@ class PausingFile(WriteFile):
 
 
 class PausingTransport(PassingTransport):
-    """A file store whose syncs and renames pass the gate."""
+    """A file store whose syncs, renames and links pass the gate."""
 
     def __init__(self, inner: Transport, gate: Gate, *, prefix: str = "") -> None:
         super().__init__(inner, prefix=prefix)
@@ -92,6 +91,10 @@ class PausingTransport(PassingTransport):
     def rename(self, source: str, target: str) -> None:
         self._gate.passing(f"rename {self.full(target)}")
         super().rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._gate.passing(f"link {self.full(target)}")
+        super().link(source, target)
 
     def sync_directory(self, path: str) -> None:
         self._gate.passing(f"sync {self.full(path) or '.'}/")

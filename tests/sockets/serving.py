@@ -249,13 +249,9 @@ def check_store(root: Path, path: str) -> None:
 
 
 def is_tidy(root: Path, path: str) -> bool:
-    """Whether no writer, dead or alive, has anything in a repository's folder that no root names yet."""
-    folder = root / path
-    if not folder.exists():
-        return True
-    names = {each.name for each in folder.iterdir()}
-    incoming = folder / "incoming"
-    return not any(name.startswith("root.") for name in names) and not (incoming.exists() and any(incoming.iterdir()))
+    """Whether no writer, dead or alive, has anything in a repository's folder that no record names yet."""
+    incoming = root / path / "incoming"
+    return not (incoming.exists() and any(incoming.iterdir()))
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from builders import MAIN, History
 from needs import needs
 from pushing import Source, connected, count_segments, push
-from serving import PATIENCE, Server, wait_until
-from test_stopped_writer import PATIENT, stopped_writer, waiting
+from serving import Server
 
 from smartserver.cli.session import client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import Outcome
-from smartserver.spans import Part
 from smartserver.trace.explain import lines
-from smartserver.trace.wait import Trace, traces, wait
+from smartserver.trace.wait import Trace, traces
 
 pytestmark = [
     pytest.mark.sockets,
@@ -101,18 +96,3 @@ def test_a_server_that_delays_packets(tmp_path: Path, source: tuple[Source, byte
         trace = record(server, tmp_path / "trace", pull)
     (line,) = delays(trace)
     assert line.startswith("  TCP: the server's socket delays small packets")
-
-
-def test_a_push_that_waits_for_a_lock(tmp_path: Path, source: tuple[Source, bytes]) -> None:
-    def push_another(remote: RemoteRepository) -> None:
-        assert push(remote, source[0], b"refs/heads/other", source[1]).outcome is Outcome.DONE
-
-    with Server(tmp_path, program=("-c", PATIENT)) as server:
-        with connected(server.port) as remote:
-            push(remote, source[0], MAIN, source[1])
-        with ThreadPoolExecutor(1) as threads, stopped_writer(tmp_path, "p") as holder:
-            recorded = threads.submit(record, server, tmp_path / "trace", push_another)
-            wait_until(lambda: waiting(tmp_path / "p" / "lock", server.process.pid) >= 1, "somebody waits for the lock")
-            holder.send_signal(signal.SIGCONT)
-            trace = recorded.result(PATIENCE)
-    assert wait(trace).parts[Part.LOCK] > 0

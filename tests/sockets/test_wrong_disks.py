@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from serving import NOISE, Done, Server, User, check_store, is_tidy, run, server_refs, wait_until, write_history
 
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
+
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
 MAIN = "refs/heads/main"
@@ -71,7 +74,7 @@ def test_no_permission(user: User, root: Path, closing: Callable[[Path, int], No
     with Server(root, program=("-c", AS_ANYBODY)) as server:
         url = server.url("p")
         user.git("push", "-q", url, f"{old}:{MAIN}", folder="w").worked()
-        for place in ("incoming", "packs", ""):
+        for place in ("incoming", "packs", "log"):
             folder = root / "p" / place
             closing(folder, 0o555)
             said = user.git("push", url, f"{new}:{MAIN}", folder="w").failed("push")
@@ -80,7 +83,7 @@ def test_no_permission(user: User, root: Path, closing: Callable[[Path, int], No
             folder.chmod(0o755)
             assert server_refs(root, "p") == {MAIN: old}
             check_store(root, "p")
-        for place in ("root", ""):
+        for place in ("log", ""):
             closing(root / "p" / place, 0o000)
             said = user.git("clone", url, "c").failed("clone")
             assert said.startswith(f"permission denied: 'p/{place}"), said
@@ -127,7 +130,7 @@ def check_full(user: User, root: Path, server: Server, why: str, old: str, bulk:
         assert f"'{path}/" in said, said
         wait_until(lambda path=path: is_tidy(root, path), "nothing is left of it")  # type: ignore[misc]
     assert server_refs(root, "p") == {MAIN: old}
-    assert not (root / "new").exists()
+    assert not PackRepository(LocalTransport(root), "new").exists()
     check_store(root, "p")
     user.git("ls-remote", server.url("p")).worked()
 

@@ -99,7 +99,6 @@ class Server:
             tracing.observers,
             agent=AGENT,
             progress=ServerProgress(),
-            copied=fast_open,
             above=location.above,
             holder=holder,
             credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),

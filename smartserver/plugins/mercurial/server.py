@@ -54,7 +54,7 @@ class Server:
         self._listening = self._tracing.listening()
         self._listening.__enter__()
         self.client = Client(
-            connected, self._tracing.observers, agent=AGENT, copied=fast_open, above=location.above,
+            connected, self._tracing.observers, agent=AGENT, above=location.above,
             holder=holder, traceparent=self._tracing.traceparent,
             credentials=credentials_for(location, knowledge.cache_folder(environment), token, _source(ui)),
         )  # fmt: skip

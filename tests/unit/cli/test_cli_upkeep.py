@@ -78,10 +78,10 @@ def test_json(places: Places) -> None:
 def test_a_damaged_one_in_a_listing(places: Places) -> None:
     folder, named = places
     stored(folder / "a", 1)
-    (folder / "a" / "root").write_bytes(b"none")
+    (folder / "a" / "log" / "0000000002").write_bytes(b"none")
     stored(folder / "b", 1)
     result = run("list", named(""))
-    assert re.search(r"a: root[^\n]*\n\S*b: git sha1", result.output)
+    assert re.search(r"a: log/0000000002[^\n]*\n\S*b: git sha1", result.output)
     assert result.exit_code == 1
 
 
@@ -137,7 +137,7 @@ def test_stats(places: Places) -> None:
     result = run("stats", named("a"))
     assert result.exit_code == 0
     first, second, third, fourth, fifth = result.output.splitlines()
-    assert first == "git sha1, smartserver repository 1 swap=file"
+    assert first == "git sha1, smartserver repository 2"
     assert re.fullmatch(r"3 revisions, \d+ records", second)
     assert re.fullmatch(r"1 pack, [0-9.]+ K?B, the largest [0-9.]+ K?B", third)
     assert (fourth, fifth) == ("1 ref, 0 in maps", "1 change since it was made")

@@ -105,7 +105,7 @@ def test_what_is_left_of_a_repository_is_said(tmp_path: Path) -> None:
     stored(tmp_path / "project")
     (tmp_path / "project" / "format").unlink()
     said = why(run("verify", str(tmp_path / "project")))
-    assert said.endswith(" is not a repository of smartserver but what is left of one: a root and no 'format'")
+    assert said.endswith(" is not a repository of smartserver but what is left of one: 'packs' files and no 'format'")
 
 
 @pytest.mark.sockets

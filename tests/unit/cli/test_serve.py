@@ -264,9 +264,8 @@ def test_the_other_options_hold_on_standard_input(tmp_path: Path) -> None:
         client.call(repository_create, CREATION, "new")
     with on_streams(tmp_path, "--ban", "rpc:Server.*") as client, pytest.raises(Banned):
         client.call(server_ping, PingRequest())
-    with on_streams(tmp_path, "--folder-locks") as client:
+    with on_streams(tmp_path) as client:
         client.call(repository_create, CREATION, "new")
-    assert b"swap=folder" in (tmp_path / "new" / "format").read_bytes()
     with on_streams(tmp_path) as client, pytest.raises(AccessDenied, match="--allow-vfs"):
         client.call(has, PathRequest("new"))
     with on_streams(tmp_path, "--allow-vfs") as client:
@@ -359,7 +358,7 @@ def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path:
     environment = {"SSH_ORIGINAL_COMMAND": asked.format(shlex.quote(str(tmp_path)))}
     with on_streams(tmp_path, environment=environment) as client:
         client.call(repository_create, CREATION, "project")
-    assert (tmp_path / "project" / "root").exists()
+    assert (tmp_path / "project" / "format").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from smartserver.errors import InvalidPath
 from smartserver.server.jail import MAX_PART, RESERVED, clean, place, prefixes
-from smartserver.store.format import FOLDERS, FORMAT, INCOMING
+from smartserver.store.format import NAMES
 from smartserver.wire.limits import MAX_PATH
 
 
@@ -93,8 +93,7 @@ def test_a_long_path_is_not_said_back_in_full(end: str) -> None:
 
 
 def test_every_name_the_store_uses_is_reserved() -> None:
-    used = {FORMAT, INCOMING, *FOLDERS, "root", "lock"}
-    assert {each.partition("/")[0] for each in used} <= RESERVED
+    assert NAMES <= RESERVED
 
 
 @given(st.text(max_size=60))

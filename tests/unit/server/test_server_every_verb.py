@@ -35,11 +35,9 @@ def ask(dialog: Dialog, verb: AnyVerb, request: Request, served: Served, line: l
     return dialog.ask(request, served.history.segment(line[3]) if up else b"", int(up))
 
 
-def state(served: Served) -> tuple[list[str], dict[bytes, bytes], bytes, bytes]:
-    found = served.site.find("project")
-    root = found.repository.folder.get("root") if found.exists else b""
+def state(served: Served) -> tuple[list[str], dict[bytes, bytes], bytes]:
     files = served.files()
-    return files, served.refs(), root, served.transport.get("files/file") if "files/file" in files else b""
+    return files, served.refs(), served.transport.get("files/file") if "files/file" in files else b""
 
 
 def test_every_verb_has_an_example() -> None:

@@ -8,6 +8,7 @@ from dialogs import Served, SteppedExecutor, walk
 
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.startup import MAX_DEPTH, repositories, tidy_all
+from smartserver.store import upkeep
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace
 from transports.memory import MemoryTransport
@@ -50,9 +51,11 @@ def test_the_search_ends() -> None:
     assert len(list(repositories(transport))) == MAX_DEPTH
 
 
-def test_what_a_crash_left_is_cleared(served: Served) -> None:
+def test_what_a_crash_left_a_day_ago_is_cleared(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.transport.make_directory("one/incoming/dead")
-    put(served, "one/incoming/dead/x.pack")
+    for name in ("dead/record", "x.pack"):
+        put(served, f"one/incoming/{name}")
+    monkeypatch.setattr(upkeep, "KEPT", 0)
     tidy_all(served.site, InlineExecutor())
     assert walk(served.transport, "one/incoming") == []
     assert served.site.find("one").repository.verify().problems == ()

@@ -20,11 +20,17 @@ def record(number: int, time: int = NOW, size: int = 1) -> Record:
     return Record(number=number, parent=bytes(16), time=time, entries=(entry,))
 
 
+def extended(history: History, record: Record, record_hash: bytes) -> History:
+    made = history.copy()
+    made.extend(record, record_hash)
+    return made
+
+
 def line(times: list[int], history: History | None = None) -> History:
     """After a record of each time, from record 2 on; the mark of each is its number."""
     found = history or History()
     for number, time in enumerate(times, 2):
-        found = found.extended(record(number, time), number.to_bytes(2, "big") + bytes(14))
+        found = extended(found, record(number, time), number.to_bytes(2, "big") + bytes(14))
     return found
 
 
@@ -35,7 +41,7 @@ def versions(history: History) -> list[int]:
 def test_the_entries_of_a_day_are_kept_and_a_thousand() -> None:
     young = line([NOW] * 1500)
     assert (len(young), young.horizon) == (1500, ALL)
-    old = young.extended(record(1502, NOW + KEPT + 1), bytes(16))
+    old = extended(young, record(1502, NOW + KEPT + 1), bytes(16))
     assert len(old) == KEPT_ENTRIES
     assert (old.horizon.version, old.horizon.mark, old.horizon.since) == (502, 502, NOW + CLOCK_MARGIN)
     assert old.find(request(502)) is None
@@ -49,18 +55,18 @@ def test_the_entries_of_a_day_are_kept_and_a_thousand() -> None:
 def test_no_more_bytes_are_kept() -> None:
     history = History()
     for number in range(2, 30):
-        history = history.extended(record(number, size=1 << 20), bytes(16))
+        history = extended(history, record(number, size=1 << 20), bytes(16))
     assert sum(len(entry.outcomes) for entry in history) in range(KEPT_BYTES - (2 << 20), KEPT_BYTES)
-    history = history.extended(record(30, size=KEPT_BYTES + 1), bytes(16))
+    history = extended(history, record(30, size=KEPT_BYTES + 1), bytes(16))
     assert versions(history) == [30]
 
 
 def test_a_clock_that_was_ahead_hides_no_later_request() -> None:
     year = 365 * DAY
-    history = line([NOW + year] * (KEPT_ENTRIES + 5)).extended(record(2000, NOW), bytes(16))
+    history = extended(line([NOW + year] * (KEPT_ENTRIES + 5)), record(2000, NOW), bytes(16))
     assert history.horizon == ALL
     for number in range(KEPT_ENTRIES):
-        history = history.extended(record(3000 + number, NOW + year + 2 * DAY), bytes(16))
+        history = extended(history, record(3000 + number, NOW + year + 2 * DAY), bytes(16))
     assert history.covers(age=0, now=NOW + year + 2 * DAY)
 
 
@@ -73,7 +79,8 @@ def test_what_came_after_a_version() -> None:
 
 
 def test_a_request_first_sent_before_is_not_covered() -> None:
-    history = line([NOW]).forgetful(NOW)
+    history = line([NOW]).copy()
+    history.forget(NOW)
     assert history.find(request(2)) is not None
     assert history.covers(age=10, now=NOW + 10)
     assert not history.covers(age=11, now=NOW + 10)
@@ -81,8 +88,8 @@ def test_a_request_first_sent_before_is_not_covered() -> None:
 
 def test_two_that_follow_the_same_see_nothing_of_each_other() -> None:
     common = line([NOW] * 3)
-    one = common.extended(record(5), bytes(16))
-    other = common.extended(record(6), bytes(16))
+    one = extended(common, record(5), bytes(16))
+    other = extended(common, record(6), bytes(16))
     assert (versions(common), versions(one), versions(other)) == ([2, 3, 4], [2, 3, 4, 5], [2, 3, 4, 6])
     assert (one.find(request(6)), other.find(request(5)), common.find(request(5))) == (None, None, None)
 
@@ -94,7 +101,7 @@ def test_what_is_not_kept_takes_no_memory(kept: int) -> None:
     for _ in range(3):
         history = line([NOW] * kept, history)
     for number in numbers:
-        history = history.extended(record(10_000 + number, NOW + number * DAY), bytes(16))
+        history = extended(history, record(10_000 + number, NOW + number * DAY), bytes(16))
         if number == 5000:
             break
     assert len(history) == KEPT_ENTRIES

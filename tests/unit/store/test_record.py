@@ -115,8 +115,8 @@ def test_a_record_has_at_most_64_mib(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"number": 3}, "record 1 is"),
         ({"parent": b"o" * 16}, "follows 6f6f6f"),
-        ({"entries": (Entry(b"", "", b"", (Change(REFS, b"main", None, b"v"),)),)}, "not there: 'refs'"),
-        ({"joins": (records.Join((b"a" * 16,), PACK),)}, "not there"),
+        ({"entries": (Entry(b"", "", b"", (Change(REFS, b"main", None, b"v"),)),)}, "'refs' is not there"),
+        ({"joins": (records.Join((b"a" * 16,), PACK),)}, "side by side"),
     ],
 )
 def test_what_does_not_follow(what: dict[str, object], why: str) -> None:

@@ -8,7 +8,7 @@ from builders import GIT, KINDS, MAIN, SETTINGS, request_id
 from verb_context import LISTED, NotedContext, Project
 
 from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository
-from smartserver.store.format import FAMILY
+from smartserver.store.format import FAMILY, VERSION
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_configure import MAX_SETTINGS_BYTES, ConfigureRequest, repository_configure
@@ -45,7 +45,7 @@ def test_a_listing_in_parts(project: Project) -> None:
 def test_what_a_repository_consists_of(project: Project) -> None:
     found = repository_stats.function(project.context(), StatsRequest())
     packs = project.repository.snapshot().state.packs
-    assert (found.format, found.features, found.vcs, found.version) == (f"{FAMILY} 1 swap=file", [], GIT, 2)
+    assert (found.format, found.features, found.vcs, found.version) == (f"{FAMILY} {VERSION}", [], GIT, 3)
     assert (found.refs, found.entries, found.revisions, found.packs) == (1, 1, 3, 2)
     assert found.records == sum(pack.records for pack in packs) >= 9
     assert found.largest == max(pack.length for pack in packs)
